@@ -1,0 +1,140 @@
+package cluster
+
+import "time"
+
+// Owner is who submitted a job, as the kernel named them.
+type Owner struct {
+	UID  UID
+	GID  uint32
+	Name string
+}
+
+// Spec is what a user asked for. It never changes after submit.
+type Spec struct {
+	Name    string
+	Command []string
+	// Env is "KEY=value" lines, in the user's order.
+	Env []string
+	// Dir is the absolute working directory.
+	Dir string
+	// Image is an image reference, or "" for a host job.
+	Image string
+	// GPUs is how many GPUs of one node the job needs, 0–16.
+	GPUs int
+	// Exclusive asks for whole GPUs alone.
+	Exclusive bool
+	// GPUType restricts the type, "" means any.
+	GPUType string
+	// Node restricts the node, "" means any.
+	Node NodeID
+	// GPUMemMiB, GPUMilli, Duration are the user's own numbers, 0 when not
+	// given. A declared memory is also the cap.
+	GPUMemMiB, GPUMilli int64
+	Duration            time.Duration
+	// MemMiB caps host memory; 0 takes the cluster's default. CPUMilli
+	// likewise.
+	MemMiB, CPUMilli int64
+	// TimeLimit ends the job; 0 means none.
+	TimeLimit time.Duration
+	// Stdin, Stdout and Stderr are paths, with Slurm's patterns (%j, %x, …).
+	Stdin, Stdout, Stderr string
+	// RequeueOnLoss lets the job run again when its node is lost.
+	RequeueOnLoss bool
+	// Signature is the hash under which the job's history is kept; Features
+	// is the model's description of it, opaque here.
+	Signature string
+	Features  []byte
+	Comment   string
+}
+
+// Job is one submitted job. Values are immutable.
+type Job struct {
+	ID JobID
+	// Revision is the Raft index of the last change.
+	Revision uint64
+	Owner    Owner
+	Spec     *Spec
+	State    JobState
+	Reason   Reason
+	// Estimates holds one entry per GPU type of the cluster at submit, sorted
+	// by type.
+	Estimates []Estimate
+	// MinGPUMemMiB is the least memory to reserve next time, raised after an
+	// out-of-memory; NeedWhole demands a whole GPU next time.
+	MinGPUMemMiB int64
+	NeedWhole    bool
+	Submitted    Time
+	// Eligible is when it last began to wait.
+	Eligible Time
+	// Started and Ended are of the current or last attempt.
+	Started, Ended Time
+	// Queue is the GPU whose queue holds the job in state QUEUED, and EstStart
+	// when the planner expects it to start there.
+	Queue    GPUID
+	EstStart Time
+	// Cancel is who asked for its end, or nil.
+	Cancel   *CancelRequest
+	Attempts []Attempt
+}
+
+// CancelRequest records who wants a job ended.
+type CancelRequest struct {
+	At    Time
+	By    UID
+	Admin bool
+}
+
+// Last returns the newest attempt, or nil.
+func (j *Job) Last() *Attempt {
+	if len(j.Attempts) == 0 {
+		return nil
+	}
+	return &j.Attempts[len(j.Attempts)-1]
+}
+
+// Live returns the attempt that may hold shares, or nil.
+func (j *Job) Live() *Attempt {
+	if a := j.Last(); a != nil && a.State.Live() {
+		return a
+	}
+	return nil
+}
+
+// Clone returns a copy that may be changed in place: its attempts are copied,
+// what they point to and the Spec are shared.
+func (j *Job) Clone() *Job {
+	c := *j
+	c.Attempts = append([]Attempt(nil), j.Attempts...)
+	return &c
+}
+
+// Attempt is one try to run a job. It has one terminal state and, unless it
+// was lost, one Exit.
+type Attempt struct {
+	No     uint32
+	Token  Token
+	State  JobState
+	Reason Reason
+	Berth  Berth
+	BootID string
+	// Estimate is the one that placed it.
+	Estimate Estimate
+	// Placed is when the plan was committed; Why is the planner's reason for
+	// this berth, and Overtook the reason for passing others in the queue.
+	Placed, Started, Ended Time
+	Why, Overtook          string
+	Exit                   *Exit
+	Usage                  Usage
+	// Neighbours are jobs that shared a GPU with this attempt, in order of
+	// meeting, at most MaxNeighbours.
+	Neighbours []JobID
+}
+
+// MaxNeighbours bounds Attempt.Neighbours.
+const MaxNeighbours = 16
+
+// Exit is how the first process of an attempt ended.
+type Exit struct {
+	// Code is 0–255; when Signal is not 0 it is 128+Signal, as shells say.
+	Code, Signal int32
+}

@@ -1,0 +1,302 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Ledger adds up what is taken and free on every node and GPU. The scheduler
+// works on a copy of the state machine's own, so that both agree to the unit
+// on what fits. It is not safe for concurrent use.
+type Ledger struct {
+	// The indexes are shared between copies and replaced, never changed, when
+	// the set of nodes changes.
+	nodeAt map[NodeID]int
+	gpuAt  map[GPUID]int
+	nodes  []NodeUse
+	gpus   []GPUUse
+}
+
+// NodeUse is a node's capacity and what is taken of it.
+type NodeUse struct {
+	ID               NodeID
+	CPUMilli, MemMiB int64 // capacity
+	UsedCPU, UsedMem int64
+	Schedulable      bool
+}
+
+// GPUUse is a GPU's capacity and what is taken of it.
+type GPUUse struct {
+	ID          GPUID
+	Node        NodeID
+	Type        string
+	SellableMiB int64
+	MaxShares   int
+	Shareable   bool
+	UsedMiB     int64
+	UsedMilli   int64
+	Shares      int
+	Exclusive   bool // one attempt holds the whole card
+}
+
+// FreeMiB is the memory that is left to give away, 0 under an exclusive share.
+func (g *GPUUse) FreeMiB() int64 {
+	if g.Exclusive {
+		return 0
+	}
+	return max(0, g.SellableMiB-g.UsedMiB)
+}
+
+// FreeMilli is the compute that is left to give away.
+func (g *GPUUse) FreeMilli() int64 {
+	if g.Exclusive {
+		return 0
+	}
+	return max(0, WholeGPU-g.UsedMilli)
+}
+
+// FreeShares is how many more attempts may lie on the card.
+func (g *GPUUse) FreeShares() int {
+	switch {
+	case g.Exclusive:
+		return 0
+	case !g.Shareable:
+		return max(0, 1-g.Shares)
+	default:
+		return max(0, g.MaxShares-g.Shares)
+	}
+}
+
+// NewLedger returns a ledger of nodes with nothing taken.
+func NewLedger(nodes []*Node) *Ledger {
+	l := &Ledger{nodeAt: map[NodeID]int{}, gpuAt: map[GPUID]int{}}
+	for _, n := range nodes {
+		l.SetNode(n)
+	}
+	return l
+}
+
+// Clone returns an independent copy in time linear in nodes and GPUs.
+func (l *Ledger) Clone() *Ledger {
+	return &Ledger{nodeAt: l.nodeAt, gpuAt: l.gpuAt, nodes: slices.Clone(l.nodes), gpus: slices.Clone(l.gpus)}
+}
+
+// SetNode adds n or takes over its new capacity; what is taken stays taken.
+// A GPU that n no longer has keeps its account with no capacity, so that
+// releasing its shares still balances.
+func (l *Ledger) SetNode(n *Node) {
+	i, ok := l.nodeAt[n.ID]
+	if !ok {
+		i = len(l.nodes)
+		l.nodes = append(l.nodes, NodeUse{ID: n.ID})
+		l.nodeAt = maps.Clone(l.nodeAt)
+		l.nodeAt[n.ID] = i
+	}
+	u := &l.nodes[i]
+	u.CPUMilli, u.MemMiB, u.Schedulable = n.CPUMilli, n.MemMiB, n.Schedulable()
+	added := false
+	for k := range n.GPUs {
+		if _, ok := l.gpuAt[n.GPUs[k].ID]; !ok {
+			added = true
+		}
+	}
+	if added {
+		l.gpuAt = maps.Clone(l.gpuAt)
+	}
+	for k := range l.gpus {
+		if g := &l.gpus[k]; g.Node == n.ID && n.GPU(g.ID) == nil {
+			g.SellableMiB, g.MaxShares, g.Shareable = 0, 0, false
+		}
+	}
+	for k := range n.GPUs {
+		l.setGPU(n.ID, &n.GPUs[k])
+	}
+}
+
+func (l *Ledger) setGPU(node NodeID, c *GPU) {
+	i, ok := l.gpuAt[c.ID]
+	if !ok {
+		i = len(l.gpus)
+		l.gpus = append(l.gpus, GPUUse{ID: c.ID})
+		l.gpuAt[c.ID] = i
+	}
+	g := &l.gpus[i]
+	g.Node, g.Type, g.SellableMiB = node, c.Type, c.SellableMiB
+	g.MaxShares, g.Shareable = max(1, c.MaxShares), c.Shareable()
+}
+
+// Node returns the account of a node; ok is false for an unknown one.
+func (l *Ledger) Node(id NodeID) (u NodeUse, ok bool) {
+	i, ok := l.nodeAt[id]
+	if !ok {
+		return NodeUse{}, false
+	}
+	return l.nodes[i], true
+}
+
+// GPU returns the account of a GPU; ok is false for an unknown one.
+func (l *Ledger) GPU(id GPUID) (u GPUUse, ok bool) {
+	i, ok := l.gpuAt[id]
+	if !ok {
+		return GPUUse{}, false
+	}
+	return l.gpus[i], true
+}
+
+// Fits tells whether b can be taken now: the zero Reason when it can, and
+// otherwise the first thing that is missing, in numbers.
+func (l *Ledger) Fits(b *Berth) Reason {
+	i, ok := l.nodeAt[b.Node]
+	if !ok {
+		return Reason{ReasonNodeDown, fmt.Sprintf("node %s is not registered", b.Node)}
+	}
+	n := &l.nodes[i]
+	if !n.Schedulable {
+		return Reason{ReasonNodeDown, fmt.Sprintf("node %s is drained or silent", b.Node)}
+	}
+	if n.UsedCPU+b.CPUMilli > n.CPUMilli {
+		return Reason{ReasonCPU, fmt.Sprintf("node %s: %s cores free, needs %s", n.ID, milli(n.CPUMilli-n.UsedCPU), milli(b.CPUMilli))}
+	}
+	if n.UsedMem+b.MemMiB > n.MemMiB {
+		return Reason{ReasonHostMem, fmt.Sprintf("node %s: %d MiB of host memory free, needs %d", n.ID, max(0, n.MemMiB-n.UsedMem), b.MemMiB)}
+	}
+	for k, gs := range b.GPUs {
+		if k > 0 && b.GPUs[k-1].GPU >= gs.GPU {
+			return Reason{ReasonStale, fmt.Sprintf("GPUs of the berth are not sorted or repeat at %s", gs.GPU)}
+		}
+		if r := l.fitsGPU(b.Node, gs); r.Code != "" {
+			return r
+		}
+	}
+	return Reason{}
+}
+
+func (l *Ledger) fitsGPU(node NodeID, gs GPUShare) Reason {
+	i, ok := l.gpuAt[gs.GPU]
+	if !ok || l.gpus[i].Node != node {
+		return Reason{ReasonStale, fmt.Sprintf("node %s has no GPU %s", node, gs.GPU)}
+	}
+	g, s := &l.gpus[i], gs.Share
+	switch {
+	case s.MemMiB < 0 || s.Milli < 0 || s.Milli > WholeGPU:
+		return Reason{ReasonStale, fmt.Sprintf("share of GPU %s is malformed", gs.GPU)}
+	case s.Exclusive && g.Shares > 0:
+		return Reason{ReasonExclusive, fmt.Sprintf("GPU %s: %d jobs on it, needs it alone", gs.GPU, g.Shares)}
+	case g.FreeShares() < 1:
+		return Reason{ReasonGPUSlots, fmt.Sprintf("GPU %s: %d jobs on it, at most %d may share it", gs.GPU, g.Shares, max(1, g.MaxShares))}
+	case s.MemMiB > g.FreeMiB():
+		return Reason{ReasonGPUMem, fmt.Sprintf("GPU %s: %d MiB free, needs %d", gs.GPU, g.FreeMiB(), s.MemMiB)}
+	case s.Milli > g.FreeMilli():
+		return Reason{ReasonGPUCompute, fmt.Sprintf("GPU %s: %s of its compute free, needs %s", gs.GPU, percent(g.FreeMilli()), percent(s.Milli))}
+	}
+	return Reason{}
+}
+
+// Take adds b to what is taken. It does not check: callers ask Fits first,
+// and a restore takes what was committed whatever the capacity is now. It
+// reports false, and takes nothing, when b names an unknown node or GPU.
+func (l *Ledger) Take(b *Berth) bool { return l.add(b, 1) }
+
+// Release gives b back. It reports false, and changes nothing, when b names
+// an unknown node or GPU.
+func (l *Ledger) Release(b *Berth) bool { return l.add(b, -1) }
+
+func (l *Ledger) add(b *Berth, sign int64) bool {
+	i, ok := l.nodeAt[b.Node]
+	if !ok {
+		return false
+	}
+	for _, gs := range b.GPUs {
+		if _, ok := l.gpuAt[gs.GPU]; !ok {
+			return false
+		}
+	}
+	n := &l.nodes[i]
+	n.UsedCPU += sign * b.CPUMilli
+	n.UsedMem += sign * b.MemMiB
+	for _, gs := range b.GPUs {
+		g := &l.gpus[l.gpuAt[gs.GPU]]
+		g.UsedMiB += sign * gs.Share.MemMiB
+		g.UsedMilli += sign * gs.Share.Milli
+		g.Shares += int(sign)
+		if gs.Share.Exclusive {
+			g.Exclusive = sign > 0
+		}
+	}
+	return true
+}
+
+// RemoveNode forgets a node and its GPUs. Nothing may be taken on it.
+func (l *Ledger) RemoveNode(id NodeID) {
+	if _, ok := l.nodeAt[id]; !ok {
+		return
+	}
+	nodes, gpus := l.nodes, l.gpus
+	*l = Ledger{nodeAt: make(map[NodeID]int, len(nodes)), gpuAt: make(map[GPUID]int, len(gpus))}
+	for _, n := range nodes {
+		if n.ID != id {
+			l.nodeAt[n.ID] = len(l.nodes)
+			l.nodes = append(l.nodes, n)
+		}
+	}
+	for _, g := range gpus {
+		if g.Node != id {
+			l.gpuAt[g.ID] = len(l.gpus)
+			l.gpus = append(l.gpus, g)
+		}
+	}
+}
+
+// Check returns an error that names the first account that is negative or
+// over its capacity, or nil. The state machine's tests call it after every
+// entry.
+func (l *Ledger) Check() error {
+	for i := range l.nodes {
+		n := &l.nodes[i]
+		if n.UsedCPU < 0 || n.UsedMem < 0 || n.UsedCPU > n.CPUMilli || n.UsedMem > n.MemMiB {
+			return fmt.Errorf("node %s: taken %d/%d milli-cores, %d/%d MiB", n.ID, n.UsedCPU, n.CPUMilli, n.UsedMem, n.MemMiB)
+		}
+	}
+	for i := range l.gpus {
+		g := &l.gpus[i]
+		switch {
+		case g.UsedMiB < 0 || g.UsedMilli < 0 || g.Shares < 0,
+			g.UsedMiB > g.SellableMiB || g.UsedMilli > WholeGPU,
+			g.Shares > max(1, g.MaxShares), g.Exclusive && g.Shares != 1:
+			return fmt.Errorf("GPU %s: taken %d/%d MiB, %d milli, %d/%d shares, exclusive %t",
+				g.ID, g.UsedMiB, g.SellableMiB, g.UsedMilli, g.Shares, g.MaxShares, g.Exclusive)
+		}
+	}
+	return nil
+}
+
+// Equal tells whether two ledgers hold the same accounts, in whatever order
+// they were made.
+func (l *Ledger) Equal(m *Ledger) bool {
+	if len(l.nodes) != len(m.nodes) || len(l.gpus) != len(m.gpus) {
+		return false
+	}
+	for _, n := range l.nodes {
+		if o, ok := m.Node(n.ID); !ok || o != n {
+			return false
+		}
+	}
+	for _, g := range l.gpus {
+		if o, ok := m.GPU(g.ID); !ok || o != g {
+			return false
+		}
+	}
+	return true
+}
+
+// milli prints thousandths as a decimal, "1.5" for 1500.
+func milli(v int64) string {
+	v = max(0, v)
+	if v%1000 == 0 {
+		return fmt.Sprint(v / 1000)
+	}
+	return fmt.Sprintf("%.1f", float64(v)/1000)
+}
+
+func percent(v int64) string { return fmt.Sprintf("%d %%", (v+5)/10) }

@@ -1,0 +1,82 @@
+package cluster
+
+// NodeState tells whether a node takes new jobs.
+type NodeState uint8
+
+// The states of a node.
+const (
+	NodeReady NodeState = iota + 1
+	NodeUnreachable
+)
+
+// String returns the state in lower case.
+func (s NodeState) String() string {
+	switch s {
+	case NodeReady:
+		return "ready"
+	case NodeUnreachable:
+		return "unreachable"
+	}
+	return "unknown"
+}
+
+// GPU is one card as its agent reported it.
+type GPU struct {
+	ID    GPUID
+	Index int
+	// Type is the normalised model, for example "A100-SXM4-80GB".
+	Type string
+	// MemMiB is the card's memory, SellableMiB what the ledger may give away.
+	MemMiB, SellableMiB int64
+	// MaxShares is how many attempts may lie on it at once, at least 1.
+	MaxShares int
+	NUMA      int
+	PCI       string
+	// CapMode is how a share's memory is enforced: "sim", "dmem", "mig",
+	// "mps", "watch" or "none". Cards with "none" are never shared.
+	CapMode string
+}
+
+// Shareable tells whether more than one attempt may lie on g.
+func (g *GPU) Shareable() bool { return g.CapMode != "none" && g.MaxShares > 1 }
+
+// Node is one machine. Values are immutable.
+type Node struct {
+	ID       NodeID
+	Revision uint64
+	Address  string
+	BootID   string
+	State    NodeState
+	// Drain is set by an administrator: no new jobs, running ones go on.
+	Drain       bool
+	DrainReason string
+	// CPUMilli and MemMiB are what jobs may use in all.
+	CPUMilli, MemMiB int64
+	// GPUs are sorted by id.
+	GPUs     []GPU
+	Runtimes []string
+	Version  string
+	// Registered is when it first came, Changed when its state last did.
+	Registered, Changed Time
+}
+
+// Schedulable tells whether new attempts may be placed on n.
+func (n *Node) Schedulable() bool { return n.State == NodeReady && !n.Drain }
+
+// GPU returns the card with the given id, or nil.
+func (n *Node) GPU(id GPUID) *GPU {
+	for i := range n.GPUs {
+		if n.GPUs[i].ID == id {
+			return &n.GPUs[i]
+		}
+	}
+	return nil
+}
+
+// Sellable returns how much of a card's memory the ledger may give away:
+// all but what the driver reserves and a head-room that absorbs what the
+// driver rounds and fragments. The context of each client is part of its
+// share, since that is how the driver accounts for it.
+func Sellable(memMiB, reservedMiB, headroomMiB int64) int64 {
+	return max(0, memMiB-reservedMiB-headroomMiB)
+}

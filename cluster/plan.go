@@ -1,0 +1,77 @@
+package cluster
+
+// Plan is what the scheduler proposes against the state at BaseIndex. The
+// state machine checks every part again when it applies the plan.
+type Plan struct {
+	BaseIndex uint64
+	Starts    []Start
+	Moves     []QueueMove
+	// Unplaced tells of each job that stays without a berth why; it is not
+	// stored but for the code.
+	Unplaced []Unplaced
+}
+
+// Start places one job whole: all of it or nothing.
+type Start struct {
+	Job JobID
+	// Attempt is the number the attempt will have; a job that got another one
+	// meanwhile makes the start stale.
+	Attempt  uint32
+	Berth    Berth
+	Estimate Estimate
+	Why      string
+	// Overtook is the reason to start before jobs that stand earlier in the
+	// queue of one of its GPUs; required when there are such jobs.
+	Overtook string
+}
+
+// QueueMove puts a waiting job into the queue of a GPU, or takes it out when
+// GPU is empty. The queue of a GPU is ordered by Rank, then by job id.
+type QueueMove struct {
+	Job      JobID
+	GPU      GPUID
+	Rank     int64
+	EstStart Time
+	Reason   ReasonCode
+}
+
+// Unplaced is a job that the plan leaves waiting, with the reason in numbers.
+type Unplaced struct {
+	Job    JobID
+	Reason Reason
+}
+
+// Rejection is a part of a plan that no longer fitted when it was applied.
+type Rejection struct {
+	Job    JobID
+	Reason Reason
+}
+
+// PlanResult is what the state machine did with a plan.
+type PlanResult struct {
+	Index    uint64
+	Started  []AttemptID
+	Moved    int
+	Rejected []Rejection
+}
+
+// Waiter is a place in the queue of a GPU.
+type Waiter struct {
+	Job  JobID
+	Rank int64
+}
+
+// Snapshot is an immutable view of the state at Index for the scheduler.
+type Snapshot struct {
+	Index uint64
+	Now   Time
+	// Nodes are sorted by id.
+	Nodes []*Node
+	// Ledger is the scheduler's own copy.
+	Ledger *Ledger
+	// Waiting are the jobs in states PENDING and QUEUED, Running those with a
+	// live attempt; both sorted by id.
+	Waiting, Running []*Job
+	// Queues holds the GPU queues that are not empty, in order.
+	Queues map[GPUID][]Waiter
+}
