@@ -1,0 +1,47 @@
+package gpu
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Env returns what a CUDA job needs in its environment to keep to g, in a
+// fixed order:
+//
+//	CUDA_VISIBLE_DEVICES          the cards by UUID, in the order of the grant; "" for none
+//	CUDA_DEVICE_ORDER             PCI_BUS_ID, so that any index a program prints is nvidia-smi's
+//	BERTH_GPU_UUIDS               the same list, for programs of ours
+//	BERTH_GPU_MEM_MIB             the shares of memory, comma separated; only with cards
+//	BERTH_GPU_MILLI               the shares of compute, likewise
+//	TF_FORCE_GPU_ALLOW_GROWTH     true \ only where a card is shared: TensorFlow and JAX
+//	XLA_PYTHON_CLIENT_PREALLOCATE false / would otherwise take the whole card at start
+//
+// Hiding a card is a courtesy to programs, not a wall: what a process can open
+// is decided by device rules.
+func Env(g Grant) []string {
+	var uuids, mem, milli []string
+	shared := false
+	for _, c := range g.Cards {
+		uuids = append(uuids, c.UUID)
+		mem = append(mem, strconv.FormatInt(c.MemMiB, 10))
+		milli = append(milli, strconv.FormatInt(c.Milli, 10))
+		shared = shared || !c.Exclusive
+	}
+	list := strings.Join(uuids, ",")
+	env := []string{
+		"CUDA_VISIBLE_DEVICES=" + list,
+		"CUDA_DEVICE_ORDER=PCI_BUS_ID",
+		"BERTH_GPU_UUIDS=" + list,
+	}
+	if len(uuids) > 0 {
+		env = append(env,
+			"BERTH_GPU_MEM_MIB="+strings.Join(mem, ","),
+			"BERTH_GPU_MILLI="+strings.Join(milli, ","))
+	}
+	if shared {
+		env = append(env,
+			"TF_FORCE_GPU_ALLOW_GROWTH=true",
+			"XLA_PYTHON_CLIENT_PREALLOCATE=false")
+	}
+	return env
+}
