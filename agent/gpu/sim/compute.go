@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// How neighbours slow each other. With u_i the utilization a process asks for
+// and U the sum over the card, both in thousandths, and s the card's speed,
+//
+//	speed_i = s · min(1, 1000/U) / (1 + 0.08·(U−u_i)/1000)
+//
+// The first factor is time slicing: a card has no more than itself to give.
+// The second is what sharing caches and memory bandwidth costs before the card
+// is full; published pairs of training jobs lie between 5 and 10 % there. A
+// process on several cards goes at the speed of the slowest.
+const (
+	fullLoad     = 1000
+	interference = 0.08
+)
+
+// run is the work a client does now.
+type run struct {
+	id    uint64
+	util  int64
+	total float64 // reference nanoseconds
+	done  float64
+	speed float64 // reference nanoseconds per nanosecond
+}
+
+// meter integrates utilization over time without rounding: total has the
+// whole nanoseconds, rest the thousandths of one.
+type meter struct {
+	total time.Duration
+	rest  int64
+}
+
+func (m *meter) add(milli int64, dt time.Duration) {
+	// Whole seconds first: thousandths of a nanosecond over a year of a full
+	// card would not fit in 64 bits.
+	sec, ns := int64(dt/time.Second), int64(dt%time.Second)
+	m.total += time.Duration(sec * milli * int64(time.Second/fullLoad))
+	acc := ns*milli + m.rest
+	m.total += time.Duration(acc / fullLoad)
+	m.rest = acc % fullLoad
+}
+
+// speedOn is the speed of a process that asks for util on c, among the load
+// now on it.
+func (c *card) speedOn(util int64) float64 {
+	s := float64(c.model.speedMilli) / fullLoad
+	if c.load > fullLoad {
+		s *= fullLoad / float64(c.load)
+	}
+	return s / (1 + interference*float64(c.load-util)/fullLoad)
+}
+
+// effective is the part of c that the client's run really gets, in thousandths.
+func (cl *client) effective(c *card) int64 {
+	if cl.run == nil {
+		return 0
+	}
+	if c.load > fullLoad {
+		return cl.run.util * fullLoad / c.load
+	}
+	return cl.run.util
+}
+
+// start begins a run of cl, which has none.
+func (b *bank) start(cl *client, r *run) {
+	cl.run = r
+	for _, t := range cl.cards {
+		t.card.load += r.util
+	}
+	b.reckon()
+}
+
+// stop ends the run of cl, if it has one, and returns it.
+func (b *bank) stop(cl *client) *run {
+	r := cl.run
+	if r == nil {
+		return nil
+	}
+	cl.run = nil
+	for _, t := range cl.cards {
+		t.card.load -= r.util
+	}
+	b.reckon()
+	return r
+}
+
+// reckon sets every run's speed after the load of some card changed.
+func (b *bank) reckon() {
+	for _, cl := range b.clients {
+		if cl.run == nil {
+			continue
+		}
+		cl.run.speed = math.Inf(1)
+		for _, t := range cl.cards {
+			cl.run.speed = min(cl.run.speed, t.card.speedOn(cl.run.util))
+		}
+	}
+}
+
+// left is the time until r is done at its present speed, at least zero and at
+// most a century: slow work on a crowded card must not overflow.
+func (r *run) left() time.Duration {
+	const century = 100 * 365 * 24 * time.Hour
+	return time.Duration(min(math.Ceil(max(0, r.total-r.done)/r.speed), float64(century)))
+}
+
+// nextEnd returns the time until the first run ends, and whether any runs.
+func (b *bank) nextEnd() (time.Duration, bool) {
+	first, running := time.Duration(math.MaxInt64), false
+	for _, cl := range b.clients {
+		if cl.run != nil {
+			first, running = min(first, cl.run.left()), true
+		}
+	}
+	return first, running
+}
+
+// ended is a run that came to its end, and whose it was.
+type ended struct {
+	client *client
+	run    *run
+}
+
+// advance moves time to now, from one end of a run to the next so that every
+// integral is exact, and returns the runs that ended, in order.
+func (b *bank) advance(now time.Duration) []ended {
+	var out []ended
+	for {
+		next := now
+		if d, running := b.nextEnd(); running && d < now-b.now {
+			next = b.now + d
+		}
+		b.integrate(max(0, next-b.now))
+		for _, cl := range slices.Clone(b.clients) {
+			if cl.run != nil && cl.run.done >= cl.run.total {
+				out = append(out, ended{cl, b.stop(cl)})
+			}
+		}
+		if next == now {
+			return out
+		}
+	}
+}
+
+// integrate lets dt pass, in which no run ends before its last nanosecond.
+func (b *bank) integrate(dt time.Duration) {
+	b.now += dt
+	for _, c := range b.cards {
+		c.busy.add(min(c.load, fullLoad), dt)
+	}
+	for _, cl := range b.clients {
+		r := cl.run
+		if r == nil {
+			continue
+		}
+		for _, t := range cl.cards {
+			t.busy.add(cl.effective(t.card), dt)
+		}
+		if d := r.left(); d <= dt {
+			r.done = r.total
+		} else {
+			r.done += r.speed * float64(dt)
+		}
+	}
+}

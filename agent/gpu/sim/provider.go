@@ -1,0 +1,301 @@
+// Package sim is a GPU provider with simulated cards that keep real accounts:
+// every process that uses a card asks for its memory and its compute over a
+// unix socket, is refused what is not there, and is slowed by its neighbours.
+// Laptops, tests and demonstrations go through every path but CUDA itself.
+// DESIGN.md in this folder says what is modelled and what is not.
+package sim
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/agent/gpu/sim/wire"
+)
+
+// Config says which cards to simulate.
+type Config struct {
+	// Node is the node's name. With the index it fixes each card's UUID, so
+	// that a restarted agent has the same cards.
+	Node  string
+	Specs []Spec
+	// Socket is the absolute path of the unix socket; its folder is made when
+	// missing. Jobs in an image need the folder bound into their root, not the
+	// socket: a restarted agent makes a new one.
+	Socket string
+	Log    *slog.Logger // nil discards
+}
+
+// maxSocketPath is what fits in sockaddr_un with its final zero.
+const maxSocketPath = 107
+
+// Validate reports all that is wrong with c.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Node == "" {
+		errs = append(errs, errors.New("simulated GPUs: no node name"))
+	}
+	if !filepath.IsAbs(c.Socket) || len(c.Socket) > maxSocketPath {
+		errs = append(errs, fmt.Errorf("simulated GPUs: socket %q must be an absolute path of at most %d bytes", c.Socket, maxSocketPath))
+	}
+	total := 0
+	for _, s := range c.Specs {
+		if _, err := s.check(); err != nil {
+			errs = append(errs, err)
+		}
+		total += s.Count
+	}
+	if total < 1 || total > MaxCards {
+		errs = append(errs, fmt.Errorf("simulated GPUs: %d cards, outside 1-%d", total, MaxCards))
+	}
+	return errors.Join(errs...)
+}
+
+// Provider is the gpu.Provider of simulated cards. It serves the jobs'
+// processes from New until Close.
+type Provider struct {
+	cfg   Config
+	log   *slog.Logger
+	start time.Time
+	ln    net.Listener
+	peer  func(net.Conn) (peer, error)
+	wake  chan struct{} // the pacer must look again
+	done  chan struct{} // closed by Close
+	wg    sync.WaitGroup
+
+	mu       sync.Mutex
+	bank     *bank
+	conns    map[*conn]struct{}
+	lastTick time.Duration
+	closed   bool
+}
+
+var (
+	_ gpu.Provider   = (*Provider)(nil)
+	_ gpu.Accountant = (*Provider)(nil)
+)
+
+// New opens the socket and starts to serve. The caller ends it with Close.
+func New(cfg Config) (*Provider, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	ln, err := listen(cfg.Socket)
+	if err != nil {
+		return nil, fmt.Errorf("simulated GPUs: %w", err)
+	}
+	p, err := newProvider(cfg, ln, peerOf)
+	if err != nil {
+		ln.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// newProvider serves on ln; tests give it a listener of pipes.
+func newProvider(cfg Config, ln net.Listener, peerOf func(net.Conn) (peer, error)) (*Provider, error) {
+	b, err := newBank(cfg.Node, cfg.Specs)
+	if err != nil {
+		return nil, err
+	}
+	p := &Provider{
+		cfg: cfg, log: cfg.Log, start: time.Now(), ln: ln, peer: peerOf,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		bank: b, conns: map[*conn]struct{}{},
+	}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	p.wg.Go(p.accept)
+	p.wg.Go(p.pace)
+	return p, nil
+}
+
+func newBank(node string, specs []Spec) (*bank, error) {
+	b := &bank{grants: map[string]*grant{}}
+	for _, s := range specs {
+		m, err := s.check()
+		if err != nil {
+			return nil, err
+		}
+		for range s.Count {
+			i := len(b.cards)
+			b.cards = append(b.cards, &card{
+				info: gpu.Card{
+					UUID: UUID(node, i), Type: m.typ, Name: m.name, Index: i,
+					MemMiB: m.memMiB, ReservedMiB: m.reservedMiB,
+					PCI: fmt.Sprintf("00000000:%02X:00.0", i+1), NUMA: 0,
+					ComputeMajor: m.major, ComputeMinor: m.minor,
+					PowerLimitW: int(m.limitW), Driver: "simulated", Simulated: true,
+				},
+				model:    m,
+				capacity: (m.memMiB - m.reservedMiB) << 20 / block * block,
+				context:  m.contextMiB << 20,
+			})
+		}
+	}
+	return b, nil
+}
+
+// UUID is the UUID of simulated card i of a node. It is the same for ever, and
+// no real card's: those do not begin with 51700000.
+func UUID(node string, i int) string {
+	h := sha256.Sum256(fmt.Appendf(nil, "%s/%d", node, i))
+	return fmt.Sprintf("GPU-51700000-%x-%x-%x-%x", h[0:2], h[2:4], h[4:6], h[6:12])
+}
+
+// Name implements gpu.Provider.
+func (p *Provider) Name() string { return "sim" }
+
+// SocketDir is the folder that an image job must see at the same path to
+// reach its cards.
+func (p *Provider) SocketDir() string { return filepath.Dir(p.cfg.Socket) }
+
+// Inventory implements gpu.Provider.
+func (p *Provider) Inventory(context.Context) ([]gpu.Card, error) {
+	var out []gpu.Card
+	for _, c := range p.bank.cards { // never changes
+		out = append(out, c.info)
+	}
+	return out, nil
+}
+
+// Usage implements gpu.Provider. After a restart of the agent it counts a
+// process again when its client has reconnected, within about a second.
+func (p *Provider) Usage(context.Context) ([]gpu.Usage, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settle()
+	return p.bank.usage(), nil
+}
+
+// Admit implements gpu.Provider. Memory is capped: an attempt is refused what
+// passes its share plus one CUDA context, and grants whose sum could pass the
+// card are refused here. Compute is not capped; the share is information.
+func (p *Provider) Admit(_ context.Context, g gpu.Grant) ([]string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settle()
+	if err := p.bank.admit(g); err != nil {
+		return nil, err
+	}
+	return append(gpu.Env(g),
+		wire.EnvSocket+"="+p.cfg.Socket,
+		wire.EnvAttempt+"="+g.Attempt), nil
+}
+
+// Retire implements gpu.Provider. Processes of the attempt that are still
+// there lose their connection and their memory.
+func (p *Provider) Retire(_ context.Context, attempt string) error {
+	p.mu.Lock()
+	p.settle()
+	var drop []*conn
+	for _, cl := range p.bank.retire(attempt) {
+		if c := p.connOf(cl); c != nil {
+			drop = append(drop, c)
+		}
+	}
+	p.mu.Unlock()
+	for _, c := range drop {
+		c.nc.Close()
+	}
+	return nil
+}
+
+// Account implements gpu.Accountant.
+func (p *Provider) Account(_ context.Context, attempt string) ([]gpu.Account, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settle()
+	return p.bank.account(attempt)
+}
+
+// Busy returns the integral of a card's utilization since the provider began
+// and the time since then: the difference of two calls gives the mean
+// utilization between them.
+func (p *Provider) Busy(uuid string) (busy, since time.Duration, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settle()
+	c := p.bank.card(uuid)
+	if c == nil {
+		return 0, 0, fmt.Errorf("%w: %s", gpu.ErrUnknownCard, uuid)
+	}
+	return c.busy.total, p.bank.now, nil
+}
+
+// Close ends the service. Clients try for a while to find the next agent.
+func (p *Provider) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	close(p.done)
+	var open []*conn
+	for c := range p.conns {
+		open = append(open, c)
+	}
+	p.mu.Unlock()
+	err := p.ln.Close()
+	for _, c := range open {
+		c.nc.Close()
+	}
+	p.wg.Wait()
+	return err
+}
+
+// listen opens the socket for every user, and takes the place of a socket
+// that a dead agent left behind, but of nothing else.
+func listen(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	switch st, err := os.Lstat(path); {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case st.Mode().Type() != os.ModeSocket:
+		return nil, fmt.Errorf("%s exists and is no socket; remove it or configure another path", path)
+	default:
+		if nc, err := net.DialTimeout("unix", path, time.Second); err == nil {
+			nc.Close()
+			return nil, fmt.Errorf("%s is served by another agent; give each its own path", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("remove stale socket: %w", err)
+		}
+	}
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	// Who may use which card is decided by the peer's user id.
+	if err := os.Chmod(path, 0o666); err != nil {
+		ln.Close()
+		return nil, err
+	}
+	return ln, nil
+}
+
+var _ fmt.Stringer = Spec{}
+
+// String writes s as ParseSpecs reads it.
+func (s Spec) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%dx%s", s.Count, s.Type)
+	if s.MemMiB != 0 {
+		fmt.Fprintf(&b, ":%d", s.MemMiB)
+	}
+	return b.String()
+}

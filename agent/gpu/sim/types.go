@@ -1,0 +1,127 @@
+package sim
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+)
+
+// model is what a type of card is like. memMiB is the total that NVML reports
+// for it and reservedMiB the driver's part of that. contextMiB is what each
+// process pays on each card before its first allocation. speedMilli is the
+// speed in thousandths of an A100: the rough order of published training
+// throughputs in mixed precision, good for demos and tests of scheduling and
+// no measurement of ours.
+type model struct {
+	typ, name   string
+	memMiB      int64
+	reservedMiB int64
+	contextMiB  int64
+	speedMilli  int64
+	major       int
+	minor       int
+	idleW       int64
+	limitW      int64
+}
+
+// models lists the types that can be simulated.
+func models() []model {
+	return []model{
+		{"A10", "NVIDIA A10", 23028, 512, 320, 450, 8, 6, 20, 150},
+		{"A100-PCIE-40GB", "NVIDIA A100-PCIE-40GB", 40960, 624, 420, 900, 8, 0, 45, 250},
+		{"A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB", 40960, 624, 420, 1000, 8, 0, 55, 400},
+		{"A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", 81920, 868, 420, 1000, 8, 0, 60, 400},
+		{"A6000", "NVIDIA RTX A6000", 49140, 454, 320, 600, 8, 6, 25, 300},
+		{"H100-SXM5-80GB", "NVIDIA H100 80GB HBM3", 81559, 570, 500, 1800, 9, 0, 70, 700},
+		{"H200", "NVIDIA H200", 143771, 602, 500, 2000, 9, 0, 75, 700},
+		{"L4", "NVIDIA L4", 23034, 470, 300, 350, 8, 9, 16, 72},
+		{"L40S", "NVIDIA L40S", 46068, 600, 380, 900, 8, 9, 35, 350},
+		{"P100-PCIE-16GB", "Tesla P100-PCIE-16GB", 16384, 96, 300, 200, 6, 0, 28, 250},
+		{"RTX-3090", "NVIDIA GeForce RTX 3090", 24576, 308, 320, 600, 8, 6, 25, 350},
+		{"RTX-4090", "NVIDIA GeForce RTX 4090", 24564, 348, 380, 950, 8, 9, 20, 450},
+		{"T4", "Tesla T4", 15360, 446, 300, 250, 7, 5, 10, 70},
+		{"V100-SXM2-16GB", "Tesla V100-SXM2-16GB", 16384, 224, 320, 450, 7, 0, 40, 300},
+		{"V100-SXM2-32GB", "Tesla V100-SXM2-32GB", 32768, 270, 320, 450, 7, 0, 40, 300},
+	}
+}
+
+// lookup finds a model by type or by the driver's name, in any case.
+func lookup(name string) (model, error) {
+	norm := gpu.NormalizeType(name)
+	for _, m := range models() {
+		if strings.EqualFold(m.typ, norm) {
+			return m, nil
+		}
+	}
+	return model{}, fmt.Errorf("unknown simulated GPU type %q; known types: %s", name, strings.Join(Types(), ", "))
+}
+
+// Types lists the types that can be simulated, sorted.
+func Types() []string {
+	var names []string
+	for _, m := range models() {
+		names = append(names, m.typ)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// Spec asks for simulated cards of one type.
+type Spec struct {
+	Type  string
+	Count int
+	// MemMiB replaces the type's memory; 0 keeps it.
+	MemMiB int64
+}
+
+// MaxCards is the most cards a node simulates.
+const MaxCards = 16
+
+// ParseSpecs reads a comma separated list such as "2xA100-SXM4-80GB,T4" or
+// "4xRTX-3090:8192", where the number after the colon replaces the type's
+// memory in MiB.
+func ParseSpecs(s string) ([]Spec, error) {
+	var specs []Spec
+	for _, part := range strings.Split(s, ",") {
+		part = strings.TrimSpace(part)
+		spec := Spec{Type: part, Count: 1}
+		if n, rest, ok := strings.Cut(part, "x"); ok {
+			if count, err := strconv.Atoi(n); err == nil {
+				spec.Count, spec.Type = count, rest
+			}
+		}
+		if typ, mem, ok := strings.Cut(spec.Type, ":"); ok {
+			mib, err := strconv.ParseInt(mem, 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("simulated GPUs %q: memory %q is not a number of MiB", part, mem)
+			}
+			spec.Type, spec.MemMiB = typ, mib
+		}
+		if _, err := spec.check(); err != nil {
+			return nil, err
+		}
+		specs = append(specs, spec)
+	}
+	return specs, nil
+}
+
+// check resolves the type and refuses counts and memories that make no card.
+func (s Spec) check() (model, error) {
+	m, err := lookup(s.Type)
+	if err != nil {
+		return model{}, err
+	}
+	if s.Count < 1 || s.Count > MaxCards {
+		return model{}, fmt.Errorf("simulated %s: count %d is outside 1-%d", m.typ, s.Count, MaxCards)
+	}
+	if s.MemMiB != 0 {
+		if low := m.reservedMiB + 2*m.contextMiB; s.MemMiB < low || s.MemMiB > 1<<20 {
+			return model{}, fmt.Errorf("simulated %s: memory %d MiB is outside %d-%d", m.typ, s.MemMiB, low, 1<<20)
+		}
+		m.memMiB = s.MemMiB
+	}
+	return m, nil
+}
