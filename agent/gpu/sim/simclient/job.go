@@ -263,7 +263,7 @@ func (p *printer) compute(ctx context.Context, c *Client, util int64, work time.
 		}
 		p.next = p.done + p.total/reports
 		fmt.Fprintf(p.out, "progress %3d%%  %.1f of %.1f s of work in %.1f s\n",
-			100*p.done/max(p.total, 1), p.done.Seconds(), p.total.Seconds(), time.Since(p.began).Seconds())
+			(100*p.done+p.total/2)/max(p.total, 1), p.done.Seconds(), p.total.Seconds(), time.Since(p.began).Seconds())
 	})
 	if err == nil {
 		p.done = base + work

@@ -1,0 +1,440 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/agent/gpu/sim/simclient"
+	"github.com/berth-scheduler/berth/agent/gpu/sim/wire"
+)
+
+// node is a node whose agent can be restarted. Its socket is a listener of
+// pipes, which fake time can wait for.
+type node struct {
+	t     *testing.T
+	specs []Spec
+	uid   uint32
+
+	mu   sync.Mutex
+	ln   *pipeListener
+	prov *Provider
+}
+
+func newNode(t *testing.T, specs ...Spec) *node {
+	n := &node{t: t, specs: specs, uid: uint32(os.Geteuid())}
+	n.up()
+	return n
+}
+
+func (n *node) up() {
+	n.t.Helper()
+	ln := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	p, err := newProvider(Config{Node: "n1", Specs: n.specs, Socket: "/sim/cards"}, ln, func(net.Conn) (peer, error) {
+		return peer{pid: 42, uid: n.uid}, nil
+	})
+	if err != nil {
+		n.t.Fatalf("start provider: %v", err)
+	}
+	n.mu.Lock()
+	n.ln, n.prov = ln, p
+	n.mu.Unlock()
+}
+
+func (n *node) down() {
+	n.t.Helper()
+	if err := n.prov.Close(); err != nil {
+		n.t.Errorf("close provider: %v", err)
+	}
+}
+
+func (n *node) admit(attempt string, cards ...gpu.GrantCard) simclient.Config {
+	n.t.Helper()
+	env, err := n.prov.Admit(n.t.Context(), gpu.Grant{Attempt: attempt, UID: uint32(os.Geteuid()), Cards: cards})
+	if err != nil {
+		n.t.Fatalf("admit: %v", err)
+	}
+	cfg, err := simclient.FromEnv(env)
+	if err != nil {
+		n.t.Fatalf("environment of a job: %v", err)
+	}
+	cfg.Dial = func(ctx context.Context) (net.Conn, error) {
+		n.mu.Lock()
+		ln := n.ln
+		n.mu.Unlock()
+		return ln.dial(ctx)
+	}
+	return cfg
+}
+
+func (n *node) usage() []gpu.Usage {
+	n.t.Helper()
+	u, err := n.prov.Usage(n.t.Context())
+	if err != nil {
+		n.t.Fatalf("usage: %v", err)
+	}
+	return u
+}
+
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (l *pipeListener) dial(ctx context.Context) (net.Conn, error) {
+	a, b := net.Pipe()
+	select {
+	case l.conns <- b:
+		return a, nil
+	case <-l.closed:
+		return nil, errors.New("connection refused")
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error   { close(l.closed); return nil }
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+func TestJobRunsAtItsSpeed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, Spec{Type: "RTX-3090", Count: 1})
+		defer n.down()
+		cfg := n.admit("j1-a1", shared(0, 6144))
+		var out bytes.Buffer
+		began := time.Now()
+		done := make(chan error, 1)
+		go func() {
+			done <- simclient.Job{GPUMemMiB: 6144, UtilMilli: 400, Seconds: 12, RampSeconds: 4}.Run(t.Context(), cfg, &out)
+		}()
+		time.Sleep(15 * time.Second) // 9 s of work: past the ramp
+		synctest.Wait()
+		want := []gpu.Usage{{
+			UUID: UUID("n1", 0), UsedMiB: 6464, UtilMilli: 400, PowerW: 155,
+			Processes: []gpu.Process{{PID: 42, Attempt: "j1-a1", MemMiB: 6464, UtilMilli: 400, PeakMiB: 6464}},
+		}}
+		if d := cmp.Diff(want, n.usage()); d != "" {
+			t.Errorf("usage while it runs (-want +got):\n%s", d)
+		}
+		if err := <-done; err != nil {
+			t.Fatalf("job: %v\n%s", err, &out)
+		}
+		// 12 s of work at 0.6 is 20 s. Each of the ramp's 8 pieces and the
+		// rest round up by at most a nanosecond.
+		if got := time.Since(began); (got - 20*time.Second).Abs() > 100*time.Nanosecond {
+			t.Errorf("job took %v, want 20s\n%s", got, &out)
+		}
+		busy, since, err := n.prov.Busy(UUID("n1", 0))
+		if err != nil || since != time.Since(began) || (busy-8*time.Second).Abs() > 100*time.Nanosecond {
+			t.Errorf("card was busy %v of %v (%v), want 8s", busy, since, err)
+		}
+		for _, line := range []string{"NVIDIA GeForce RTX 3090", "allocated 6144 MiB on each of 1 GPUs", "progress  50%", "done\n"} {
+			if !strings.Contains(out.String(), line) {
+				t.Errorf("output has no %q:\n%s", line, &out)
+			}
+		}
+		synctest.Wait()
+		want = []gpu.Usage{{
+			UUID: UUID("n1", 0), PowerW: 25,
+			Processes: []gpu.Process{{Attempt: "j1-a1", PeakMiB: 6464}},
+		}}
+		if d := cmp.Diff(want, n.usage()); d != "" {
+			t.Errorf("usage after it (-want +got):\n%s", d)
+		}
+		if err := n.prov.Retire(t.Context(), "j1-a1"); err != nil {
+			t.Fatalf("retire: %v", err)
+		}
+		if u := n.usage(); len(u[0].Processes) != 0 {
+			t.Errorf("a retired attempt is still reported: %+v", u[0].Processes)
+		}
+	})
+}
+
+func TestRefusedAllocationSaysSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, Spec{Type: "RTX-3090", Count: 1})
+		defer n.down()
+		cfg := n.admit("j1-a1", shared(0, 5000))
+		var out bytes.Buffer
+		err := simclient.Job{GPUMemMiB: 8192, UtilMilli: 400, Seconds: 1}.Run(t.Context(), cfg, &out)
+		if !errors.Is(err, simclient.ErrOutOfMemory) || simclient.ExitCode(err) != 1 {
+			t.Fatalf("got %v, exit code %d", err, simclient.ExitCode(err))
+		}
+		want := "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 24.00 GiB total capacity; 4.31 GiB already allocated; 19.39 GiB free; 5.20 GiB allowed to this job)\n"
+		if !strings.HasSuffix(out.String(), want) {
+			t.Errorf("output:\n%swant it to end with:\n%s", &out, want)
+		}
+		synctest.Wait()
+		if p := n.usage()[0].Processes; len(p) != 1 || !p[0].OOM || p[0].PID != 0 {
+			t.Errorf("the refusal outlives the process only until retire: %+v", p)
+		}
+	})
+}
+
+// An agent that comes back within the minute finds memory and progress again;
+// the job notices nothing but the time.
+func TestJobSurvivesAgentRestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, Spec{Type: "A100-SXM4-80GB", Count: 2})
+		cards := []gpu.GrantCard{shared(0, 4096), shared(1, 4096)}
+		cfg := n.admit("j1-a1", cards...)
+		began := time.Now()
+		var out bytes.Buffer
+		done := make(chan error, 1)
+		go func() {
+			done <- simclient.Job{GPUMemMiB: 4096, UtilMilli: 500, Seconds: 20}.Run(t.Context(), cfg, &out)
+		}()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		before := n.usage()
+		n.down()
+		time.Sleep(20 * time.Second)
+		n.up()
+		time.Sleep(5 * time.Second) // the agent is up, but has not adopted the attempt
+		if u := n.usage(); u[0].UsedMiB != 0 {
+			t.Errorf("memory of an attempt nobody admitted: %+v", u[0])
+		}
+		n.admit("j1-a1", cards...)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if d := cmp.Diff(before, n.usage()); d != "" {
+			t.Errorf("accounts after the restart (-before +after):\n%s", d)
+		}
+		if err := <-done; err != nil {
+			t.Fatalf("job: %v\n%s", err, &out)
+		}
+		// 20 s of work, 25 s without an agent, at most a tick of lost progress
+		// and a second until the client tried again.
+		if got := time.Since(began); got < 45*time.Second || got > 47*time.Second {
+			t.Errorf("job took %v, want 45s to 47s\n%s", got, &out)
+		}
+		n.down()
+	})
+}
+
+func TestJobGivesUpAfterAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, Spec{Type: "T4", Count: 1})
+		cfg := n.admit("j1-a1", shared(0, 1024))
+		done := make(chan error, 1)
+		go func() {
+			done <- simclient.Job{GPUMemMiB: 1024, UtilMilli: 500, Seconds: 100}.Run(t.Context(), cfg, io.Discard)
+		}()
+		time.Sleep(3 * time.Second)
+		n.down()
+		lost := time.Now()
+		if err := <-done; !errors.Is(err, simclient.ErrLost) {
+			t.Fatalf("got %v, want ErrLost", err)
+		}
+		if d := time.Since(lost); d < 58*time.Second || d > time.Minute {
+			t.Errorf("gave up after %v, want about a minute", d)
+		}
+	})
+}
+
+func TestTermEndsAJob(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, Spec{Type: "T4", Count: 1})
+		defer n.down()
+		cfg := n.admit("j1-a1", shared(0, 1024))
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		err := simclient.Job{GPUMemMiB: 1024, UtilMilli: 500, Seconds: 100}.Run(ctx, cfg, io.Discard)
+		if !errors.Is(err, simclient.ErrTerminated) || simclient.ExitCode(err) != 143 {
+			t.Fatalf("got %v, exit code %d; want ErrTerminated and 143", err, simclient.ExitCode(err))
+		}
+		synctest.Wait()
+		if u := n.usage()[0]; u.UsedMiB != 0 || u.UtilMilli != 0 {
+			t.Errorf("a terminated job still holds %d MiB and %d‰", u.UsedMiB, u.UtilMilli)
+		}
+	})
+}
+
+func TestReplayKeepsWhatItsFirstTurnAllocated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, Spec{Type: "A100-SXM4-80GB", Count: 1})
+		defer n.down()
+		cfg := n.admit("j1-a1", shared(0, 3000))
+		events, err := simclient.ReadEvents(strings.NewReader(`
+			{"op":"alloc","id":1,"bytes":1073741824}
+			{"op":"alloc","id":2,"bytes":2000000000}
+			{"op":"compute","work_seconds":0.5,"util_milli":700}
+			{"op":"free","id":2}
+			{"op":"compute","work_seconds":0.5,"util_milli":100}`))
+		if err != nil {
+			t.Fatalf("read trace: %v", err)
+		}
+		began := time.Now()
+		if err := (simclient.Job{Events: events, Steps: 10}).Run(t.Context(), cfg, io.Discard); err != nil {
+			t.Fatalf("replay: %v", err)
+		}
+		if got := time.Since(began); got != 10*time.Second {
+			t.Errorf("replay took %v, want 10s", got)
+		}
+		want := []gpu.Account{{
+			UUID: UUID("n1", 0), PeakMiB: 420 + 1024 + 1908, // 2e9 bytes are 954 blocks
+			Busy: 4 * time.Second, Elapsed: 10 * time.Second,
+		}}
+		synctest.Wait()
+		got, err := n.prov.Account(t.Context(), "j1-a1")
+		if err != nil {
+			t.Fatalf("account: %v", err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("account (-want +got):\n%s", d)
+		}
+	})
+}
+
+// rawConn speaks the protocol by hand.
+func rawConn(t *testing.T, cfg simclient.Config) net.Conn {
+	t.Helper()
+	nc, err := cfg.Dial(t.Context())
+	if err != nil {
+		t.Fatalf("dial: %v", err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	return nc
+}
+
+func ask(t *testing.T, nc net.Conn, q wire.Request) wire.Reply {
+	t.Helper()
+	if err := wire.Write(nc, q); err != nil {
+		t.Fatalf("send %s: %v", q.Op, err)
+	}
+	rep, err := wire.ReadReply(nc)
+	if err != nil {
+		t.Fatalf("answer to %s: %v", q.Op, err)
+	}
+	return rep
+}
+
+func TestServerRefuses(t *testing.T) {
+	t.Parallel()
+	hello := func(attempt string, cards ...string) wire.Request {
+		return wire.Request{ID: 1, Op: wire.OpHello, Hello: &wire.Hello{Version: wire.Version, Attempt: attempt, Cards: cards}}
+	}
+	good := hello("j1-a1", UUID("n1", 0))
+	for _, tc := range []struct {
+		name string
+		uid  uint32 // of the peer, where not the grant's
+		send []wire.Request
+		want wire.Code // of the last answer
+	}{
+		{"good", 0, []wire.Request{good}, wire.CodeOK},
+		{"another user", 4242, []wire.Request{good}, wire.CodeDenied},
+		{"unknown attempt", 0, []wire.Request{hello("j9-a1", UUID("n1", 0))}, wire.CodeUnknown},
+		{"card outside the grant", 0, []wire.Request{hello("j1-a1", UUID("n1", 1))}, wire.CodeDenied},
+		{"card twice", 0, []wire.Request{hello("j1-a1", UUID("n1", 0), UUID("n1", 0))}, wire.CodeDenied},
+		{"no hello", 0, []wire.Request{{ID: 2, Op: wire.OpAlloc, Alloc: &wire.Alloc{ID: 1, Bytes: 1}}}, wire.CodeBad},
+		{"second hello", 0, []wire.Request{good, good}, wire.CodeBad},
+		{"card number", 0, []wire.Request{good, {ID: 2, Op: wire.OpAlloc, Alloc: &wire.Alloc{ID: 1, Card: 1, Bytes: 1}}}, wire.CodeBad},
+		{"free of nothing", 0, []wire.Request{good, {ID: 2, Op: wire.OpFree, Alloc: &wire.Alloc{ID: 1}}}, wire.CodeBad},
+		{"same allocation twice", 0, []wire.Request{good,
+			{ID: 2, Op: wire.OpAlloc, Alloc: &wire.Alloc{ID: 1, Bytes: 1}},
+			{ID: 3, Op: wire.OpAlloc, Alloc: &wire.Alloc{ID: 1, Bytes: 1}}}, wire.CodeBad},
+		{"utilization", 0, []wire.Request{good, {ID: 2, Op: wire.OpRun, Run: &wire.Run{UtilMilli: 1001, Work: 1}}}, wire.CodeBad},
+		{"work of no time", 0, []wire.Request{good, {ID: 2, Op: wire.OpRun, Run: &wire.Run{UtilMilli: 10}}}, wire.CodeOK},
+		{"stop of nothing", 0, []wire.Request{good, {ID: 2, Op: wire.OpStop}}, wire.CodeOK},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t, Spec{Type: "T4", Count: 2})
+				defer n.down()
+				cfg := n.admit("j1-a1", shared(0, 1024))
+				if tc.uid != 0 {
+					n.uid = tc.uid
+				}
+				nc := rawConn(t, cfg)
+				var rep wire.Reply
+				for _, q := range tc.send {
+					rep = ask(t, nc, q)
+				}
+				if rep.Code != tc.want || rep.ID != tc.send[len(tc.send)-1].ID {
+					t.Errorf("got %+v, want code %s", rep, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestServerDropsTheSilentAndTheDeaf(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, Spec{Type: "T4", Count: 1})
+		defer n.down()
+		cfg := n.admit("j1-a1", shared(0, 1024))
+		count := func() int {
+			synctest.Wait()
+			n.prov.mu.Lock()
+			defer n.prov.mu.Unlock()
+			return len(n.prov.conns)
+		}
+		rawConn(t, cfg) // says nothing
+		time.Sleep(helloWithin + time.Second)
+		if got := count(); got != 0 {
+			t.Errorf("%d connections of a client that never said hello", got)
+		}
+		deaf := rawConn(t, cfg)
+		ask(t, deaf, wire.Request{ID: 1, Op: wire.OpHello, Hello: &wire.Hello{Version: 1, Attempt: "j1-a1", Cards: cfg.Cards}})
+		if err := wire.Write(deaf, wire.Request{ID: 2, Op: wire.OpRun, Run: &wire.Run{UtilMilli: 10, Work: time.Hour}}); err != nil {
+			t.Fatalf("run: %v", err)
+		}
+		time.Sleep(2 * writeWithin)
+		if got := count(); got != 0 {
+			t.Errorf("%d connections of a client that reads nothing", got)
+		}
+		if u := n.usage()[0]; u.UsedMiB != 0 {
+			t.Errorf("a dropped client holds %d MiB", u.UsedMiB)
+		}
+	})
+}
+
+func TestRetireEndsClients(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, Spec{Type: "T4", Count: 1})
+		defer n.down()
+		cfg := n.admit("j1-a1", shared(0, 1024))
+		nc := rawConn(t, cfg)
+		ask(t, nc, wire.Request{ID: 1, Op: wire.OpHello, Hello: &wire.Hello{Version: 1, Attempt: "j1-a1", Cards: cfg.Cards}})
+		for range 2 { // the second finds nothing, and that is fine
+			if err := n.prov.Retire(t.Context(), "j1-a1"); err != nil {
+				t.Fatalf("retire: %v", err)
+			}
+		}
+		if _, err := wire.ReadReply(nc); err == nil {
+			t.Error("the connection of a retired attempt lives on")
+		}
+		if u := n.usage()[0]; u.UsedMiB != 0 || len(u.Processes) != 0 {
+			t.Errorf("a retired attempt still has %+v", u)
+		}
+	})
+}
