@@ -1,0 +1,251 @@
+package tlsconf
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Limits of a Mux where MuxConfig leaves them zero.
+const (
+	DefaultHandshakeTimeout = 5 * time.Second
+	DefaultMaxHandshakes    = 256
+)
+
+// MuxConfig describes a Mux.
+type MuxConfig struct {
+	// Listener is the TCP port. The Mux owns it.
+	Listener net.Listener
+	// Protocols maps each ALPN name to how its clients are verified.
+	Protocols map[string]*tls.Config
+	// HandshakeTimeout bounds a handshake, and then the wait for Accept.
+	HandshakeTimeout time.Duration
+	// MaxHandshakes bounds the handshakes under way at once; one address may
+	// have a quarter of them, so that one host cannot keep the rest out.
+	MaxHandshakes int
+	Log           *slog.Logger
+}
+
+// Mux splits one TLS port by ALPN into one net.Listener a protocol. The
+// connections that those hand out are *tls.Conn with the handshake done and
+// the peer verified.
+type Mux struct {
+	cfg     MuxConfig
+	tls     *tls.Config
+	protos  map[string]*protoListener
+	slots   chan struct{} // one token a handshake
+	done    chan struct{}
+	closing sync.Once
+	wg      sync.WaitGroup
+
+	mu      sync.Mutex
+	perHost map[string]int
+	pending map[net.Conn]struct{} // accepted, not handed over yet
+}
+
+// NewMux checks the configuration. Nothing is accepted until Run.
+func NewMux(cfg MuxConfig) (*Mux, error) {
+	if cfg.Listener == nil || cfg.Log == nil || len(cfg.Protocols) == 0 {
+		return nil, errors.New("mux: listener, log and at least one protocol are needed")
+	}
+	if cfg.HandshakeTimeout <= 0 {
+		cfg.HandshakeTimeout = DefaultHandshakeTimeout
+	}
+	if cfg.MaxHandshakes <= 0 {
+		cfg.MaxHandshakes = DefaultMaxHandshakes
+	}
+	m := &Mux{
+		cfg: cfg, done: make(chan struct{}), protos: map[string]*protoListener{},
+		slots: make(chan struct{}, cfg.MaxHandshakes), perHost: map[string]int{}, pending: map[net.Conn]struct{}{},
+	}
+	m.cfg.Protocols = make(map[string]*tls.Config, len(cfg.Protocols))
+	for name, c := range cfg.Protocols {
+		c = c.Clone()
+		c.NextProtos = []string{name}
+		m.cfg.Protocols[name] = c
+		m.protos[name] = &protoListener{mux: m, conns: make(chan net.Conn), done: make(chan struct{})}
+	}
+	m.tls = &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: m.configFor}
+	return m, nil
+}
+
+// Listener returns the listener of one of the configured protocols, or nil.
+// Closing it refuses that protocol's clients and leaves the others alone.
+func (m *Mux) Listener(proto string) net.Listener {
+	if l, ok := m.protos[proto]; ok {
+		return l
+	}
+	return nil
+}
+
+// Run accepts until ctx ends or Close is called, then waits for handshakes
+// under way to be cut and returns nil. It returns an error only when the
+// listener fails by itself.
+func (m *Mux) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { m.Close() })
+	defer stop()
+	defer m.wg.Wait()
+	defer m.Close()
+	const shortest, longest = 5 * time.Millisecond, time.Second
+	backoff := shortest
+	for {
+		conn, err := m.cfg.Listener.Accept()
+		if err == nil {
+			backoff = shortest
+			m.admit(conn)
+			continue
+		}
+		select {
+		case <-m.done:
+			return nil
+		default:
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("accept: %w", err)
+		}
+		// Out of file descriptors, or a client that left: it passes.
+		m.cfg.Log.Warn("cannot accept a connection", "err", err, "dur", backoff)
+		select {
+		case <-m.done:
+			return nil
+		case <-time.After(backoff):
+		}
+		backoff = min(2*backoff, longest)
+	}
+}
+
+// Close stops accepting, cuts handshakes under way and ends all Accepts.
+// Connections already handed out stay open: they belong to their protocol.
+func (m *Mux) Close() error {
+	var err error
+	m.closing.Do(func() {
+		close(m.done)
+		err = m.cfg.Listener.Close()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for conn := range m.pending {
+			conn.Close()
+		}
+	})
+	return err
+}
+
+// admit takes a slot, waiting for one if need be, and hands conn to a
+// goroutine of its own.
+func (m *Mux) admit(conn net.Conn) {
+	host := hostOf(conn)
+	select {
+	case m.slots <- struct{}{}:
+	case <-m.done:
+		conn.Close()
+		return
+	}
+	m.mu.Lock()
+	select {
+	case <-m.done: // Close has swept pending
+		m.mu.Unlock()
+		<-m.slots
+		conn.Close()
+		return
+	default:
+	}
+	tooMany := m.perHost[host] >= max(1, m.cfg.MaxHandshakes/4)
+	if !tooMany {
+		m.perHost[host]++
+		m.pending[conn] = struct{}{}
+	}
+	m.mu.Unlock()
+	if tooMany {
+		<-m.slots
+		conn.Close()
+		m.cfg.Log.Debug("connection refused: too many handshakes of one address", "addr", host)
+		return
+	}
+	m.wg.Go(func() {
+		defer func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			delete(m.pending, conn)
+			if m.perHost[host]--; m.perHost[host] == 0 {
+				delete(m.perHost, host)
+			}
+			<-m.slots
+		}()
+		m.handshake(conn)
+	})
+}
+
+func (m *Mux) handshake(raw net.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), m.cfg.HandshakeTimeout)
+	defer cancel()
+	conn := tls.Server(raw, m.tls)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		m.cfg.Log.Debug("handshake refused", "addr", raw.RemoteAddr().String(), "err", err)
+		return
+	}
+	l := m.protos[conn.ConnectionState().NegotiatedProtocol]
+	select {
+	case l.conns <- conn:
+	case <-l.done:
+		conn.Close()
+	case <-m.done:
+		conn.Close()
+	case <-ctx.Done(): // nobody accepts
+		conn.Close()
+	}
+}
+
+// configFor picks the protocol and with it who may come in. A client without
+// a protocol of ours is refused before any certificate is shown.
+func (m *Mux) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	for _, name := range hello.SupportedProtos {
+		if c, ok := m.cfg.Protocols[name]; ok {
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("client offers protocols %.200q, want one of %q", hello.SupportedProtos, slices.Sorted(maps.Keys(m.protos)))
+}
+
+func hostOf(conn net.Conn) string {
+	addr := conn.RemoteAddr().String()
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		return host
+	}
+	return addr
+}
+
+// protoListener is one protocol's side of a Mux.
+type protoListener struct {
+	mux     *Mux
+	conns   chan net.Conn
+	done    chan struct{}
+	closing sync.Once
+}
+
+// Accept implements net.Listener.
+func (l *protoListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.done:
+	case <-l.mux.done:
+	}
+	return nil, net.ErrClosed
+}
+
+// Close implements net.Listener.
+func (l *protoListener) Close() error {
+	l.closing.Do(func() { close(l.done) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (l *protoListener) Addr() net.Addr { return l.mux.cfg.Listener.Addr() }
