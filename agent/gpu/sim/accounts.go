@@ -10,9 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu/sim/wire"
 )
 
-// block is the granularity of allocation, as of CUDA's memory manager: every
-// account is a multiple of it, and so every figure in MiB is exact.
-const block = 2 << 20
+// block divides every account, so every figure in MiB is exact.
+const block = wire.Block
 
 // maxClients bounds the processes of one attempt.
 const maxClients = 64

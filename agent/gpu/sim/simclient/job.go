@@ -194,7 +194,7 @@ func (j Job) total() time.Duration {
 func (j Job) ramp(ctx context.Context, c *Client, p *printer) error {
 	bytes := j.GPUMemMiB << 20
 	for step := range int64(rampSteps) {
-		n := bytes*(step+1)/rampSteps - bytes*step/rampSteps
+		n := cut(bytes, step+1) - cut(bytes, step)
 		for card := range c.cards {
 			if n == 0 {
 				continue
@@ -211,6 +211,16 @@ func (j Job) ramp(ctx context.Context, c *Client, p *printer) error {
 	}
 	fmt.Fprintf(p.out, "allocated %d MiB on each of %d GPUs\n", j.GPUMemMiB, len(c.cards))
 	return p.compute(ctx, c, j.UtilMilli, max(0, p.total-p.done))
+}
+
+// cut is how much of bytes is taken after so many steps. Pieces are whole
+// blocks: rounded up one by one they would pass the share of a job that asked
+// for exactly what it needs.
+func cut(bytes, steps int64) int64 {
+	if steps == rampSteps {
+		return bytes
+	}
+	return bytes * steps / rampSteps / wire.Block * wire.Block
 }
 
 // replay is the second form of a job.

@@ -232,6 +232,10 @@ func (q *Request) check() error {
 // MaxWork bounds one run, so that its arithmetic stays far from overflow.
 const MaxWork = 400 * 24 * time.Hour
 
+// Block is the granularity of allocation, as of CUDA's memory manager: each
+// allocation is charged as a multiple of it.
+const Block = 2 << 20
+
 // MaxBytes bounds one allocation; no card is near it.
 const MaxBytes = 1 << 44
 
