@@ -1,0 +1,249 @@
+package zoo
+
+import "strconv"
+
+// conv is a convolution over images; bias as its framework has it.
+type conv struct {
+	out, k, stride, pad, groups int64
+	kw                          int64 // width of the kernel where it is not square
+	padw                        int64
+	bias                        bool
+}
+
+func (g *b) conv(x val, c conv) val {
+	if c.stride == 0 {
+		c.stride = 1
+	}
+	if c.groups == 0 {
+		c.groups = 1
+	}
+	kw, pw := c.k, c.pad
+	if c.kw != 0 {
+		kw, pw = c.kw, c.padw
+	}
+	in := []string{x.name, g.weight(c.out, x.dims[1]/c.groups, c.k, kw)}
+	if c.bias {
+		in = append(in, g.weight(c.out))
+	}
+	y := g.fresh(x.dims[0], c.out, (x.dims[2]+2*c.pad-c.k)/c.stride+1, (x.dims[3]+2*pw-kw)/c.stride+1)
+	attrs := []attr{list("kernel_shape", c.k, kw)}
+	if c.stride != 1 {
+		attrs = append(attrs, list("strides", c.stride, c.stride))
+	}
+	if c.pad != 0 || pw != 0 {
+		attrs = append(attrs, list("pads", c.pad, pw, c.pad, pw))
+	}
+	if c.groups != 1 {
+		attrs = append(attrs, num("group", c.groups))
+	}
+	g.node("Conv", in, []val{y}, attrs...)
+	return y
+}
+
+func (g *b) bn(x val) val {
+	y := g.fresh(x.dims...)
+	c := x.dims[1]
+	g.node("BatchNormalization", []string{x.name, g.weight(c), g.weight(c), g.weight(c), g.weight(c)}, []val{y})
+	return y
+}
+
+func (g *b) unary(op string, x val) val {
+	y := g.fresh(x.dims...)
+	g.node(op, []string{x.name}, []val{y})
+	return y
+}
+
+func (g *b) relu(x val) val { return g.unary("Relu", x) }
+
+// silu is x·sigmoid(x), as exporters write it.
+func (g *b) silu(x val) val { return g.mul(x, g.unary("Sigmoid", x)) }
+
+func (g *b) binary(op string, x, y val) val {
+	z := g.fresh(x.dims...)
+	g.node(op, []string{x.name, y.name}, []val{z})
+	return z
+}
+
+func (g *b) add(x, y val) val { return g.binary("Add", x, y) }
+func (g *b) mul(x, y val) val { return g.binary("Mul", x, y) }
+
+// scaleBy multiplies by a weight of the given shape (layer scale, 1/√d).
+func (g *b) scaleBy(x val, dims ...int64) val { return g.mul(x, val{name: g.weight(dims...)}) }
+
+func (g *b) pool(op string, x val, k, stride, pad int64, attrs ...attr) val {
+	y := g.fresh(x.dims[0], x.dims[1], (x.dims[2]+2*pad-k)/stride+1, (x.dims[3]+2*pad-k)/stride+1)
+	for _, a := range attrs {
+		if a.name == "ceil_mode" {
+			y.dims[2], y.dims[3] = (x.dims[2]+2*pad-k+stride-1)/stride+1, (x.dims[3]+2*pad-k+stride-1)/stride+1
+		}
+	}
+	attrs = append(attrs, list("kernel_shape", k, k), list("strides", stride, stride))
+	if pad != 0 {
+		attrs = append(attrs, list("pads", pad, pad, pad, pad))
+	}
+	g.node(op, []string{x.name}, []val{y}, attrs...)
+	return y
+}
+
+func (g *b) maxpool(x val, k, stride, pad int64) val { return g.pool("MaxPool", x, k, stride, pad) }
+
+func (g *b) maxpoolCeil(x val, k, stride, pad int64) val {
+	return g.pool("MaxPool", x, k, stride, pad, num("ceil_mode", 1))
+}
+
+func (g *b) gap(x val) val {
+	y := g.fresh(x.dims[0], x.dims[1], 1, 1)
+	g.node("GlobalAveragePool", []string{x.name}, []val{y})
+	return y
+}
+
+func (g *b) flatten(x val) val {
+	n := int64(1)
+	for _, d := range x.dims[1:] {
+		n *= d
+	}
+	y := g.fresh(x.dims[0], n)
+	g.node("Flatten", []string{x.name}, []val{y})
+	return y
+}
+
+func (g *b) concat(axis int64, xs ...val) val {
+	dims := append([]int64{}, xs[0].dims...)
+	dims[axis] = 0
+	names := make([]string, len(xs))
+	for i, x := range xs {
+		names[i] = x.name
+		dims[axis] += x.dims[axis]
+	}
+	y := g.fresh(dims...)
+	g.node("Concat", names, []val{y}, num("axis", axis))
+	return y
+}
+
+// fc is a linear layer over rows, with bias.
+func (g *b) fc(x val, out int64) val {
+	y := g.fresh(x.dims[0], out)
+	g.node("Gemm", []string{x.name, g.weight(out, x.last()), g.weight(out)}, []val{y}, num("transB", 1))
+	return y
+}
+
+// head is global pooling and a classifier.
+func (g *b) head(x val, classes int64) { g.output(g.fc(g.flatten(g.gap(x)), classes)) }
+
+// linear is a linear layer over the last axis of any tensor.
+func (g *b) linear(x val, out int64) val { return g.bias(g.linearNoBias(x, out)) }
+
+func (g *b) linearNoBias(x val, out int64) val {
+	dims := append([]int64{}, x.dims...)
+	dims[len(dims)-1] = out
+	y := g.fresh(dims...)
+	g.node("MatMul", []string{x.name, g.weight(x.last(), out)}, []val{y})
+	return y
+}
+
+func (g *b) bias(x val) val { return g.add(x, val{name: g.weight(x.last())}) }
+
+func (g *b) layernorm(x val) val {
+	y := g.fresh(x.dims...)
+	g.node("LayerNormalization", []string{x.name, g.weight(x.last()), g.weight(x.last())}, []val{y})
+	return y
+}
+
+// reshape takes dims where 0 copies the input's and -1 is the batch or the rest.
+func (g *b) reshape(x val, dims ...int64) val {
+	shape := append([]int64{}, dims...)
+	for i, d := range shape {
+		if d == 0 {
+			shape[i] = x.dims[i]
+		}
+	}
+	y := g.fresh(shape...)
+	g.node("Reshape", []string{x.name, g.ints(dims...)}, []val{y})
+	return y
+}
+
+func (g *b) transpose(x val, perm ...int64) val {
+	dims := make([]int64, len(perm))
+	for i, p := range perm {
+		dims[i] = x.dims[p]
+	}
+	y := g.fresh(dims...)
+	g.node("Transpose", []string{x.name}, []val{y}, list("perm", perm...))
+	return y
+}
+
+func (g *b) matmul(x, y val) val {
+	dims := append([]int64{}, x.dims...)
+	dims[len(dims)-1] = y.last()
+	z := g.fresh(dims...)
+	g.node("MatMul", []string{x.name, y.name}, []val{z})
+	return z
+}
+
+// split cuts x into n equal parts along axis.
+func (g *b) split(x val, axis, n int64) []val {
+	out := make([]val, n)
+	for i := range out {
+		dims := append([]int64{}, x.dims...)
+		dims[axis] /= n
+		out[i] = g.fresh(dims...)
+	}
+	g.node("Split", []string{x.name}, out, num("axis", axis), num("num_outputs", n))
+	return out
+}
+
+// slice keeps [from, to) of one axis.
+func (g *b) slice(x val, axis, from, to int64) val {
+	dims := append([]int64{}, x.dims...)
+	dims[axis] = to - from
+	y := g.fresh(dims...)
+	g.node("Slice", []string{x.name, g.ints(from), g.ints(to), g.ints(axis)}, []val{y})
+	return y
+}
+
+// embed looks ids up in a table of n rows of width d.
+func (g *b) embed(ids val, n, d int64) val {
+	y := g.fresh(append(append([]int64{}, ids.dims...), d)...)
+	g.node("Gather", []string{g.weight(n, d), ids.name}, []val{y})
+	return y
+}
+
+// heads splits [N, S, D] into [N, H, S, D/H].
+func (g *b) heads(x val, h int64) val {
+	return g.transpose(g.reshape(x, 0, 0, h, x.last()/h), 0, 2, 1, 3)
+}
+
+// attend is scaled dot-product attention over [N, H, S, Dh]; bias, when it
+// has a name, is added to the scores.
+func (g *b) attend(q, k, v, bias val) val {
+	scores := g.matmul(q, g.transpose(k, 0, 1, 3, 2))
+	scores = g.scale(scores)
+	if bias.name != "" {
+		scores = g.add(scores, bias)
+	}
+	y := g.matmul(g.unary("Softmax", scores), v)
+	y = g.transpose(y, 0, 2, 1, 3)
+	return g.reshape(y, 0, 0, y.dims[2]*y.dims[3])
+}
+
+// scale multiplies by a scalar constant, which is no parameter: its value is
+// in the file.
+func (g *b) scale(x val) val {
+	g.ninit++
+	name := "c" + strconv.Itoa(g.ninit)
+	t := appendInt(nil, 2, elemFloat)
+	t = appendStr(t, 8, name)
+	t = appendMsg(t, 9, []byte{0, 0, 0, 0x3e}) // 0.125
+	g.inits = appendMsg(g.inits, 5, t)
+	return g.mul(x, val{name: name})
+}
+
+// selfAttention is multi-head attention with one fused projection.
+func (g *b) selfAttention(x val, h int64, bias val) val {
+	qkv := g.split(g.linear(x, 3*x.last()), 2, 3)
+	return g.linear(g.attend(g.heads(qkv[0], h), g.heads(qkv[1], h), g.heads(qkv[2], h), bias), x.last())
+}
+
+func (g *b) mlp(x val, hidden int64) val {
+	return g.linear(g.unary("Gelu", g.linear(x, hidden)), x.last())
+}

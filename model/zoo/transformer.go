@@ -1,0 +1,143 @@
+package zoo
+
+// vit is the vision transformer at 224×224, patch 16 (Dosovitskiy et al.,
+// arXiv:2010.11929; DeiT, arXiv:2012.12877, has the same shape).
+func vit(dim, heads int64, depth int) func(*b) {
+	return func(g *b) {
+		img := g.image(224)
+		x := g.conv(img, conv{out: dim, k: 16, stride: 16, bias: true})
+		x = g.transpose(g.reshape(x, 0, 0, 196), 0, 2, 1)
+		x = g.concat(1, g.classToken(img, dim), x)
+		x = g.add(x, val{name: g.weight(1, 197, dim)})
+		for range depth {
+			x = g.add(x, g.selfAttention(g.layernorm(x), heads, val{}))
+			x = g.add(x, g.mlp(g.layernorm(x), 4*dim))
+		}
+		g.output(g.fc(g.pick(g.layernorm(x), 0), 1000))
+	}
+}
+
+// classToken repeats a trained row for each sample, by the shape arithmetic
+// that exporters write for x.expand(batch, -1, -1).
+func (g *b) classToken(img val, dim int64) val {
+	n := g.fresh(1)
+	g.node("Shape", []string{img.name}, []val{n}, num("start", 0), num("end", 1))
+	shape := g.fresh(3)
+	g.node("Concat", []string{n.name, g.ints(1, dim)}, []val{shape}, num("axis", 0))
+	y := g.fresh(-1, 1, dim)
+	g.node("Expand", []string{g.weight(1, 1, dim), shape.name}, []val{y})
+	return y
+}
+
+// pick takes one position of a sequence.
+func (g *b) pick(x val, at int64) val {
+	y := g.fresh(x.dims[0], x.dims[2])
+	name := g.slice(x, 1, at, at+1)
+	g.node("Squeeze", []string{name.name, g.ints(1)}, []val{y})
+	return y
+}
+
+// bertConfig covers BERT (Devlin et al., arXiv:1810.04805) and DistilBERT
+// (Sanh et al., arXiv:1910.01108, without token types and pooler).
+type bertConfig struct {
+	dim, heads int64
+	layers     int
+	distilled  bool
+}
+
+func bert(c bertConfig) func(*b) {
+	return func(g *b) {
+		const seq, vocab = 128, 30522
+		ids := g.input("input_ids", elemInt64, -1, seq)
+		mask := g.input("mask", elemFloat, -1, 1, 1, seq)
+		x := g.embed(ids, vocab, c.dim)
+		if !c.distilled {
+			types := g.input("token_type_ids", elemInt64, -1, seq)
+			x = g.add(x, g.embed(types, 2, c.dim))
+		}
+		x = g.layernorm(g.addPositions(x, 512))
+		for range c.layers {
+			att := g.attend(g.heads(g.linear(x, c.dim), c.heads), g.heads(g.linear(x, c.dim), c.heads),
+				g.heads(g.linear(x, c.dim), c.heads), mask)
+			x = g.layernorm(g.add(x, g.unary("Dropout", g.linear(att, c.dim))))
+			x = g.layernorm(g.add(x, g.unary("Dropout", g.mlp(x, 4*c.dim))))
+		}
+		if c.distilled {
+			g.output(x)
+			return
+		}
+		g.output(g.unary("Tanh", g.fc(g.pick(x, 0), c.dim)))
+	}
+}
+
+// addPositions adds the first rows of a table of n trained positions.
+func (g *b) addPositions(x val, n int64) val {
+	table := val{name: g.weight(n, x.last()), dims: []int64{n, x.last()}}
+	return g.add(x, g.slice(table, 0, 0, x.dims[1]))
+}
+
+// gpt2 is GPT-2 (Radford et al. 2019) with its head tied to the embedding.
+func gpt2(dim, heads int64, layers int) func(*b) {
+	return func(g *b) {
+		const seq, vocab = 512, 50257
+		ids := g.input("input_ids", elemInt64, -1, seq)
+		causal := g.input("causal", elemFloat, 1, 1, seq, seq)
+		table := g.weight(vocab, dim)
+		x := g.fresh(-1, seq, dim)
+		g.node("Gather", []string{table, ids.name}, []val{x})
+		x = g.addPositions(x, 1024)
+		for range layers {
+			x = g.add(x, g.unary("Dropout", g.selfAttention(g.layernorm(x), heads, causal)))
+			x = g.add(x, g.unary("Dropout", g.mlp(g.layernorm(x), 4*dim)))
+		}
+		tied := g.transpose(val{name: table, dims: []int64{vocab, dim}}, 1, 0)
+		g.output(g.matmul(g.layernorm(x), tied))
+	}
+}
+
+// rmsnorm is T5's normalization, as exporters take it apart.
+func (g *b) rmsnorm(x val) val {
+	mean := g.fresh(x.dims[0], x.dims[1], 1)
+	g.node("ReduceMean", []string{g.mul(x, x).name, g.ints(-1)}, []val{mean})
+	return g.scaleBy(g.binary("Div", x, g.unary("Sqrt", mean)), x.last())
+}
+
+// t5Encoder is the encoder of T5-small (Raffel et al., arXiv:1910.10683).
+func t5Encoder(g *b) {
+	const seq, dim, heads = 128, 512, 8
+	ids := g.input("input_ids", elemInt64, -1, seq)
+	x := g.embed(ids, 32128, dim)
+	bias := g.relativeBias(32, heads, seq)
+	for range 6 {
+		y := g.rmsnorm(x)
+		att := g.attend(g.heads(g.linearNoBias(y, dim), heads), g.heads(g.linearNoBias(y, dim), heads),
+			g.heads(g.linearNoBias(y, dim), heads), bias)
+		x = g.add(x, g.linearNoBias(att, dim))
+		x = g.add(x, g.linearNoBias(g.relu(g.linearNoBias(g.rmsnorm(x), 2048)), dim))
+	}
+	g.output(g.rmsnorm(x))
+}
+
+// relativeBias looks a bias per head up by relative position: [heads, seq, seq].
+func (g *b) relativeBias(rows, heads, seq int64) val {
+	t := g.fresh(seq, seq, heads)
+	g.node("Gather", []string{g.weight(rows, heads), g.externalInts(seq, seq)}, []val{t})
+	return g.transpose(t, 2, 0, 1)
+}
+
+// lstm is the two-layer word model of the PyTorch examples (Zaremba et al.,
+// arXiv:1409.2329, medium), 35 words a step.
+func lstm(g *b) {
+	const seq, hidden, vocab = 35, 650, 33278
+	ids := g.input("input_ids", elemInt64, seq, -1)
+	x := g.unary("Dropout", g.embed(ids, vocab, hidden))
+	for range 2 {
+		y := g.fresh(seq, 1, -1, hidden)
+		g.node("LSTM", []string{x.name, g.weight(1, 4*hidden, hidden), g.weight(1, 4*hidden, hidden), g.weight(1, 8*hidden)},
+			[]val{y}, num("hidden_size", hidden))
+		z := g.fresh(seq, -1, hidden)
+		g.node("Squeeze", []string{y.name, g.ints(1)}, []val{z})
+		x = g.unary("Dropout", z)
+	}
+	g.output(g.linear(x, vocab))
+}
