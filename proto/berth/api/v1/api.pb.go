@@ -429,8 +429,12 @@ type Job struct {
 	Attempts       []*Attempt             `protobuf:"bytes,21,rep,name=attempts,proto3" json:"attempts,omitempty"`
 	Revision       uint64                 `protobuf:"varint,22,opt,name=revision,proto3" json:"revision,omitempty"`
 	Neighbours     []uint64               `protobuf:"varint,23,rep,packed,name=neighbours,proto3" json:"neighbours,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How many GPUs it asks for; also there in the brief form.
+	GpusWanted uint32 `protobuf:"varint,24,opt,name=gpus_wanted,json=gpusWanted,proto3" json:"gpus_wanted,omitempty"`
+	// Its owner or an administrator asked for its end.
+	CancelRequested bool `protobuf:"varint,25,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -622,6 +626,20 @@ func (x *Job) GetNeighbours() []uint64 {
 		return x.Neighbours
 	}
 	return nil
+}
+
+func (x *Job) GetGpusWanted() uint32 {
+	if x != nil {
+		return x.GpusWanted
+	}
+	return 0
+}
+
+func (x *Job) GetCancelRequested() bool {
+	if x != nil {
+		return x.CancelRequested
+	}
+	return false
 }
 
 type GPUShare struct {
@@ -3040,7 +3058,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x06stderr\x18\x12 \x01(\fR\x06stderr\x12&\n" +
 	"\x0frequeue_on_loss\x18\x13 \x01(\bR\rrequeueOnLoss\x12\x1a\n" +
 	"\bfeatures\x18\x14 \x01(\fR\bfeatures\x12\x18\n" +
-	"\acomment\x18\x15 \x01(\tR\acomment\"\xd4\x06\n" +
+	"\acomment\x18\x15 \x01(\tR\acomment\"\xa0\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -3067,7 +3085,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\brevision\x18\x16 \x01(\x04R\brevision\x12\x1e\n" +
 	"\n" +
 	"neighbours\x18\x17 \x03(\x04R\n" +
-	"neighboursB\f\n" +
+	"neighbours\x12\x1f\n" +
+	"\vgpus_wanted\x18\x18 \x01(\rR\n" +
+	"gpusWanted\x12)\n" +
+	"\x10cancel_requested\x18\x19 \x01(\bR\x0fcancelRequestedB\f\n" +
 	"\n" +
 	"_exit_code\"s\n" +
 	"\bGPUShare\x12\x12\n" +

@@ -1,0 +1,292 @@
+package conv
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// SpecFromAPI converts what a client sent and checks it with Spec.Check. The
+// error is a *cluster.Error of CodeInvalid that names the field. Signature
+// stays empty: the coordinator derives it.
+func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
+	if m == nil {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "job: is missing")
+	}
+	s := &cluster.Spec{
+		Name: m.GetName(), Command: fromBytes(m.GetCommand()), Env: fromBytes(m.GetEnv()),
+		Dir: string(m.GetDir()), Image: m.GetImage(),
+		Exclusive: m.GetExclusive(), GPUType: m.GetGpuType(), Node: cluster.NodeID(m.GetNode()),
+		GPUMemMiB: m.GetGpuMemMib(), GPUMilli: m.GetGpuUtilMilli(),
+		MemMiB: m.GetMemMib(), CPUMilli: m.GetCpuMilli(),
+		Stdin: string(m.GetStdin()), Stdout: string(m.GetStdout()), Stderr: string(m.GetStderr()),
+		RequeueOnLoss: m.GetRequeueOnLoss(), Features: m.GetFeatures(), Comment: m.GetComment(),
+	}
+	if len(s.Features) == 0 {
+		s.Features = nil
+	}
+	if m.GetGpus() > cluster.MaxGPUsPerJob { // before it is narrowed
+		return nil, cluster.Errorf(cluster.CodeInvalid, "gpus: %d is outside 0 to %d", m.GetGpus(), cluster.MaxGPUsPerJob)
+	}
+	s.GPUs = int(m.GetGpus())
+	var err error
+	if s.Duration, err = duration("expect", m.GetExpected()); err != nil {
+		return nil, err
+	}
+	if s.TimeLimit, err = duration("time", m.GetTimeLimit()); err != nil {
+		return nil, err
+	}
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func duration(field string, d *durationpb.Duration) (time.Duration, error) {
+	if d == nil {
+		return 0, nil
+	}
+	if err := d.CheckValid(); err != nil {
+		return 0, cluster.Errorf(cluster.CodeInvalid, "%s: is not a valid duration", field)
+	}
+	return d.AsDuration(), nil
+}
+
+// SpecToAPI is the reverse of SpecFromAPI; Signature is left out.
+func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
+	return &apiv1.JobSpec{
+		Name: s.Name, Command: toBytes(s.Command), Env: toBytes(s.Env),
+		Dir: []byte(s.Dir), Image: s.Image, Gpus: uint32(max(0, s.GPUs)),
+		Exclusive: s.Exclusive, GpuType: s.GPUType, Node: string(s.Node),
+		GpuMemMib: s.GPUMemMiB, GpuUtilMilli: s.GPUMilli, Expected: toDuration(s.Duration),
+		MemMib: s.MemMiB, CpuMilli: s.CPUMilli, TimeLimit: toDuration(s.TimeLimit),
+		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
+		RequeueOnLoss: s.RequeueOnLoss, Features: s.Features, Comment: s.Comment,
+	}
+}
+
+// GPULookup says which type of GPU a card is and its index on its node now.
+// For a card that is gone it returns "" and 0. The node may be empty, when
+// only the card is known.
+type GPULookup func(cluster.NodeID, cluster.GPUID) (typ string, index int)
+
+// JobDetail is what JobToAPI cannot read from the job itself, and how much of
+// the job to tell.
+type JobDetail struct {
+	// GPU may be nil; then shares carry no type.
+	GPU GPULookup
+	// QueuePosition is the job's place in its GPU's queue from 1, 0 for none.
+	QueuePosition int
+	// Reason replaces the stored reason when its code is set: the planner
+	// keeps the numbers of why a job waits outside the state.
+	Reason cluster.Reason
+	// Brief leaves out spec, attempts and predictions.
+	Brief bool
+	// Redact leaves out what only the owner and administrators may see: the
+	// command's arguments, environment, paths, comment and features.
+	Redact bool
+}
+
+// JobToAPI converts j for users. The prediction is that of the last attempt,
+// or for a waiting job the one for the GPU type it waits for, the type it asks
+// for, or the first.
+func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
+	if d.GPU == nil {
+		d.GPU = func(cluster.NodeID, cluster.GPUID) (string, int) { return "", 0 }
+	}
+	reason := j.Reason
+	if d.Reason.Code != "" {
+		reason = d.Reason
+	}
+	m := &apiv1.Job{
+		Id: uint64(j.ID), User: j.Owner.Name, Uid: uint32(j.Owner.UID),
+		State: j.State.String(), Reason: string(reason.Code), ReasonDetail: reason.Detail,
+		Submitted: toTime(j.Submitted), Started: toTime(j.Started), Ended: toTime(j.Ended),
+		EstimatedStart: toTime(j.EstStart), Queue: string(j.Queue),
+		QueuePosition: uint32(max(0, d.QueuePosition)), Revision: j.Revision,
+		CancelRequested: j.Cancel != nil,
+	}
+	if j.Spec != nil {
+		m.Name, m.GpusWanted = j.Spec.Name, uint32(max(0, j.Spec.GPUs))
+	}
+	if a := j.Last(); a != nil && !j.State.Waiting() {
+		m.Node, m.Gpus = string(a.Berth.Node), sharesToAPI(&a.Berth, d.GPU)
+		m.ExitCode, m.Signal = exitToAPI(a.Exit)
+	}
+	if d.Brief {
+		return m
+	}
+	if a := j.Last(); a != nil && !j.State.Waiting() {
+		m.Measured, m.Neighbours = MeasuredToAPI(a.Usage), jobIDs(a.Neighbours)
+	}
+	if e, ok := jobEstimate(j, d.GPU); ok {
+		m.Predicted = EstimateToAPI(e)
+	}
+	for i := range j.Attempts {
+		m.Attempts = append(m.Attempts, attemptToAPI(&j.Attempts[i], d.GPU))
+	}
+	if j.Spec != nil {
+		m.Spec = SpecToAPI(j.Spec)
+		if d.Redact {
+			redact(m.Spec)
+		}
+	}
+	return m
+}
+
+func redact(m *apiv1.JobSpec) {
+	if len(m.Command) > 1 {
+		m.Command = m.Command[:1]
+	}
+	m.Env, m.Features, m.Comment = nil, nil, ""
+	m.Dir, m.Stdin, m.Stdout, m.Stderr = nil, nil, nil, nil
+}
+
+func jobEstimate(j *cluster.Job, gpu GPULookup) (cluster.Estimate, bool) {
+	if a := j.Last(); a != nil && !j.State.Waiting() {
+		return a.Estimate, true
+	}
+	if j.Queue != "" {
+		if typ, _ := gpu("", j.Queue); typ != "" {
+			if e, ok := cluster.EstimateFor(j.Estimates, typ); ok {
+				return e, true
+			}
+		}
+	}
+	if j.Spec != nil && j.Spec.GPUType != "" {
+		if e, ok := cluster.EstimateFor(j.Estimates, j.Spec.GPUType); ok {
+			return e, true
+		}
+	}
+	if len(j.Estimates) == 0 {
+		return cluster.Estimate{}, false
+	}
+	return j.Estimates[0], true
+}
+
+func attemptToAPI(a *cluster.Attempt, gpu GPULookup) *apiv1.Attempt {
+	m := &apiv1.Attempt{
+		No: a.No, State: a.State.String(), Reason: string(a.Reason.Code), ReasonDetail: a.Reason.Detail,
+		Node: string(a.Berth.Node), Gpus: sharesToAPI(&a.Berth, gpu),
+		Placed: toTime(a.Placed), Started: toTime(a.Started), Ended: toTime(a.Ended),
+		Why: a.Why, Overtook: a.Overtook, Neighbours: jobIDs(a.Neighbours),
+		Predicted: EstimateToAPI(a.Estimate), Measured: MeasuredToAPI(a.Usage), Token: uint64(a.Token),
+	}
+	m.ExitCode, m.Signal = exitToAPI(a.Exit)
+	return m
+}
+
+func sharesToAPI(b *cluster.Berth, gpu GPULookup) []*apiv1.GPUShare {
+	var out []*apiv1.GPUShare
+	for _, g := range b.GPUs {
+		typ, index := gpu(b.Node, g.GPU)
+		out = append(out, &apiv1.GPUShare{
+			Uuid: string(g.GPU), Type: typ, Index: uint32(max(0, index)),
+			Share: &apiv1.Share{MemMib: g.Share.MemMiB, Milli: g.Share.Milli, Exclusive: g.Share.Exclusive},
+		})
+	}
+	return out
+}
+
+func exitToAPI(e *cluster.Exit) (code *int32, signal int32) {
+	if e == nil {
+		return nil, 0
+	}
+	c := e.Code
+	return &c, e.Signal
+}
+
+// EstimateToAPI converts a prediction; the parts of the memory estimate are
+// the caller's to add.
+func EstimateToAPI(e cluster.Estimate) *apiv1.Prediction {
+	return &apiv1.Prediction{
+		GpuType: e.GPUType, GpuMemMib: e.GPUMemMiB, GpuMemP95Mib: e.GPUMemP95MiB, GpuUtilMilli: e.Milli,
+		Seconds: e.Duration.Seconds(), HostMemMib: e.HostMemMiB, CpuMilli: e.CPUMilli, PowerW: e.PowerW,
+		Confidence: float64(e.ConfidenceMilli) / 1000, Source: e.Source,
+	}
+}
+
+// MeasuredToAPI converts what was measured, nil when nothing was.
+func MeasuredToAPI(u cluster.Usage) *apiv1.Measured {
+	if u == (cluster.Usage{}) {
+		return nil
+	}
+	return &apiv1.Measured{
+		GpuMemMib: u.GPUMemPeakMiB, GpuUtilMilli: u.Milli, Seconds: u.Duration.Seconds(),
+		HostMemMib: u.HostMemPeakMiB, CpuMilli: u.CPUMilli, GpuOom: u.GPUOOM,
+	}
+}
+
+// NodeToAPI converts n with what the ledger says is taken of it; led may be
+// nil. What only the coordinator's loops know (last contact, gossip, measured
+// values, jobs) is the caller's to add; until then measured values are -1.
+func NodeToAPI(n *cluster.Node, led *cluster.Ledger) *apiv1.Node {
+	m := &apiv1.Node{
+		Id: string(n.ID), Address: n.Address, State: n.State.String(), Drain: n.Drain, DrainReason: n.DrainReason,
+		CpuMilli: n.CPUMilli, MemMib: n.MemMiB, Runtimes: n.Runtimes, Version: n.Version, BootId: n.BootID,
+		Registered: toTime(n.Registered),
+	}
+	if led != nil {
+		if u, ok := led.Node(n.ID); ok {
+			m.CpuUsedMilli, m.MemUsedMib = u.UsedCPU, u.UsedMem
+		}
+	}
+	for i := range n.GPUs {
+		g := &n.GPUs[i]
+		o := &apiv1.GPU{
+			Uuid: string(g.ID), Index: uint32(max(0, g.Index)), Type: g.Type,
+			MemMib: g.MemMiB, SellableMib: g.SellableMiB, MaxShares: uint32(max(0, g.MaxShares)), CapMode: g.CapMode,
+			MeasuredUsedMib: -1, MeasuredUtilMilli: -1, GossipFreeMib: -1,
+		}
+		if led != nil {
+			if u, ok := led.GPU(g.ID); ok {
+				o.LedgerUsedMib, o.LedgerUsedMilli = u.UsedMiB, u.UsedMilli
+				o.Shares, o.Exclusive = uint32(max(0, u.Shares)), u.Exclusive
+			}
+		}
+		m.Gpus = append(m.Gpus, o)
+	}
+	return m
+}
+
+func toTime(t cluster.Time) *timestamppb.Timestamp {
+	if t == 0 {
+		return nil
+	}
+	return timestamppb.New(t.Std())
+}
+
+func toDuration(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}
+
+func jobIDs(ids []cluster.JobID) []uint64 {
+	var out []uint64
+	for _, id := range ids {
+		out = append(out, uint64(id))
+	}
+	return out
+}
+
+func toBytes(in []string) [][]byte {
+	var out [][]byte
+	for _, s := range in {
+		out = append(out, []byte(s))
+	}
+	return out
+}
+
+func fromBytes(in [][]byte) []string {
+	var out []string
+	for _, b := range in {
+		out = append(out, string(b))
+	}
+	return out
+}

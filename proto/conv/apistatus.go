@@ -1,0 +1,110 @@
+package conv
+
+import (
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// ErrorDomain marks the ErrorInfo details that are ours.
+const ErrorDomain = "berth"
+
+// Keys and values of the ErrorInfo's metadata: whether a change was made.
+const (
+	OutcomeKey     = "outcome"
+	OutcomeUnknown = "UNKNOWN"
+	OutcomeNotDone = "NOT_DONE"
+)
+
+// errorTable pairs each class of error with its status code and the reason by
+// which clients find the class again: several classes may share a status code
+// with errors that gRPC itself makes.
+var errorTable = [...]struct {
+	code   codes.Code
+	reason string
+}{
+	cluster.CodeInternal:        {codes.Internal, "INTERNAL"},
+	cluster.CodeInvalid:         {codes.InvalidArgument, "INVALID"},
+	cluster.CodeNotFound:        {codes.NotFound, "NOT_FOUND"},
+	cluster.CodeAlreadyExists:   {codes.AlreadyExists, "ALREADY_EXISTS"},
+	cluster.CodeDenied:          {codes.PermissionDenied, "DENIED"},
+	cluster.CodeUnauthenticated: {codes.Unauthenticated, "UNAUTHENTICATED"},
+	cluster.CodeConflict:        {codes.FailedPrecondition, "CONFLICT"},
+	cluster.CodeExhausted:       {codes.ResourceExhausted, "EXHAUSTED"},
+	cluster.CodeUnavailable:     {codes.Unavailable, "UNAVAILABLE"},
+	cluster.CodeUnknown:         {codes.Unknown, "OUTCOME_UNKNOWN"},
+	cluster.CodeOutOfRange:      {codes.OutOfRange, "OUT_OF_RANGE"},
+}
+
+// internalMsg is all that users learn of an error that is ours to mend.
+const internalMsg = "internal error; see the coordinator's log"
+
+// Status turns err into what goes over the wire: its class as status code and
+// as ErrorInfo, with the outcome UNKNOWN for CodeUnknown, none for
+// CodeInternal and NOT_DONE for all others. The cause err.Err never leaves the
+// process, and of CodeInternal the message does not either.
+func Status(err *cluster.Error) *status.Status {
+	code := err.Code
+	if int(code) >= len(errorTable) {
+		code = cluster.CodeInternal
+	}
+	row, msg := errorTable[code], err.Msg
+	info := &errdetails.ErrorInfo{Reason: row.reason, Domain: ErrorDomain}
+	switch code {
+	case cluster.CodeInternal:
+		msg = internalMsg
+	case cluster.CodeUnknown:
+		info.Metadata = map[string]string{OutcomeKey: OutcomeUnknown}
+	default:
+		info.Metadata = map[string]string{OutcomeKey: OutcomeNotDone}
+	}
+	st := status.New(row.code, msg)
+	if with, err := st.WithDetails(info); err == nil {
+		return with
+	}
+	return st
+}
+
+// FromStatus reads an error of a call on the client's side; nil for nil. The
+// message is the server's. An error that did not come from a Berth server but
+// from the connection, a deadline or a cancellation is CodeUnknown: the request
+// may have arrived. Callers that know it was never sent make it CodeUnavailable.
+func FromStatus(err error) *cluster.Error {
+	if err == nil {
+		return nil
+	}
+	st := status.Convert(err)
+	for _, d := range st.Details() {
+		info, ok := d.(*errdetails.ErrorInfo)
+		if !ok || info.GetDomain() != ErrorDomain {
+			continue
+		}
+		for code, row := range errorTable {
+			if row.reason == info.GetReason() {
+				return &cluster.Error{Code: cluster.Code(code), Msg: st.Message()}
+			}
+		}
+		if info.GetMetadata()[OutcomeKey] == OutcomeUnknown { // of a newer server
+			return &cluster.Error{Code: cluster.CodeUnknown, Msg: st.Message()}
+		}
+	}
+	return &cluster.Error{Code: bareCode(st.Code()), Msg: st.Message()}
+}
+
+// bareCode classes a status without our details.
+func bareCode(c codes.Code) cluster.Code {
+	switch c {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown:
+		return cluster.CodeUnknown
+	case codes.Unimplemented, codes.Aborted:
+		return cluster.CodeConflict
+	}
+	for code, row := range errorTable {
+		if row.code == c {
+			return cluster.Code(code)
+		}
+	}
+	return cluster.CodeInternal
+}
