@@ -296,6 +296,7 @@ func (p *plan) size() {
 		}
 		t.bytes = scale(satMul(t.elems(), elem), num, den)
 	}
+	p.fuseSilu()
 	for i := range p.steps {
 		s := &p.steps[i]
 		s.flops = scale(s.flops, num, den)
@@ -355,3 +356,31 @@ func (p *plan) keepForBackward(s *step) {
 		s.mask = s.rule.mask(p, s)
 	}
 }
+
+// siluRule stands in for both halves of x·sigmoid(x), which exporters take
+// apart: the framework's one kernel keeps only x.
+var siluRule = rule{class: ClassActivation, infer: sameShape(1), saves: savesInput}
+
+// fuseSilu finds a Sigmoid whose result is multiplied with its own argument.
+func (p *plan) fuseSilu() {
+	sigmoid := make(map[int32]*step)
+	for i := range p.steps {
+		s := &p.steps[i]
+		switch {
+		case s.node.Op == "Sigmoid" && len(s.in) == 1 && len(s.out) == 1:
+			sigmoid[s.out[0]] = s
+		case s.node.Op == "Mul" && len(s.in) == 2:
+			for j, id := range s.in {
+				if g, ok := sigmoid[id]; ok && g.in[0] == s.in[1-j] {
+					g.rule = &siluRule
+					if j == 0 {
+						s.in[0], s.in[1] = s.in[1], s.in[0]
+					}
+					s.rule = &mulOfSilu
+				}
+			}
+		}
+	}
+}
+
+var mulOfSilu = rule{infer: inferBinary}

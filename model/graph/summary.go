@@ -126,21 +126,31 @@ func (p *plan) moved(st *step) int64 {
 	return sum
 }
 
-// workspaceCap is where the estimate stops: beyond it cuDNN's heuristics
-// prefer an algorithm with less scratch memory.
-const workspaceCap = 512 << 20
+// Bounds of the workspace estimate.
+const (
+	// unfoldCap: beyond it cuDNN's heuristics prefer an implicit product.
+	unfoldCap = 512 << 20
+	// winogradCap keeps hostile shapes in range; no card offers more.
+	winogradCap = 16 << 30
+)
 
-// workspace estimates the scratch memory of one step: for a convolution the
-// unfolded input (im2col) of an explicit matrix product, up to the cap, for
-// depthwise and 1×1 convolutions none.
+// workspace estimates the scratch memory of one step. For a dense 3×3
+// convolution of stride 1 it is that of Winograd's F(4×4, 3×3), whose tiles
+// hold 36 values for 16 of the image (Lavin and Gray, arXiv:1509.09308), of
+// input and output; for others the unfolded input (im2col) up to a cap; for
+// grouped and 1×1 convolutions none.
 func (p *plan) workspace(st *step) int64 {
 	c := st.conv
-	if c == nil || c.kernel <= 1 || c.groups == c.cin {
+	if c == nil || c.kernel <= 1 || c.groups > 1 {
 		return 0
 	}
 	elem := p.opt.Precision.ActivationBytes(4)
+	if c.square3 && c.cin >= 16 {
+		values := satMul(c.batch, satAdd(satMul(c.cin, c.in), satMul(c.cout, c.out)))
+		return min(satMul(values/4, satMul(9, elem)), winogradCap)
+	}
 	cols := satMul(satMul(c.batch, c.cin), satMul(c.kernel, c.out))
-	return min(satMul(cols, elem), workspaceCap)
+	return min(satMul(cols, elem), unfoldCap)
 }
 
 // live walks the graph as inference does: a value dies after its last use.
