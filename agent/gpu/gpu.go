@@ -18,6 +18,8 @@ const Unknown = -1
 var (
 	// ErrNoDriver says that this node has no usable GPU driver.
 	ErrNoDriver = errors.New("no NVIDIA driver")
+	// ErrLost says that the driver lost a card that it had.
+	ErrLost = errors.New("GPU is lost")
 	// ErrUnknownCard says that a grant names a card that this node has not.
 	ErrUnknownCard = errors.New("unknown GPU")
 	// ErrOvercommit says that a grant does not fit beside those already given.

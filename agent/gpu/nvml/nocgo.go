@@ -1,0 +1,39 @@
+//go:build !linux || !cgo
+
+package nvml
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+)
+
+// Provider cannot exist in this build.
+type Provider struct{}
+
+var _ gpu.Provider = (*Provider)(nil)
+
+// New always fails: this build cannot load the library.
+func New(Config) (*Provider, error) {
+	return nil, fmt.Errorf("%w: this program was built without cgo and cannot load %s; use a build with cgo or configure gpus: none",
+		gpu.ErrNoDriver, defaultLibrary)
+}
+
+// Name implements gpu.Provider.
+func (*Provider) Name() string { return "nvml" }
+
+// Inventory implements gpu.Provider.
+func (*Provider) Inventory(context.Context) ([]gpu.Card, error) { return nil, gpu.ErrNoDriver }
+
+// Usage implements gpu.Provider.
+func (*Provider) Usage(context.Context) ([]gpu.Usage, error) { return nil, gpu.ErrNoDriver }
+
+// Admit implements gpu.Provider.
+func (*Provider) Admit(context.Context, gpu.Grant) ([]string, error) { return nil, gpu.ErrNoDriver }
+
+// Retire implements gpu.Provider.
+func (*Provider) Retire(context.Context, string) error { return nil }
+
+// Close implements gpu.Provider.
+func (*Provider) Close() error { return nil }
