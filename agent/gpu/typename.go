@@ -3,8 +3,8 @@ package gpu
 import "strings"
 
 // NormalizeType turns a driver's product name into the type name used in
-// queues, specs and tables: the vendor's and the family's words are dropped,
-// the rest is joined by "-".
+// queues, specs and tables: capitals, the vendor's and the family's words
+// dropped, the rest joined by "-".
 //
 //	"NVIDIA A100-SXM4-80GB"    → "A100-SXM4-80GB"
 //	"Tesla T4"                 → "T4"
@@ -12,49 +12,37 @@ import "strings"
 //	"NVIDIA RTX A6000"         → "A6000"
 //	"NVIDIA H100 80GB HBM3"    → "H100-SXM5-80GB"
 //
-// It is idempotent. Agents and coordinators must agree on it, so it goes by
-// the same rules as the table of GPU characteristics on the other side.
+// It is idempotent. Coordinators look types up in a table of their own, which
+// spells what a driver prints in the same way.
 func NormalizeType(name string) string {
-	if t, ok := marketing[strings.Join(strings.Fields(strings.ToUpper(name)), " ")]; ok {
-		return t
-	}
-	words := strings.FieldsFunc(name, func(r rune) bool {
-		return r == ' ' || r == '\t' || r == '_' || r == '/'
+	words := strings.FieldsFunc(strings.ToUpper(name), func(r rune) bool {
+		return r == ' ' || r == '\t' || r == '_' || r == '-'
 	})
 	for len(words) > 1 && dropped(words[0]) {
 		words = words[1:]
 	}
-	// Workstation cards say "RTX A6000"; consumer cards say "RTX 3090", where
-	// the number alone would mean nothing.
-	if len(words) > 1 && strings.EqualFold(words[0], "RTX") && isAmpereWorkstation(words[1]) {
-		words = words[1:]
+	n := strings.Join(words, "-")
+	if typ, ok := driverNames[n]; ok {
+		return typ
 	}
-	if n := len(words); n > 1 && strings.EqualFold(words[n-1], "Generation") {
-		words = words[:n-1]
-	}
-	return strings.Join(words, "-")
+	return n
 }
 
-// marketing holds the names whose form factor the driver does not say in the
-// usual way.
-var marketing = map[string]string{
-	"NVIDIA H100 80GB HBM3": "H100-SXM5-80GB",
-	"NVIDIA A100 80GB PCIE": "A100-PCIE-80GB",
-	"NVIDIA H100 PCIE":      "H100-PCIE-80GB",
-}
+// dropped reports whether w says nothing about the type. "QUADRO" does: a
+// Quadro RTX 6000 is two generations before an RTX 6000 Ada.
+func dropped(w string) bool { return w == "NVIDIA" || w == "TESLA" || w == "GEFORCE" }
 
-func dropped(w string) bool {
-	switch strings.ToUpper(w) {
-	case "NVIDIA", "TESLA", "GEFORCE", "QUADRO":
-		return true
-	}
-	return false
-}
-
-// isAmpereWorkstation reports whether w looks like A2000, A4000, A6000, …
-func isAmpereWorkstation(w string) bool {
-	if len(w) != 5 || (w[0] != 'A' && w[0] != 'a') {
-		return false
-	}
-	return strings.Trim(w[1:], "0123456789") == ""
+// driverNames holds what drivers print where it is not the type's name: the
+// form factor left out, or words that tell nothing.
+var driverNames = map[string]string{
+	"A100-80GB-PCIE":          "A100-PCIE-80GB",
+	"GH200-480GB":             "GH200-96GB",
+	"H100-80GB-HBM3":          "H100-SXM5-80GB",
+	"H100-NVL":                "H100-NVL-94GB",
+	"H100-PCIE":               "H100-PCIE-80GB",
+	"RTX-6000-ADA-GENERATION": "RTX-6000-ADA",
+	"RTX-A4000":               "A4000",
+	"RTX-A5000":               "A5000",
+	"RTX-A6000":               "A6000",
+	"RTX-PRO-6000-BLACKWELL-MAX-Q-WORKSTATION-EDITION": "RTX-PRO-6000-MAXQ",
 }

@@ -62,13 +62,13 @@ func TestCapsProtectTheNeighbour(t *testing.T) {
 		t.Fatalf("a job was refused its own share: %v", ref)
 	}
 	ref := greedy.alloc(wire.Alloc{ID: 2, Bytes: 1})
-	if ref == nil || ref.code != wire.CodeOOM || ref.mem.CapBytes != (4096+300)<<20 {
+	if ref == nil || ref.code != wire.CodeOOM || ref.mem.CapBytes != (4096+290)<<20 {
 		t.Fatalf("a job over its share was not refused: %+v", ref)
 	}
 	if ref := modest.alloc(wire.Alloc{ID: 1, Bytes: 8192 << 20}); ref != nil {
 		t.Fatalf("the neighbour was refused its share: %v", ref)
 	}
-	want := []gpu.Account{{UUID: UUID("n1", 0), MemMiB: 4396, PeakMiB: 4396, OOM: true}}
+	want := []gpu.Account{{UUID: UUID("n1", 0), MemMiB: 4386, PeakMiB: 4386, OOM: true}}
 	got, err := b.account("j1-a1")
 	if err != nil {
 		t.Fatalf("account: %v", err)
@@ -132,12 +132,12 @@ func TestAdmit(t *testing.T) {
 		{
 			name:   "two shares that fit with their contexts",
 			first:  gpu.Grant{Attempt: "j1-a1", Cards: []gpu.GrantCard{shared(0, 7000)}},
-			second: gpu.Grant{Attempt: "j2-a1", Cards: []gpu.GrantCard{shared(0, 15360-446-600-7000)}},
+			second: gpu.Grant{Attempt: "j2-a1", Cards: []gpu.GrantCard{shared(0, 15360-446-580-7000)}},
 		},
 		{
 			name:   "two shares whose contexts do not fit",
 			first:  gpu.Grant{Attempt: "j1-a1", Cards: []gpu.GrantCard{shared(0, 7000)}},
-			second: gpu.Grant{Attempt: "j2-a1", Cards: []gpu.GrantCard{shared(0, 15360-446-600-7000+2)}},
+			second: gpu.Grant{Attempt: "j2-a1", Cards: []gpu.GrantCard{shared(0, 15360-446-580-7000+2)}},
 			want:   gpu.ErrOvercommit, msg: "14916 MiB of 14914",
 		},
 		{

@@ -131,8 +131,8 @@ func TestJobRunsAtItsSpeed(t *testing.T) {
 		time.Sleep(15 * time.Second) // 9 s of work: past the ramp
 		synctest.Wait()
 		want := []gpu.Usage{{
-			UUID: UUID("n1", 0), UsedMiB: 6464, UtilMilli: 400, PowerW: 155,
-			Processes: []gpu.Process{{PID: 42, Attempt: "j1-a1", MemMiB: 6464, UtilMilli: 400, PeakMiB: 6464}},
+			UUID: UUID("n1", 0), UsedMiB: 6564, UtilMilli: 400, PowerW: 155,
+			Processes: []gpu.Process{{PID: 42, Attempt: "j1-a1", MemMiB: 6564, UtilMilli: 400, PeakMiB: 6564}},
 		}}
 		if d := cmp.Diff(want, n.usage()); d != "" {
 			t.Errorf("usage while it runs (-want +got):\n%s", d)
@@ -157,7 +157,7 @@ func TestJobRunsAtItsSpeed(t *testing.T) {
 		synctest.Wait()
 		want = []gpu.Usage{{
 			UUID: UUID("n1", 0), PowerW: 25,
-			Processes: []gpu.Process{{Attempt: "j1-a1", PeakMiB: 6464}},
+			Processes: []gpu.Process{{Attempt: "j1-a1", PeakMiB: 6564}},
 		}}
 		if d := cmp.Diff(want, n.usage()); d != "" {
 			t.Errorf("usage after it (-want +got):\n%s", d)
@@ -182,7 +182,7 @@ func TestRefusedAllocationSaysSo(t *testing.T) {
 		if !errors.Is(err, simclient.ErrOutOfMemory) || simclient.ExitCode(err) != 1 {
 			t.Fatalf("got %v, exit code %d", err, simclient.ExitCode(err))
 		}
-		want := "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 24.00 GiB total capacity; 4.31 GiB already allocated; 19.39 GiB free; 5.20 GiB allowed to this job)\n"
+		want := "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 24.00 GiB total capacity; 4.41 GiB already allocated; 19.29 GiB free; 5.29 GiB allowed to this job)\n"
 		if !strings.HasSuffix(out.String(), want) {
 			t.Errorf("output:\n%swant it to end with:\n%s", &out, want)
 		}

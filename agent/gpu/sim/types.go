@@ -10,11 +10,12 @@ import (
 )
 
 // model is what a type of card is like. memMiB is the total that NVML reports
-// for it and reservedMiB the driver's part of that. contextMiB is what each
-// process pays on each card before its first allocation. speedMilli is the
-// speed in thousandths of an A100: the rough order of published training
-// throughputs in mixed precision, good for demos and tests of scheduling and
-// no measurement of ours.
+// and reservedMiB about what a recent driver keeps of it. contextMiB is what
+// each process pays on each card before its first allocation; it grows with
+// driver versions, and these are typical with cuBLAS and cuDNN loaded.
+// speedMilli is the speed in thousandths of an A100: the rough order of
+// published training throughputs in mixed precision, good for demonstrations
+// and tests of scheduling and no measurement of ours.
 type model struct {
 	typ, name   string
 	memMiB      int64
@@ -30,21 +31,21 @@ type model struct {
 // models lists the types that can be simulated.
 func models() []model {
 	return []model{
-		{"A10", "NVIDIA A10", 23028, 512, 320, 450, 8, 6, 20, 150},
+		{"A10", "NVIDIA A10", 23028, 512, 420, 450, 8, 6, 20, 150},
 		{"A100-PCIE-40GB", "NVIDIA A100-PCIE-40GB", 40960, 624, 420, 900, 8, 0, 45, 250},
 		{"A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB", 40960, 624, 420, 1000, 8, 0, 55, 400},
 		{"A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", 81920, 868, 420, 1000, 8, 0, 60, 400},
-		{"A6000", "NVIDIA RTX A6000", 49140, 454, 320, 600, 8, 6, 25, 300},
-		{"H100-SXM5-80GB", "NVIDIA H100 80GB HBM3", 81559, 570, 500, 1800, 9, 0, 70, 700},
-		{"H200", "NVIDIA H200", 143771, 602, 500, 2000, 9, 0, 75, 700},
-		{"L4", "NVIDIA L4", 23034, 470, 300, 350, 8, 9, 16, 72},
-		{"L40S", "NVIDIA L40S", 46068, 600, 380, 900, 8, 9, 35, 350},
-		{"P100-PCIE-16GB", "Tesla P100-PCIE-16GB", 16384, 96, 300, 200, 6, 0, 28, 250},
-		{"RTX-3090", "NVIDIA GeForce RTX 3090", 24576, 308, 320, 600, 8, 6, 25, 350},
-		{"RTX-4090", "NVIDIA GeForce RTX 4090", 24564, 348, 380, 950, 8, 9, 20, 450},
-		{"T4", "Tesla T4", 15360, 446, 300, 250, 7, 5, 10, 70},
-		{"V100-SXM2-16GB", "Tesla V100-SXM2-16GB", 16384, 224, 320, 450, 7, 0, 40, 300},
-		{"V100-SXM2-32GB", "Tesla V100-SXM2-32GB", 32768, 270, 320, 450, 7, 0, 40, 300},
+		{"A6000", "NVIDIA RTX A6000", 49140, 454, 420, 600, 8, 6, 25, 300},
+		{"H100-SXM5-80GB", "NVIDIA H100 80GB HBM3", 81559, 570, 530, 1800, 9, 0, 70, 700},
+		{"H200", "NVIDIA H200", 143771, 602, 530, 2000, 9, 0, 75, 700},
+		{"L4", "NVIDIA L4", 23034, 470, 440, 350, 8, 9, 16, 72},
+		{"L40S", "NVIDIA L40S", 46068, 600, 440, 900, 8, 9, 35, 350},
+		{"P100-PCIE-16GB", "Tesla P100-PCIE-16GB", 16280, 96, 250, 200, 6, 0, 28, 250},
+		{"RTX-3090", "NVIDIA GeForce RTX 3090", 24576, 308, 420, 600, 8, 6, 25, 350},
+		{"RTX-4090", "NVIDIA GeForce RTX 4090", 24564, 348, 440, 950, 8, 9, 20, 450},
+		{"T4", "Tesla T4", 15360, 446, 290, 250, 7, 5, 10, 70},
+		{"V100-SXM2-16GB", "Tesla V100-SXM2-16GB", 16160, 224, 310, 450, 7, 0, 40, 300},
+		{"V100-SXM2-32GB", "Tesla V100-SXM2-32GB", 32510, 270, 310, 450, 7, 0, 40, 300},
 	}
 }
 

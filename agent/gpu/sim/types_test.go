@@ -21,7 +21,7 @@ func TestModelsAreConsistent(t *testing.T) {
 			t.Errorf("%s is listed twice", m.typ)
 		}
 		seen[m.typ] = struct{}{}
-		if m.contextMiB%2 != 0 || m.contextMiB < 300 || m.contextMiB > 500 {
+		if m.contextMiB%2 != 0 || m.contextMiB < 200 || m.contextMiB > 600 {
 			t.Errorf("%s: context of %d MiB", m.typ, m.contextMiB)
 		}
 		if m.speedMilli < 1 || m.idleW >= m.limitW || m.reservedMiB >= m.memMiB/10 {
@@ -46,7 +46,7 @@ func TestParseSpecs(t *testing.T) {
 		{in: "0xT4", msg: "count 0 is outside 1-16"},
 		{in: "17xT4", msg: "count 17 is outside"},
 		{in: "T4:abc", msg: `memory "abc"`},
-		{in: "T4:100", msg: "memory 100 MiB is outside 1046-1048576"},
+		{in: "T4:100", msg: "memory 100 MiB is outside 1026-1048576"},
 		{in: "T4:-1", msg: "memory -1 MiB"},
 	} {
 		t.Run(tc.in, func(t *testing.T) {
