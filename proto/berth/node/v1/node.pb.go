@@ -872,8 +872,10 @@ type GPUUsage struct {
 	UtilMilli int64                  `protobuf:"varint,3,opt,name=util_milli,json=utilMilli,proto3" json:"util_milli,omitempty"`
 	// Busy time of the card since the agent began to count, in milliseconds at
 	// full utilization, and since when.
-	BusyMs        int64                  `protobuf:"varint,4,opt,name=busy_ms,json=busyMs,proto3" json:"busy_ms,omitempty"`
-	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	BusyMs int64                  `protobuf:"varint,4,opt,name=busy_ms,json=busyMs,proto3" json:"busy_ms,omitempty"`
+	Since  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	// Memory that no process and not the driver holds.
+	FreeMib       int64 `protobuf:"varint,6,opt,name=free_mib,json=freeMib,proto3" json:"free_mib,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -941,6 +943,13 @@ func (x *GPUUsage) GetSince() *timestamppb.Timestamp {
 		return x.Since
 	}
 	return nil
+}
+
+func (x *GPUUsage) GetFreeMib() int64 {
+	if x != nil {
+		return x.FreeMib
+	}
+	return 0
 }
 
 type LeaseGranted struct {
@@ -1862,14 +1871,15 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\agpu_oom\x18\x05 \x01(\bR\x06gpuOom\"T\n" +
 	"\tHeartbeat\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12+\n" +
-	"\x04gpus\x18\x02 \x03(\v2\x17.berth.node.v1.GPUUsageR\x04gpus\"\xa3\x01\n" +
+	"\x04gpus\x18\x02 \x03(\v2\x17.berth.node.v1.GPUUsageR\x04gpus\"\xbe\x01\n" +
 	"\bGPUUsage\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x19\n" +
 	"\bused_mib\x18\x02 \x01(\x03R\ausedMib\x12\x1d\n" +
 	"\n" +
 	"util_milli\x18\x03 \x01(\x03R\tutilMilli\x12\x17\n" +
 	"\abusy_ms\x18\x04 \x01(\x03R\x06busyMs\x120\n" +
-	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"[\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x19\n" +
+	"\bfree_mib\x18\x06 \x01(\x03R\afreeMib\"[\n" +
 	"\fLeaseGranted\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12/\n" +
 	"\x05lease\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"l\n" +

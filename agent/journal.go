@@ -1,0 +1,371 @@
+package agent
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// Journal is what an agent must not forget: the assignments it took on, and
+// the ends of attempts until the leader has committed them. Records are
+// appended with a checksum; Put returns when the record is on disk. One fsync
+// serves all who wait for one.
+//
+// The file is rewritten with what is still of use when it is opened, and when
+// most of it no longer is. It is safe for concurrent use.
+type Journal struct {
+	path string
+
+	mu      sync.Mutex
+	file    *os.File
+	live    map[cluster.AttemptID]*Record
+	tokens  map[cluster.JobID]cluster.Token
+	size    int64 // bytes in the file
+	err     error // the first write error; the journal is dead after it
+	pending []chan error
+	syncing bool
+}
+
+// Record is what the journal holds of one attempt.
+type Record struct {
+	Assignment *nodev1.Assignment
+	// End is the terminal report, nil while the attempt goes on.
+	End *nodev1.Report
+}
+
+// kinds of journal record, the first byte of the payload.
+const (
+	recIntent = 'I' // an Assignment follows
+	recEnd    = 'E' // a Report follows
+	recForget = 'F' // an AttemptRef follows
+	recToken  = 'T' // an Assignment of which only job and token count
+)
+
+const (
+	maxRecord      = 1 << 20
+	rewriteAbove   = 4 << 20
+	maxKeptTokens  = 10_000
+	journalFile    = "journal.log"
+	recordOverhead = 8
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// OpenJournal opens or makes the journal in dir. A torn last record, which a
+// crash may leave, is dropped; a wrong checksum before that is an error that
+// names the file.
+func OpenJournal(dir string) (*Journal, error) {
+	j := &Journal{
+		path:   filepath.Join(dir, journalFile),
+		live:   map[cluster.AttemptID]*Record{},
+		tokens: map[cluster.JobID]cluster.Token{},
+	}
+	if err := j.load(); err != nil {
+		return nil, err
+	}
+	if err := j.rewrite(); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+func (j *Journal) load() error {
+	f, err := os.Open(j.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open journal: %w", err)
+	}
+	defer f.Close()
+	r := bufio.NewReader(f)
+	for off := int64(0); ; {
+		payload, err := readRecord(r)
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return nil // the end, or a torn last record
+		case err != nil:
+			if _, peek := r.Peek(1); peek != nil {
+				return nil // the last record: its tail never reached the disk
+			}
+			return fmt.Errorf("journal %s is corrupt at byte %d: %w; move it away and start again: "+
+				"running jobs are adopted without it, ended ones are reported lost", j.path, off, err)
+		}
+		if err := j.replay(payload); err != nil {
+			return fmt.Errorf("journal %s at byte %d: %w", j.path, off, err)
+		}
+		off += int64(len(payload)) + recordOverhead
+	}
+}
+
+func readRecord(r io.Reader) ([]byte, error) {
+	var head [recordOverhead]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint32(head[:4])
+	if n == 0 || n > maxRecord {
+		return nil, fmt.Errorf("record of %d bytes", n)
+	}
+	payload := make([]byte, n)
+	if _, err := io.ReadFull(r, payload); err != nil {
+		return nil, io.ErrUnexpectedEOF
+	}
+	if crc32.Checksum(payload, castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
+		return nil, errors.New("wrong checksum")
+	}
+	return payload, nil
+}
+
+func (j *Journal) replay(payload []byte) error {
+	kind, body := payload[0], payload[1:]
+	switch kind {
+	case recIntent, recToken:
+		a := new(nodev1.Assignment)
+		if err := proto.Unmarshal(body, a); err != nil {
+			return err
+		}
+		if kind == recIntent {
+			j.live[attemptOf(a)] = &Record{Assignment: a}
+		}
+		j.noteToken(cluster.JobID(a.Job), cluster.Token(a.Token))
+	case recEnd:
+		r := new(nodev1.Report)
+		if err := proto.Unmarshal(body, r); err != nil {
+			return err
+		}
+		if rec := j.live[reportOf(r)]; rec != nil {
+			rec.End = r
+		}
+	case recForget:
+		r := new(nodev1.AttemptRef)
+		if err := proto.Unmarshal(body, r); err != nil {
+			return err
+		}
+		delete(j.live, cluster.AttemptID{Job: cluster.JobID(r.Job), No: r.Attempt})
+	default:
+		return fmt.Errorf("unknown kind of record %q", kind)
+	}
+	return nil
+}
+
+func (j *Journal) noteToken(job cluster.JobID, t cluster.Token) {
+	if t > j.tokens[job] {
+		j.tokens[job] = t
+	}
+}
+
+// Records returns what is known of every attempt that is not forgotten.
+func (j *Journal) Records() map[cluster.AttemptID]Record {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out := make(map[cluster.AttemptID]Record, len(j.live))
+	for id, r := range j.live {
+		out[id] = *r
+	}
+	return out
+}
+
+// Token returns the highest fencing token ever taken on for job.
+func (j *Journal) Token(job cluster.JobID) cluster.Token {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.tokens[job]
+}
+
+// Begin records that the agent takes a on. It is on disk when Begin returns.
+func (j *Journal) Begin(a *nodev1.Assignment) error {
+	return j.put(recIntent, a, func() {
+		j.live[attemptOf(a)] = &Record{Assignment: a}
+		j.noteToken(cluster.JobID(a.Job), cluster.Token(a.Token))
+	})
+}
+
+// End records how an attempt ended. It is on disk when End returns.
+func (j *Journal) End(r *nodev1.Report) error {
+	return j.put(recEnd, r, func() {
+		if rec := j.live[reportOf(r)]; rec != nil {
+			rec.End = r
+		}
+	})
+}
+
+// Forget drops an attempt whose end is committed. It need not reach the disk:
+// an end that is reported twice changes nothing.
+func (j *Journal) Forget(id cluster.AttemptID) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.live[id] == nil {
+		return nil
+	}
+	delete(j.live, id)
+	if err := j.write(recForget, &nodev1.AttemptRef{Job: uint64(id.Job), Attempt: id.No}); err != nil {
+		return err
+	}
+	if j.size > rewriteAbove {
+		return j.rewrite()
+	}
+	return nil
+}
+
+// put writes one record and waits until it is on disk. Whoever finds no fsync
+// under way does it for all who came meanwhile.
+func (j *Journal) put(kind byte, m proto.Message, applied func()) error {
+	j.mu.Lock()
+	if err := j.write(kind, m); err != nil {
+		j.mu.Unlock()
+		return err
+	}
+	applied()
+	done := make(chan error, 1)
+	j.pending = append(j.pending, done)
+	if j.syncing {
+		j.mu.Unlock()
+		return <-done
+	}
+	j.syncing = true
+	for len(j.pending) > 0 {
+		waiting, f := j.pending, j.file
+		j.pending = nil
+		j.mu.Unlock()
+		err := f.Sync()
+		for _, w := range waiting {
+			w <- err
+		}
+		j.mu.Lock()
+		if err != nil && j.err == nil {
+			// A page that failed to reach the disk may be dropped by the kernel:
+			// nothing after it can be trusted.
+			j.err = fmt.Errorf("sync journal: %w", err)
+		}
+	}
+	j.syncing = false
+	j.mu.Unlock()
+	return <-done
+}
+
+func (j *Journal) write(kind byte, m proto.Message) error {
+	if j.err != nil {
+		return j.err
+	}
+	buf, err := encodeRecord(kind, m)
+	if err != nil {
+		return err
+	}
+	if _, err := j.file.Write(buf); err != nil {
+		j.err = fmt.Errorf("write journal: %w", err)
+		return j.err
+	}
+	j.size += int64(len(buf))
+	return nil
+}
+
+func encodeRecord(kind byte, m proto.Message) ([]byte, error) {
+	buf := append(make([]byte, recordOverhead, 512), kind)
+	buf, err := proto.MarshalOptions{}.MarshalAppend(buf, m)
+	if err != nil {
+		return nil, fmt.Errorf("encode journal record: %w", err)
+	}
+	payload := buf[recordOverhead:]
+	if len(payload) > maxRecord {
+		return nil, fmt.Errorf("journal record of %d bytes, at most %d are allowed", len(payload), maxRecord)
+	}
+	binary.LittleEndian.PutUint32(buf, uint32(len(payload)))
+	binary.LittleEndian.PutUint32(buf[4:], crc32.Checksum(payload, castagnoli))
+	return buf, nil
+}
+
+// rewrite replaces the file by one with what is still of use. An fsync under
+// way on the old file stays valid: what it covers is in the new file, which is
+// synced before it takes the name.
+func (j *Journal) rewrite() error {
+	tmp := j.path + ".new"
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("rewrite journal: %w", err)
+	}
+	w := bufio.NewWriter(f)
+	size := j.writeLive(w)
+	err = errors.Join(w.Flush(), f.Sync())
+	if err == nil {
+		err = os.Rename(tmp, j.path)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(j.path))
+	}
+	if err != nil {
+		f.Close()
+		return fmt.Errorf("rewrite journal: %w", err)
+	}
+	old := j.file
+	j.file, j.size = f, size
+	if old != nil && !j.syncing {
+		return old.Close()
+	}
+	return nil
+}
+
+func (j *Journal) writeLive(w io.Writer) (size int64) {
+	put := func(kind byte, m proto.Message) {
+		if buf, err := encodeRecord(kind, m); err == nil {
+			n, _ := w.Write(buf) // bufio keeps the error for Flush
+			size += int64(n)
+		}
+	}
+	if len(j.tokens) > maxKeptTokens {
+		// A job's token matters while its attempts can still be re-sent; the
+		// live ones write theirs below.
+		clear(j.tokens)
+		for _, r := range j.live {
+			j.noteToken(cluster.JobID(r.Assignment.Job), cluster.Token(r.Assignment.Token))
+		}
+	}
+	for job, t := range j.tokens {
+		put(recToken, &nodev1.Assignment{Job: uint64(job), Token: uint64(t)})
+	}
+	for _, r := range j.live {
+		put(recIntent, r.Assignment)
+		if r.End != nil {
+			put(recEnd, r.End)
+		}
+	}
+	return size
+}
+
+// Close closes the file. Records that were put are on disk.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.err == nil {
+		j.err = errors.New("journal is closed")
+	}
+	return j.file.Close()
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+func attemptOf(a *nodev1.Assignment) cluster.AttemptID {
+	return cluster.AttemptID{Job: cluster.JobID(a.GetJob()), No: a.GetAttempt()}
+}
+
+func reportOf(r *nodev1.Report) cluster.AttemptID {
+	return cluster.AttemptID{Job: cluster.JobID(r.GetJob()), No: r.GetAttempt()}
+}

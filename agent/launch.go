@@ -1,0 +1,203 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// runtimeFor picks the runtime of an assignment: images need the one that has
+// them; nil when there is none.
+func (a *Agent) runtimeFor(as *nodev1.Assignment) Runtime {
+	if as.GetImage() != "" {
+		return a.cfg.Images
+	}
+	return a.cfg.Host
+}
+
+// admit grants an attempt its shares and returns the environment for them.
+func (a *Agent) admit(ctx context.Context, as *nodev1.Assignment) ([]string, error) {
+	if len(as.Gpus) == 0 {
+		// A job that asked for no card should not find one by accident.
+		return []string{"CUDA_VISIBLE_DEVICES="}, nil
+	}
+	if a.cfg.GPUs == nil {
+		return nil, &LaunchError{Code: 125, Reason: "GPU", Err: fmt.Errorf("this node has no GPUs, %d were assigned", len(as.Gpus))}
+	}
+	g := gpu.Grant{Attempt: attemptOf(as).String(), UID: as.Uid}
+	for _, s := range as.Gpus {
+		g.Cards = append(g.Cards, gpu.GrantCard{UUID: s.Uuid, MemMiB: s.MemMib, Milli: s.Milli, Exclusive: s.Exclusive})
+	}
+	env, err := a.cfg.GPUs.Admit(ctx, g)
+	if err != nil {
+		return nil, fmt.Errorf("grant GPUs: %w", err)
+	}
+	return env, nil
+}
+
+// launch resolves an assignment into what a runtime needs.
+func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*Launch, error) {
+	user, err := a.cfg.Users.Resolve(as.Uid, as.Gid, as.User)
+	if err != nil {
+		return nil, &LaunchError{Code: 125, Reason: "USER", Err: err}
+	}
+	gpuEnv, err := a.admit(ctx, as)
+	if err != nil {
+		return nil, err
+	}
+	l := &Launch{
+		ID: attemptOf(as), Token: cluster.Token(as.Token),
+		UID: as.Uid, GID: as.Gid, Groups: user.Groups,
+		Image: as.Image, MemBytes: as.MemMib << 20, CPUMilli: as.CpuMilli,
+	}
+	for _, arg := range as.Command {
+		l.Args = append(l.Args, string(arg))
+	}
+	submitDir := string(as.Dir)
+	if submitDir == "" {
+		submitDir = user.Home
+	}
+	if submitDir == "" {
+		submitDir = "/"
+	}
+	l.Dir = submitDir
+	if as.Image != "" {
+		// The submit directory is the host's; an image begins at its root.
+		l.Dir = "/"
+	}
+	l.Env = a.jobEnv(as, user, submitDir, gpuEnv)
+	a.setOutput(l, as, submitDir)
+	return l, nil
+}
+
+// jobEnv is the user's own environment, completed by what a login would set,
+// and by ours, which wins.
+func (a *Agent) jobEnv(as *nodev1.Assignment, u User, submitDir string, gpuEnv []string) []string {
+	var env []string
+	has := map[string]int{}
+	set := func(line string) {
+		key, _, _ := strings.Cut(line, "=")
+		if i, ok := has[key]; ok {
+			env[i] = line
+			return
+		}
+		has[key] = len(env)
+		env = append(env, line)
+	}
+	for _, line := range []string{
+		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+		"HOME=" + u.Home, "USER=" + u.Name, "LOGNAME=" + u.Name, "SHELL=" + u.Shell,
+	} {
+		if as.Image == "" || strings.HasPrefix(line, "HOME=") || strings.HasPrefix(line, "USER=") {
+			set(line)
+		}
+	}
+	for _, line := range as.Env {
+		set(string(line))
+	}
+	for _, line := range gpuEnv {
+		set(line)
+	}
+	id := attemptOf(as)
+	for _, line := range []string{
+		"BERTH_JOB_ID=" + id.Job.String(), "BERTH_JOB_NAME=" + as.Name,
+		"BERTH_ATTEMPT=" + id.String(), "BERTH_NODE=" + string(a.cfg.Node),
+		"BERTH_SUBMIT_DIR=" + submitDir, "BERTH_JOB_GPUS=" + strconv.Itoa(len(as.Gpus)),
+		"BERTH_CPUS=" + strconv.FormatInt(max(1, as.CpuMilli/1000), 10),
+		"BERTH_MEM_MIB=" + strconv.FormatInt(as.MemMib, 10),
+	} {
+		set(line)
+	}
+	return env
+}
+
+// DefaultOutput is where a job's output goes when its owner names no file,
+// beside the directory it was submitted from, as Slurm does.
+const DefaultOutput = "berth-%j.out"
+
+func (a *Agent) setOutput(l *Launch, as *nodev1.Assignment, submitDir string) {
+	expand := func(pattern []byte) string {
+		p := ExpandPath(string(pattern), as, string(a.cfg.Node))
+		if !filepath.IsAbs(p) {
+			p = filepath.Join(submitDir, p)
+		}
+		return p
+	}
+	l.Stdout = DefaultOutput
+	if len(as.Stdout) > 0 {
+		l.Stdout = string(as.Stdout)
+	}
+	l.Stdout = expand([]byte(l.Stdout))
+	l.Stderr = l.Stdout
+	if len(as.Stderr) > 0 {
+		l.Stderr = expand(as.Stderr)
+	}
+	if len(as.Stdin) > 0 && string(as.Stdin) != "/dev/null" {
+		l.Stdin = expand(as.Stdin)
+	}
+}
+
+// ExpandPath replaces Slurm's patterns in an output path: %j and %A the job,
+// %a its array index (4294967294, as Slurm prints for none), %x its name, %u
+// the user, %N the node, %n the node's rank, %t the task's rank, %s the step,
+// %% a percent sign. A number between % and the letter pads with zeros, up to
+// ten digits. A backslash anywhere turns patterns off, and is removed.
+func ExpandPath(p string, as *nodev1.Assignment, node string) string {
+	if strings.Contains(p, `\`) {
+		return strings.ReplaceAll(p, `\`, "")
+	}
+	var b strings.Builder
+	for i := 0; i < len(p); i++ {
+		if p[i] != '%' {
+			b.WriteByte(p[i])
+			continue
+		}
+		k := i + 1
+		for k < len(p) && p[k] >= '0' && p[k] <= '9' {
+			k++
+		}
+		width, _ := strconv.Atoi(p[i+1 : k])
+		val, ok := "", false
+		if k < len(p) {
+			val, ok = pathField(p[k], as, node)
+		}
+		if !ok {
+			b.WriteByte('%')
+			continue
+		}
+		if p[k] != '%' && p[k] != 'x' && p[k] != 'u' && p[k] != 'N' {
+			for n := len(val); n < min(width, 10); n++ {
+				b.WriteByte('0')
+			}
+		}
+		b.WriteString(val)
+		i = k
+	}
+	return b.String()
+}
+
+func pathField(c byte, as *nodev1.Assignment, node string) (string, bool) {
+	switch c {
+	case '%':
+		return "%", true
+	case 'j', 'A', 'J':
+		return strconv.FormatUint(as.Job, 10), true
+	case 'a':
+		return "4294967294", true
+	case 'x':
+		return as.Name, true
+	case 'u':
+		return as.User, true
+	case 'N':
+		return node, true
+	case 'n', 't', 's':
+		return "0", true
+	}
+	return "", false
+}

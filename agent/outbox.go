@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"sync"
+
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// outbox holds the newest report of each attempt until it is acknowledged.
+// A session takes what it has not sent yet; a new session begins anew.
+type outbox struct {
+	mu     sync.Mutex
+	latest map[cluster.AttemptID]*nodev1.Report
+	unsent []cluster.AttemptID
+	ready  chan struct{} // holds one token while unsent is not empty
+}
+
+func newOutbox() *outbox {
+	return &outbox{latest: map[cluster.AttemptID]*nodev1.Report{}, ready: make(chan struct{}, 1)}
+}
+
+// put replaces what there was to say of an attempt: states only go up, so the
+// newest report says it all.
+func (o *outbox) put(r *nodev1.Report) {
+	o.mu.Lock()
+	id := reportOf(r)
+	if old := o.latest[id]; old != nil && old.State > r.State {
+		o.mu.Unlock()
+		return
+	}
+	o.latest[id] = r
+	o.unsent = append(o.unsent, id)
+	o.mu.Unlock()
+	o.wake()
+}
+
+func (o *outbox) wake() {
+	select {
+	case o.ready <- struct{}{}:
+	default:
+	}
+}
+
+// rewind makes everything unsent again, for a new session.
+func (o *outbox) rewind() {
+	o.mu.Lock()
+	o.unsent = o.unsent[:0]
+	for id := range o.latest {
+		o.unsent = append(o.unsent, id)
+	}
+	o.mu.Unlock()
+	o.wake()
+}
+
+// take returns up to n reports to send now.
+func (o *outbox) take(n int) []*nodev1.Report {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var out []*nodev1.Report
+	for len(o.unsent) > 0 && len(out) < n {
+		if r := o.latest[o.unsent[0]]; r != nil {
+			out = append(out, r)
+		}
+		o.unsent = o.unsent[1:]
+	}
+	if len(o.unsent) > 0 {
+		o.wake()
+	}
+	return out
+}
+
+// ack drops a report that is committed, unless a newer one took its place.
+func (o *outbox) ack(id cluster.AttemptID, s nodev1.AttemptState) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if r := o.latest[id]; r != nil && r.State <= s {
+		delete(o.latest, id)
+	}
+}
+
+// drop forgets an attempt whatever was to be said of it.
+func (o *outbox) drop(id cluster.AttemptID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.latest, id)
+}

@@ -1,0 +1,417 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// phase is how far the worker has brought its attempt.
+//
+//	new ─▶ created ─▶ running ─▶ ended ─▶ (gone)
+//
+// Each step does one thing, and doing it again after a crash is safe.
+type phase uint8
+
+const (
+	phaseNew phase = iota
+	phaseCreated
+	phaseRunning
+	phaseEnded
+)
+
+const (
+	defaultGrace   = 30 * time.Second
+	inspectEvery   = 10 * time.Second // events are only a hint: look by ourselves too
+	createRetries  = 4
+	firstRetryWait = 100 * time.Millisecond
+	callTimeout    = 2 * time.Minute // of a runtime call that pulls nothing
+)
+
+// task drives one attempt. Its fields below mu are shared; the others belong
+// to the worker, which is the one goroutine of the attempt.
+type task struct {
+	agent *Agent
+	id    cluster.AttemptID
+	log   *slog.Logger
+	token cluster.Token
+
+	rt       Runtime
+	phase    phase
+	adopted  bool // from before this agent started: wait for the leader's word
+	started  time.Time
+	stopping stopCause
+	killAt   time.Time
+	killed   bool
+	end      *nodev1.Report
+
+	mu         sync.Mutex
+	assignment *nodev1.Assignment
+	released   bool
+	wake       chan struct{}
+}
+
+// stopCause says why the worker ends the attempt before it ended by itself.
+type stopCause uint8
+
+const (
+	stopNone stopCause = iota
+	stopAsked
+	stopTimeLimit
+)
+
+func newTask(a *Agent, id cluster.AttemptID, as *nodev1.Assignment) *task {
+	return &task{
+		agent: a, id: id, assignment: as, token: cluster.Token(as.GetToken()),
+		log:  a.log.With("job", id.Job.String(), "attempt", id.No),
+		wake: make(chan struct{}, 1),
+	}
+}
+
+// poke makes the worker look again.
+func (t *task) poke() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// update takes over a newer assignment, of which only stop and grace change.
+func (t *task) update(as *nodev1.Assignment) {
+	t.mu.Lock()
+	t.assignment = as
+	t.mu.Unlock()
+	t.poke()
+}
+
+// release says that the leader needs nothing more of this attempt: if it is
+// alive it must end, and then it may be forgotten.
+func (t *task) release() {
+	t.mu.Lock()
+	t.released = true
+	t.mu.Unlock()
+	t.poke()
+}
+
+func (t *task) wants() (as *nodev1.Assignment, released bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.assignment, t.released
+}
+
+// run brings the attempt to its end, step by step, until it is forgotten or
+// ctx ends.
+func (t *task) run(ctx context.Context) {
+	if t.adopted && !t.resume(ctx) {
+		return
+	}
+	wait := firstRetryWait
+	for ctx.Err() == nil {
+		done, err := t.step(ctx)
+		switch {
+		case done:
+			t.agent.forget(t)
+			return
+		case err == nil:
+			wait = firstRetryWait
+		case ctx.Err() != nil:
+			return
+		default:
+			t.log.Warn("step failed; will try again", "err", err, "dur", wait)
+			if !t.pause(ctx, wait) {
+				return
+			}
+			wait = min(2*wait, 10*time.Second)
+		}
+	}
+}
+
+// resume finds out where an attempt from before the agent's start stands. It
+// reports false when ctx ended first.
+func (t *task) resume(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.agent.synced:
+	}
+	as, _ := t.wants()
+	if t.rt == nil {
+		t.rt = t.agent.runtimeFor(as)
+	}
+	for wait := firstRetryWait; ; wait = min(2*wait, 10*time.Second) {
+		s, err := t.rt.Inspect(ctx, t.id)
+		if err == nil {
+			t.resumeAt(ctx, s, as)
+			return true
+		}
+		t.log.Warn("cannot inspect an adopted attempt; will try again", "err", err)
+		if !t.pause(ctx, wait) {
+			return false
+		}
+	}
+}
+
+func (t *task) resumeAt(ctx context.Context, s Task, as *nodev1.Assignment) {
+	t.started = s.Started
+	switch s.Phase {
+	case TaskAbsent:
+		t.phase = phaseNew
+	case TaskCreated:
+		t.phase = phaseCreated
+	default:
+		t.phase = phaseRunning
+	}
+	if as != nil && t.phase != phaseNew {
+		if _, err := t.agent.admit(ctx, as); err != nil {
+			t.log.Warn("cannot grant an adopted attempt its GPUs again", "err", err)
+		}
+	}
+	t.log.Info("attempt adopted", "phase", s.Phase.String(), "pid", s.PID)
+}
+
+// pause waits for d; it reports false when ctx ended first.
+func (t *task) pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// await waits until there is reason to look again.
+func (t *task) await(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(max(d, time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.wake:
+	case <-timer.C:
+	}
+}
+
+// step moves the attempt by at most one phase. It reports done when nothing
+// is left to do.
+func (t *task) step(ctx context.Context) (done bool, err error) {
+	switch t.phase {
+	case phaseNew:
+		return false, t.create(ctx)
+	case phaseCreated:
+		return false, t.start(ctx)
+	case phaseRunning:
+		return false, t.watch(ctx)
+	default:
+		return t.finish(ctx)
+	}
+}
+
+// create journals the intent and prepares the attempt.
+func (t *task) create(ctx context.Context) error {
+	as, released := t.wants()
+	if as == nil || released || as.Stop {
+		return t.ended(&nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_CANCELLED})
+	}
+	if err := t.agent.journal.Begin(as); err != nil {
+		return err
+	}
+	t.rt = t.agent.runtimeFor(as)
+	if t.rt == nil {
+		return t.launchFailed(&LaunchError{Code: 125, Reason: "IMAGE", Err: errors.New("this node runs no images: it has no containerd")})
+	}
+	l, err := t.agent.launch(ctx, as)
+	if err == nil {
+		err = t.retry(ctx, func() error { return t.rt.Create(ctx, l) })
+	}
+	if err != nil {
+		return t.launchFailed(err)
+	}
+	t.phase = phaseCreated
+	return nil
+}
+
+// retry repeats what may pass by itself; a LaunchError never does.
+func (t *task) retry(ctx context.Context, f func() error) error {
+	wait := firstRetryWait
+	for i := 0; ; i++ {
+		err := f()
+		var le *LaunchError
+		if err == nil || errors.As(err, &le) || i == createRetries || ctx.Err() != nil {
+			return err
+		}
+		t.log.Warn("runtime refused; will try again", "err", err, "dur", wait)
+		if !t.pause(ctx, wait) {
+			return err
+		}
+		wait *= 4
+	}
+}
+
+// start runs the process and says so.
+func (t *task) start(ctx context.Context) error {
+	as, released := t.wants()
+	if as == nil || released || as.Stop {
+		return t.ended(&nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_CANCELLED})
+	}
+	cctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := t.rt.Start(cctx, t.id); err != nil {
+		return t.launchFailed(err)
+	}
+	t.started = time.Now()
+	t.phase = phaseRunning
+	t.agent.out.put(&nodev1.Report{
+		Job: uint64(t.id.Job), Attempt: t.id.No, Token: uint64(t.token),
+		State: nodev1.AttemptState_ATTEMPT_STATE_RUNNING, Started: timestamppb.New(t.started),
+	})
+	return nil
+}
+
+// launchFailed ends an attempt whose process never ran. When ctx ended the
+// next agent will know better.
+func (t *task) launchFailed(err error) error {
+	if t.agent.ctx.Err() != nil {
+		return err
+	}
+	code, detail := int32(125), err.Error()
+	var le *LaunchError
+	if errors.As(err, &le) {
+		code = int32(le.Code)
+	}
+	t.log.Info("attempt did not start", "err", err)
+	return t.ended(&nodev1.Report{
+		State: nodev1.AttemptState_ATTEMPT_STATE_FAILED, Exit: &nodev1.Exit{Code: code},
+		Reason: string(cluster.ReasonLaunch), Detail: detail,
+	})
+}
+
+// watch looks at a running attempt, ends it when it must end, and otherwise
+// waits for news.
+func (t *task) watch(ctx context.Context) error {
+	cctx, cancel := context.WithTimeout(ctx, callTimeout)
+	s, err := t.rt.Inspect(cctx, t.id)
+	cancel()
+	if err != nil {
+		return fmt.Errorf("inspect: %w", err)
+	}
+	switch s.Phase {
+	case TaskStopped:
+		return t.ended(t.agent.verdict(ctx, t, s))
+	case TaskLost, TaskAbsent:
+		return t.ended(&nodev1.Report{
+			State: nodev1.AttemptState_ATTEMPT_STATE_LOST, Reason: string(cluster.ReasonRuntimeLost),
+			Detail: "the runtime no longer knows how the process ended",
+		})
+	}
+	if t.started.IsZero() {
+		t.started = s.Started
+	}
+	next, err := t.enforce(ctx)
+	if err != nil {
+		return err
+	}
+	t.await(ctx, next)
+	return nil
+}
+
+// enforce signals the attempt when it must end, and returns when to look
+// again. The time limit runs on the monotonic clock but for the time before
+// an agent's restart.
+func (t *task) enforce(ctx context.Context) (time.Duration, error) {
+	as, released := t.wants()
+	now := time.Now()
+	next := inspectEvery
+	if t.stopping == stopNone {
+		limit := as.GetTimeLimit().AsDuration()
+		switch {
+		case as == nil || released || as.Stop:
+			t.stopping = stopAsked
+		case limit > 0 && now.Sub(t.started) >= limit:
+			t.stopping = stopTimeLimit
+		case limit > 0:
+			next = min(next, limit-now.Sub(t.started))
+		}
+		if t.stopping == stopNone {
+			return next, nil
+		}
+		grace := defaultGrace
+		if as.GetGrace() != nil {
+			grace = as.Grace.AsDuration()
+		}
+		t.killAt = now.Add(grace)
+		t.log.Info("ending attempt", "dur", grace)
+		if err := t.rt.Signal(ctx, t.id, syscall.SIGTERM); err != nil {
+			return 0, fmt.Errorf("send SIGTERM: %w", err)
+		}
+	}
+	if !now.Before(t.killAt) {
+		if err := t.rt.Signal(ctx, t.id, syscall.SIGKILL); err != nil {
+			return 0, fmt.Errorf("send SIGKILL: %w", err)
+		}
+		if !t.killed {
+			t.killed = true
+			return time.Second, nil
+		}
+		return inspectEvery, nil
+	}
+	return min(next, t.killAt.Sub(now)), nil
+}
+
+// ended journals how the attempt ended, frees its GPUs and reports it.
+func (t *task) ended(r *nodev1.Report) error {
+	r.Job, r.Attempt, r.Token = uint64(t.id.Job), t.id.No, uint64(t.token)
+	if r.Ended == nil {
+		r.Ended = timestamppb.Now()
+	}
+	if r.Started == nil && !t.started.IsZero() {
+		r.Started = timestamppb.New(t.started)
+	}
+	if err := t.agent.journal.End(r); err != nil {
+		return err
+	}
+	t.end, t.phase = r, phaseEnded
+	return nil
+}
+
+// finish cleans up after an attempt whose end is on disk, reports it, and is
+// done when the leader has committed the report or wants none.
+func (t *task) finish(ctx context.Context) (done bool, err error) {
+	if g := t.agent.cfg.GPUs; g != nil {
+		if err := g.Retire(ctx, t.id.String()); err != nil {
+			return false, fmt.Errorf("retire GPUs: %w", err)
+		}
+	}
+	_, released := t.wants()
+	if !released {
+		t.agent.out.put(t.end)
+	}
+	if t.rt == nil {
+		as, _ := t.wants()
+		t.rt = t.agent.runtimeFor(as)
+	}
+	if t.rt != nil {
+		if err := t.rt.Delete(ctx, t.id); err != nil {
+			return false, fmt.Errorf("delete: %w", err)
+		}
+	}
+	for !released {
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-t.wake:
+			_, released = t.wants()
+		}
+	}
+	t.agent.out.drop(t.id)
+	return true, nil
+}

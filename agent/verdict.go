@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// verdict turns how a process ended into how its attempt ended. The code and
+// the signal are reported as they are, whatever the verdict.
+func (a *Agent) verdict(ctx context.Context, t *task, s Task) *nodev1.Report {
+	r := &nodev1.Report{Exit: &nodev1.Exit{Code: int32(s.ExitCode), Signal: int32(s.Signal)}}
+	if !s.Started.IsZero() {
+		r.Started = timestamppb.New(s.Started)
+	}
+	if !s.Ended.IsZero() {
+		r.Ended = timestamppb.New(s.Ended)
+	}
+	r.Usage = a.usage(ctx, t, s)
+	as, _ := t.wants()
+	switch {
+	case s.OOMKilled:
+		r.State = nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY
+		r.Reason = string(cluster.ReasonHostOOM)
+		r.Detail = fmt.Sprintf("the kernel ended it at its host memory cap of %d MiB; ask for more with --mem", as.GetMemMib())
+	case t.stopping == stopTimeLimit:
+		r.State = nodev1.AttemptState_ATTEMPT_STATE_TIMEOUT
+		r.Reason = string(cluster.ReasonTimeLimit)
+		r.Detail = fmt.Sprintf("ran into its time limit of %s", as.GetTimeLimit().AsDuration())
+	case t.stopping == stopAsked:
+		r.State = nodev1.AttemptState_ATTEMPT_STATE_CANCELLED
+	case s.ExitCode == 0:
+		r.State = nodev1.AttemptState_ATTEMPT_STATE_COMPLETED
+	case r.Usage.GpuOom:
+		r.State = nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY
+		r.Reason = string(cluster.ReasonGPUOOM)
+		r.Detail = fmt.Sprintf("an allocation on the GPU was refused; it held %d MiB at most and its share is %d MiB",
+			r.Usage.GpuMemPeakMib, shareMiB(as))
+	case s.Signal != 0:
+		r.State = nodev1.AttemptState_ATTEMPT_STATE_FAILED
+		r.Reason = string(cluster.ReasonSignal)
+		r.Detail = fmt.Sprintf("ended by signal %d (%s)", int(s.Signal), s.Signal)
+	default:
+		r.State = nodev1.AttemptState_ATTEMPT_STATE_FAILED
+		r.Reason = string(cluster.ReasonExit)
+		r.Detail = fmt.Sprintf("exit code %d", s.ExitCode)
+	}
+	return r
+}
+
+func shareMiB(as *nodev1.Assignment) int64 {
+	if len(as.GetGpus()) == 0 {
+		return 0
+	}
+	return as.Gpus[0].MemMib
+}
+
+// usage is what was measured of an attempt that ended.
+func (a *Agent) usage(ctx context.Context, t *task, s Task) *nodev1.Usage {
+	u := &nodev1.Usage{HostMemPeakMib: s.MemPeakBytes >> 20}
+	if d := s.Ended.Sub(s.Started); !s.Started.IsZero() && d > 0 {
+		u.CpuMilli = int64(s.CPUTime) * 1000 / int64(d)
+	}
+	acc, ok := a.cfg.GPUs.(gpu.Accountant)
+	if !ok {
+		return u
+	}
+	cards, err := acc.Account(ctx, t.id.String())
+	if err != nil {
+		t.log.Debug("no GPU account", "err", err)
+		return u
+	}
+	var busy, elapsed time.Duration
+	for _, c := range cards {
+		u.GpuMemPeakMib = max(u.GpuMemPeakMib, c.PeakMiB)
+		u.GpuOom = u.GpuOom || c.OOM
+		busy += c.Busy
+		elapsed += c.Elapsed
+	}
+	if elapsed > 0 {
+		u.GpuMilli = int64(busy) * 1000 / int64(elapsed)
+	}
+	return u
+}

@@ -1,0 +1,142 @@
+package conv
+
+import (
+	"sort"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// Bounds on what an agent may say of its node.
+const (
+	maxGPUsPerNode  = 64
+	maxRuntimes     = 8
+	maxNodeCPUMilli = 1 << 20
+)
+
+// NodeFromHello reads how an agent describes its node. Every GPU sells its
+// memory less the driver's reserve and headroomMiB, to at most maxShares jobs.
+// Faults are *cluster.Error of CodeInvalid.
+func NodeFromHello(h *nodev1.Hello, headroomMiB int64, maxShares int) (*cluster.Node, error) {
+	if err := cluster.CheckName("node", h.Node); err != nil {
+		return nil, err
+	}
+	switch {
+	case h.Protocol != 1:
+		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: agent speaks protocol %d, this coordinator 1; upgrade the older one", h.Node, h.Protocol)
+	case h.BootId == "" || len(h.BootId) > 128:
+		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: boot id must have 1 to 128 bytes", h.Node)
+	case len(h.Gpus) > maxGPUsPerNode:
+		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: %d GPUs, at most %d are allowed", h.Node, len(h.Gpus), maxGPUsPerNode)
+	case h.CpuMilli <= 0 || h.CpuMilli > maxNodeCPUMilli || h.MemMib <= 0 || h.MemMib > 16*cluster.MaxMemMiB:
+		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: %d milli-cores and %d MiB are out of range", h.Node, h.CpuMilli, h.MemMib)
+	case len(h.Runtimes) > maxRuntimes || len(h.Address) > 255 || len(h.Version) > 64:
+		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: runtimes, address or version are too long", h.Node)
+	}
+	n := &cluster.Node{
+		ID: cluster.NodeID(h.Node), Address: h.Address, BootID: h.BootId, State: cluster.NodeReady,
+		CPUMilli: h.CpuMilli, MemMiB: h.MemMib, Runtimes: h.Runtimes, Version: h.Version,
+	}
+	for _, g := range h.Gpus {
+		if g.Uuid == "" || len(g.Uuid) > 128 || g.Type == "" || len(g.Type) > 64 || g.MemMib <= 0 || g.MemMib > cluster.MaxMemMiB {
+			return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: GPU %q of type %q with %d MiB is malformed", h.Node, g.Uuid, g.Type, g.MemMib)
+		}
+		n.GPUs = append(n.GPUs, cluster.GPU{
+			ID: cluster.GPUID(g.Uuid), Index: int(g.Index), Type: g.Type, MemMiB: g.MemMib,
+			SellableMiB: cluster.Sellable(g.MemMib, g.ReservedMib, headroomMiB), MaxShares: max(1, maxShares),
+			NUMA: int(g.Numa), PCI: g.Pci, CapMode: g.CapMode,
+		})
+	}
+	sort.Slice(n.GPUs, func(i, k int) bool { return n.GPUs[i].ID < n.GPUs[k].ID })
+	for i := 1; i < len(n.GPUs); i++ {
+		if n.GPUs[i].ID == n.GPUs[i-1].ID {
+			return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: GPU %s appears twice", h.Node, n.GPUs[i].ID)
+		}
+	}
+	return n, nil
+}
+
+// attemptStates maps the link's states to ours; LOST is settled by the state
+// machine, which knows whether the job may run again.
+var attemptStates = map[nodev1.AttemptState]cluster.JobState{
+	nodev1.AttemptState_ATTEMPT_STATE_STARTING:      cluster.JobStarting,
+	nodev1.AttemptState_ATTEMPT_STATE_RUNNING:       cluster.JobRunning,
+	nodev1.AttemptState_ATTEMPT_STATE_COMPLETING:    cluster.JobCompleting,
+	nodev1.AttemptState_ATTEMPT_STATE_COMPLETED:     cluster.JobCompleted,
+	nodev1.AttemptState_ATTEMPT_STATE_FAILED:        cluster.JobFailed,
+	nodev1.AttemptState_ATTEMPT_STATE_CANCELLED:     cluster.JobCancelled,
+	nodev1.AttemptState_ATTEMPT_STATE_TIMEOUT:       cluster.JobTimeout,
+	nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY: cluster.JobOutOfMemory,
+	nodev1.AttemptState_ATTEMPT_STATE_LOST:          cluster.JobNodeFail,
+}
+
+const maxDetail = 512
+
+// ReportToLog makes the command that records what node says of an attempt. An
+// unknown state becomes 0, which the state machine refuses.
+func ReportToLog(node cluster.NodeID, r *nodev1.Report) *logv1.ReportAttempt {
+	out := &logv1.ReportAttempt{
+		Node: string(node), Job: r.Job, Attempt: r.Attempt, Token: r.Token,
+		State: uint32(attemptStates[r.State]),
+	}
+	if r.Reason != "" || r.Detail != "" {
+		out.Reason = &logv1.Reason{Code: clip(r.Reason, 32), Detail: clip(r.Detail, maxDetail)}
+	}
+	if r.Exit != nil {
+		out.Exit = &logv1.Exit{Code: r.Exit.Code, Signal: r.Exit.Signal}
+	}
+	if t := r.Started; t != nil {
+		out.StartedUs = int64(cluster.TimeOf(t.AsTime()))
+	}
+	if t := r.Ended; t != nil {
+		out.EndedUs = int64(cluster.TimeOf(t.AsTime()))
+	}
+	if u := r.Usage; u != nil {
+		out.Usage = &logv1.Usage{
+			GpuMemPeakMib: u.GpuMemPeakMib, Milli: u.GpuMilli, HostMemPeakMib: u.HostMemPeakMib,
+			CpuMilli: u.CpuMilli, GpuOom: u.GpuOom, DurationUs: max(0, out.EndedUs-out.StartedUs),
+		}
+		if out.StartedUs == 0 {
+			out.Usage.DurationUs = 0
+		}
+	}
+	return out
+}
+
+func clip(s string, n int) string {
+	if len(s) > n {
+		return s[:n]
+	}
+	return s
+}
+
+// Assignment tells an agent to run attempt a of j.
+func Assignment(j *cluster.Job, a *cluster.Attempt) *nodev1.Assignment {
+	s := j.Spec
+	as := &nodev1.Assignment{
+		Job: uint64(j.ID), Attempt: a.No, Token: uint64(a.Token),
+		Uid: uint32(j.Owner.UID), Gid: j.Owner.GID, User: j.Owner.Name, Name: s.Name,
+		Dir: []byte(s.Dir), Image: s.Image,
+		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
+		CpuMilli: a.Berth.CPUMilli, MemMib: a.Berth.MemMiB,
+	}
+	if s.TimeLimit > 0 {
+		as.TimeLimit = durationpb.New(s.TimeLimit.Round(time.Microsecond))
+	}
+	for _, c := range s.Command {
+		as.Command = append(as.Command, []byte(c))
+	}
+	for _, e := range s.Env {
+		as.Env = append(as.Env, []byte(e))
+	}
+	for _, g := range a.Berth.GPUs {
+		as.Gpus = append(as.Gpus, &nodev1.Share{
+			Uuid: string(g.GPU), MemMib: g.Share.MemMiB, Milli: g.Share.Milli, Exclusive: g.Share.Exclusive,
+		})
+	}
+	return as
+}
