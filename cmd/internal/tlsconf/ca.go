@@ -109,17 +109,23 @@ func ParseCA(certPEM, keyPEM []byte) (*CA, error) {
 // LoadCA reads what Save wrote. A key that others can read is refused with an
 // error that matches safefile.ErrExposed and names the fix.
 func LoadCA(dir string) (*CA, error) {
-	certPEM, err := safefile.Read(filepath.Join(dir, caCertFile), maxPEMBytes)
+	return LoadCAFiles(filepath.Join(dir, caCertFile), filepath.Join(dir, caKeyFile))
+}
+
+// LoadCAFiles is LoadCA for a certificate and key that lie anywhere. Where the
+// certificate file holds several, the first is the one to issue from.
+func LoadCAFiles(certPath, keyPath string) (*CA, error) {
+	certPEM, err := safefile.Read(certPath, maxPEMBytes)
 	if err != nil {
 		return nil, fmt.Errorf("CA certificate: %w", err)
 	}
-	keyPEM, err := safefile.ReadSecret(filepath.Join(dir, caKeyFile), maxPEMBytes)
+	keyPEM, err := safefile.ReadSecret(keyPath, maxPEMBytes)
 	if err != nil {
 		return nil, fmt.Errorf("CA key: %w", err)
 	}
 	ca, err := ParseCA(certPEM, keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("load CA from %s: %w", dir, err)
+		return nil, fmt.Errorf("load CA from %s and %s: %w", certPath, keyPath, err)
 	}
 	return ca, nil
 }

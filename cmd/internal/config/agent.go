@@ -1,0 +1,215 @@
+package config
+
+import (
+	"strings"
+	"time"
+)
+
+// Agent is the configuration of berth agent, written as Coordinator is.
+type Agent struct {
+	Node         Node        `yaml:"node"`
+	Cluster      Cluster     `yaml:"cluster"`
+	Coordinators []string    `yaml:"coordinators"`
+	Listen       AgentListen `yaml:"listen"`
+	TLS          AgentTLS    `yaml:"tls"`
+	Data         Data        `yaml:"data"`
+	Gossip       Gossip      `yaml:"gossip"`
+	GPUs         GPUs        `yaml:"gpus"`
+	Runtime      Runtime     `yaml:"runtime"`
+	Cgroup       Cgroup      `yaml:"cgroup"`
+	Jobs         Jobs        `yaml:"jobs"`
+	Limits       JobLimits   `yaml:"limits"`
+	Users        Users       `yaml:"users"`
+	Log          Log         `yaml:"log"`
+}
+
+// Node names this node. The name must be the one in its certificate; the
+// address is what others reach it at, empty where they need not.
+type Node struct {
+	Name    string `yaml:"name"`
+	Address string `yaml:"address"`
+}
+
+// AgentListen says where users of this machine and a metrics scraper reach
+// the agent; empty means not at all.
+type AgentListen struct {
+	Socket  string `yaml:"socket"`
+	Metrics string `yaml:"metrics"`
+}
+
+// AgentTLS names the files that berth agent join writes.
+type AgentTLS struct {
+	CA   string `yaml:"ca"`
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
+}
+
+// GPUs says where the node's GPUs come from: nvml, sim, or none.
+type GPUs struct {
+	Provider string `yaml:"provider"`
+	// Sim describes simulated GPUs as COUNTxMODEL, for example 4xA100-80GB.
+	Sim string `yaml:"sim"`
+}
+
+// Runtime says what runs jobs. auto takes containerd where its socket is.
+type Runtime struct {
+	Kind       string     `yaml:"kind"`
+	Containerd Containerd `yaml:"containerd"`
+}
+
+// Containerd says how containerd is reached.
+type Containerd struct {
+	Socket    string `yaml:"socket"`
+	Namespace string `yaml:"namespace"`
+}
+
+// Cgroup names the group under which each job gets its own.
+type Cgroup struct {
+	Parent string `yaml:"parent"`
+}
+
+// Jobs says how jobs are run.
+type Jobs struct {
+	// OutputDir is where output goes that the user did not place: workdir,
+	// home, or an absolute path.
+	OutputDir string `yaml:"output_dir"`
+	// Env is added to each job's environment, as NAME=value.
+	Env []string `yaml:"env"`
+	// Grace is the time between SIGTERM and SIGKILL.
+	Grace time.Duration `yaml:"grace"`
+}
+
+// JobLimits bounds each job.
+type JobLimits struct {
+	PIDs   int `yaml:"pids"`
+	NoFile int `yaml:"nofile"`
+	LogMiB int `yaml:"log_mib"`
+}
+
+// DefaultAgent returns the configuration of an empty file. It lacks
+// node.name, cluster.id and coordinators, which have no default.
+func DefaultAgent() Agent {
+	return Agent{
+		Listen:  AgentListen{Socket: "/run/berth/berth.sock", Metrics: "127.0.0.1:7073"},
+		TLS:     AgentTLS{CA: "/etc/berth/tls/ca.crt", Cert: "/etc/berth/tls/agent.crt", Key: "/etc/berth/tls/agent.key"},
+		Data:    Data{Dir: "/var/lib/berth/agent"},
+		Gossip:  Gossip{Addr: "0.0.0.0:7072", KeyFile: "/etc/berth/gossip.key"},
+		GPUs:    GPUs{Provider: "nvml"},
+		Runtime: Runtime{Kind: "auto", Containerd: Containerd{Socket: "/run/containerd/containerd.sock", Namespace: "berth"}},
+		Cgroup:  Cgroup{Parent: "/berth"},
+		Jobs:    Jobs{OutputDir: "workdir", Grace: 30 * time.Second},
+		Limits:  JobLimits{PIDs: 4096, NoFile: 65536, LogMiB: 1024},
+		Users:   Users{MinUID: 1000},
+		Log:     Log{Level: "info", Format: "auto"},
+	}
+}
+
+// Validate reports all problems by key, with what is allowed; it reads no
+// files. The error is a Problems.
+func (a *Agent) Validate() error {
+	var p Problems
+	p.name("node.name", a.Node.Name)
+	if a.Node.Address != "" {
+		p.dialAddr("node.address", a.Node.Address)
+	}
+	p.name("cluster.id", a.Cluster.ID)
+	p.text("cluster.name", a.Cluster.Name, 200)
+	p.coordinators(a.Coordinators)
+	p.path("listen.socket", a.Listen.Socket, optional)
+	p.optionalAddr("listen.metrics", a.Listen.Metrics)
+	p.path("tls.ca", a.TLS.CA, required)
+	p.path("tls.cert", a.TLS.Cert, required)
+	p.path("tls.key", a.TLS.Key, required)
+	p.path("data.dir", a.Data.Dir, required)
+	p.gossip(a.Gossip)
+	p.oneOf("gpus.provider", a.GPUs.Provider, "nvml", "sim", "none")
+	if (a.GPUs.Provider == "sim") != (a.GPUs.Sim != "") {
+		p.addf("gpus.sim", "is %q with gpus.provider %q; describe GPUs (4xA100-80GB) for provider sim, and for no other", a.GPUs.Sim, a.GPUs.Provider)
+	}
+	p.text("gpus.sim", a.GPUs.Sim, 1000)
+	p.oneOf("runtime.kind", a.Runtime.Kind, "auto", "containerd", "process")
+	p.path("runtime.containerd.socket", a.Runtime.Containerd.Socket, required)
+	p.name("runtime.containerd.namespace", a.Runtime.Containerd.Namespace)
+	p.path("cgroup.parent", a.Cgroup.Parent, required)
+	p.jobs(a.Jobs)
+	p.number("limits.pids", a.Limits.PIDs, 16, 4_194_304)
+	p.number("limits.nofile", a.Limits.NoFile, 64, 1_048_576)
+	p.number("limits.log_mib", a.Limits.LogMiB, 1, 1<<20)
+	p.users(a.Users)
+	p.log(a.Log)
+	return p.err()
+}
+
+// Warnings lists what works and is still unwise.
+func (a *Agent) Warnings() []string {
+	var w []string
+	if len(a.Coordinators) == 1 {
+		w = append(w, "coordinators: only one is listed; list all, so that the agent finds the others when that one is down")
+	}
+	if a.Runtime.Kind == "process" {
+		w = append(w, "runtime.kind: process isolates jobs less than containerd does")
+	}
+	if a.Users.AllowRoot {
+		w = append(w, "users.allow_root: jobs of root are root on this node")
+	}
+	return w
+}
+
+// CheckFiles reports, by key, files that are missing, not plain files, or
+// keys that others can read. The error is a Problems.
+func (a *Agent) CheckFiles() error {
+	var p Problems
+	p.file("tls.ca", a.TLS.CA, false)
+	p.file("tls.cert", a.TLS.Cert, false)
+	p.file("tls.key", a.TLS.Key, true)
+	if a.Gossip.Addr != "" {
+		p.file("gossip.key_file", a.Gossip.KeyFile, true)
+	}
+	p.dataDir("data.dir", a.Data.Dir)
+	return p.err()
+}
+
+func (p *Problems) coordinators(addrs []string) {
+	if len(addrs) == 0 {
+		p.addf("coordinators", "is empty; list the host:port of each coordinator")
+	}
+	if len(addrs) > 7 {
+		p.addf("coordinators", "has %d addresses, want 1 to 7", len(addrs))
+	}
+	seen := map[string]int{}
+	for i, addr := range addrs {
+		p.dialAddr(indexed("coordinators", i), addr)
+		if first, dup := seen[addr]; dup {
+			p.addf(indexed("coordinators", i), "%q is also coordinators[%d]", addr, first)
+		}
+		seen[addr] = i
+	}
+}
+
+func (p *Problems) jobs(j Jobs) {
+	if j.OutputDir != "workdir" && j.OutputDir != "home" && !strings.HasPrefix(j.OutputDir, "/") {
+		p.addf("jobs.output_dir", "is %q, want workdir, home or an absolute path", j.OutputDir)
+	}
+	for i, line := range j.Env {
+		name, _, ok := strings.Cut(line, "=")
+		switch key := indexed("jobs.env", i); {
+		case !ok || !envName(name):
+			p.addf(key, "is %.60q, want NAME=value with a name of letters, digits and _", line)
+		case strings.HasPrefix(name, "BERTH_"), strings.HasPrefix(name, "LD_"), strings.HasPrefix(name, "NVIDIA_"), strings.HasPrefix(name, "CUDA_VISIBLE"):
+			p.addf(key, "sets %s; names that begin with BERTH_, LD_, NVIDIA_ and CUDA_VISIBLE are set by Berth or not at all", name)
+		case strings.ContainsRune(line, 0) || len(line) > 4096:
+			p.addf(key, "has %d bytes or a NUL, want at most 4096 bytes of text", len(line))
+		}
+	}
+	p.span("jobs.grace", j.Grace, time.Second, time.Hour)
+}
+
+func envName(s string) bool {
+	for i, c := range []byte(s) {
+		letter := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,253 @@
+package config
+
+import (
+	"time"
+)
+
+// Coordinator is the configuration of berth coordinator. Each field is the
+// key of its yaml tags, joined by dots; units stand in the names or are those
+// of time.Duration's text form.
+type Coordinator struct {
+	// ID is this coordinator's name; it must be the one in its certificate.
+	ID         string            `yaml:"id"`
+	Cluster    Cluster           `yaml:"cluster"`
+	Listen     CoordinatorListen `yaml:"listen"`
+	Data       Data              `yaml:"data"`
+	Peers      []Peer            `yaml:"peers"`
+	Raft       Raft              `yaml:"raft"`
+	TLS        CoordinatorTLS    `yaml:"tls"`
+	Gossip     Gossip            `yaml:"gossip"`
+	Users      Users             `yaml:"users"`
+	Scheduling Scheduling        `yaml:"scheduling"`
+	Lease      Lease             `yaml:"lease"`
+	Limits     Limits            `yaml:"limits"`
+	Log        Log               `yaml:"log"`
+}
+
+// Cluster names the cluster. The id stands in every certificate and never
+// changes; the name is for people.
+type Cluster struct {
+	ID   string `yaml:"id"`
+	Name string `yaml:"name"`
+}
+
+// CoordinatorListen says where a coordinator is reached.
+type CoordinatorListen struct {
+	// Addr is the TLS port of Raft and gRPC.
+	Addr string `yaml:"addr"`
+	// Advertise is what others dial; empty means the own entry in peers.
+	Advertise string `yaml:"advertise"`
+	// Socket is for users of this machine; empty means none.
+	Socket string `yaml:"socket"`
+	// Metrics is plain HTTP; empty means none.
+	Metrics string `yaml:"metrics"`
+}
+
+// Data is where a daemon keeps what must survive it.
+type Data struct {
+	Dir string `yaml:"dir"`
+}
+
+// Peer is one coordinator of the cluster, this one included.
+type Peer struct {
+	ID   string `yaml:"id"`
+	Addr string `yaml:"addr"`
+}
+
+// Raft holds the timeouts of consensus.
+type Raft struct {
+	Heartbeat         time.Duration `yaml:"heartbeat"`
+	Election          time.Duration `yaml:"election"`
+	Lease             time.Duration `yaml:"lease"`
+	SnapshotThreshold int           `yaml:"snapshot_threshold"` // log entries
+}
+
+// CoordinatorTLS names a coordinator's certificates and keys.
+type CoordinatorTLS struct {
+	CA    string `yaml:"ca"`
+	Cert  string `yaml:"cert"`
+	Key   string `yaml:"key"`
+	CAKey string `yaml:"ca_key"` // empty: this coordinator issues no certificates
+}
+
+// Gossip says where memberlist listens; an empty address turns it off.
+type Gossip struct {
+	Addr    string `yaml:"addr"`
+	KeyFile string `yaml:"key_file"`
+}
+
+// Users says who may use the cluster.
+type Users struct {
+	AllowRoot bool `yaml:"allow_root"`
+	MinUID    int  `yaml:"min_uid"`
+	// Admins are user names or numeric uids.
+	Admins []string `yaml:"admins"`
+}
+
+// Scheduling holds the site's policy.
+type Scheduling struct {
+	MaxShares         int           `yaml:"max_shares"` // jobs on one GPU
+	Interval          time.Duration `yaml:"interval"`   // longest time between full passes
+	MemoryHeadroomMiB int           `yaml:"memory_headroom_mib"`
+	Policy            string        `yaml:"policy"`
+}
+
+// Lease says how long a silent agent is trusted.
+type Lease struct {
+	Agent time.Duration `yaml:"agent"`
+}
+
+// Limits bounds what one user, and all together, may ask for.
+type Limits struct {
+	SubmitsPerSecond int `yaml:"submits_per_second"` // each user
+	QueuedPerUser    int `yaml:"queued_per_user"`
+	QueuedTotal      int `yaml:"queued_total"`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level  string `yaml:"level"`
+	Format string `yaml:"format"`
+}
+
+// DefaultCoordinator returns the configuration of an empty file. It lacks id
+// and cluster.id, which have no default.
+func DefaultCoordinator() Coordinator {
+	return Coordinator{
+		Listen: CoordinatorListen{Addr: "0.0.0.0:7070", Socket: "/run/berth/berth.sock", Metrics: "127.0.0.1:7071"},
+		Data:   Data{Dir: "/var/lib/berth/coordinator"},
+		// Heartbeats take the same road as log entries here and wait behind a
+		// slow disk, so the timeouts are longer than raft's own defaults.
+		Raft: Raft{Heartbeat: 3 * time.Second, Election: 3 * time.Second, Lease: 2 * time.Second, SnapshotThreshold: 8192},
+		TLS: CoordinatorTLS{
+			CA: "/etc/berth/tls/ca.crt", Cert: "/etc/berth/tls/coordinator.crt",
+			Key: "/etc/berth/tls/coordinator.key", CAKey: "/etc/berth/tls/ca.key",
+		},
+		Gossip:     Gossip{Addr: "0.0.0.0:7072", KeyFile: "/etc/berth/gossip.key"},
+		Users:      Users{MinUID: 1000},
+		Scheduling: Scheduling{MaxShares: 3, Interval: time.Second, MemoryHeadroomMiB: 512, Policy: "balanced"},
+		Lease:      Lease{Agent: 60 * time.Second},
+		Limits:     Limits{SubmitsPerSecond: 20, QueuedPerUser: 10_000, QueuedTotal: 200_000},
+		Log:        Log{Level: "info", Format: "auto"},
+	}
+}
+
+// AdvertiseAddr returns what others dial to reach this coordinator.
+func (c *Coordinator) AdvertiseAddr() string {
+	if c.Listen.Advertise != "" {
+		return c.Listen.Advertise
+	}
+	for _, p := range c.Peers {
+		if p.ID == c.ID {
+			return p.Addr
+		}
+	}
+	return c.Listen.Addr
+}
+
+// Validate reports all problems by key, with what is allowed; it reads no
+// files. The error is a Problems.
+func (c *Coordinator) Validate() error {
+	var p Problems
+	p.name("id", c.ID)
+	p.name("cluster.id", c.Cluster.ID)
+	p.text("cluster.name", c.Cluster.Name, 200)
+	p.listenAddr("listen.addr", c.Listen.Addr)
+	if c.Listen.Advertise != "" || len(c.Peers) == 0 {
+		p.dialAddr("listen.advertise", c.AdvertiseAddr())
+	}
+	p.path("listen.socket", c.Listen.Socket, optional)
+	p.optionalAddr("listen.metrics", c.Listen.Metrics)
+	p.path("data.dir", c.Data.Dir, required)
+	p.peers(c)
+	p.raft(c.Raft)
+	p.path("tls.ca", c.TLS.CA, required)
+	p.path("tls.cert", c.TLS.Cert, required)
+	p.path("tls.key", c.TLS.Key, required)
+	p.path("tls.ca_key", c.TLS.CAKey, optional)
+	p.gossip(c.Gossip)
+	p.users(c.Users)
+	p.number("scheduling.max_shares", c.Scheduling.MaxShares, 1, 16)
+	p.span("scheduling.interval", c.Scheduling.Interval, 10*time.Millisecond, time.Minute)
+	p.number("scheduling.memory_headroom_mib", c.Scheduling.MemoryHeadroomMiB, 0, 64<<10)
+	p.oneOf("scheduling.policy", c.Scheduling.Policy, "balanced", "throughput", "latency", "energy", "cost")
+	p.span("lease.agent", c.Lease.Agent, 5*time.Second, time.Hour)
+	p.number("limits.submits_per_second", c.Limits.SubmitsPerSecond, 1, 10_000)
+	p.number("limits.queued_per_user", c.Limits.QueuedPerUser, 1, 1_000_000)
+	p.number("limits.queued_total", c.Limits.QueuedTotal, 1, 1_000_000)
+	p.log(c.Log)
+	return p.err()
+}
+
+// Warnings lists what works and is still unwise.
+func (c *Coordinator) Warnings() []string {
+	var w []string
+	if n := len(c.Peers); n > 0 && n%2 == 0 {
+		w = append(w, "peers: an even number of coordinators survives no more losses than one fewer; use 1, 3 or 5")
+	}
+	if c.Users.AllowRoot {
+		w = append(w, "users.allow_root: jobs of root are root on every node")
+	}
+	return w
+}
+
+// CheckFiles reports, by key, files that are missing, not plain files, or
+// keys that others can read. The error is a Problems.
+func (c *Coordinator) CheckFiles() error {
+	var p Problems
+	p.file("tls.ca", c.TLS.CA, false)
+	p.file("tls.cert", c.TLS.Cert, false)
+	p.file("tls.key", c.TLS.Key, true)
+	p.file("tls.ca_key", c.TLS.CAKey, true)
+	if c.Gossip.Addr != "" {
+		p.file("gossip.key_file", c.Gossip.KeyFile, true)
+	}
+	p.dataDir("data.dir", c.Data.Dir)
+	return p.err()
+}
+
+func (p *Problems) peers(c *Coordinator) {
+	if len(c.Peers) == 0 {
+		return // a cluster of one
+	}
+	if len(c.Peers) > 7 {
+		p.addf("peers", "has %d coordinators, want 1 to 7; 3 is usual", len(c.Peers))
+	}
+	ids, addrs, self := map[string]int{}, map[string]int{}, false
+	for i, peer := range c.Peers {
+		key := indexed("peers", i)
+		p.name(key+".id", peer.ID)
+		p.dialAddr(key+".addr", peer.Addr)
+		if first, dup := ids[peer.ID]; dup {
+			p.addf(key+".id", "%q is also the id of peers[%d]; each coordinator needs its own", peer.ID, first)
+		}
+		if first, dup := addrs[peer.Addr]; dup {
+			p.addf(key+".addr", "%q is also the address of peers[%d]; each coordinator needs its own", peer.Addr, first)
+		}
+		ids[peer.ID], addrs[peer.Addr] = i, i
+		if peer.ID != c.ID {
+			continue
+		}
+		self = true
+		if c.Listen.Advertise != "" && peer.Addr != "" && c.Listen.Advertise != peer.Addr {
+			p.addf("listen.advertise", "is %q, but peers[%d] says that %s is at %q; leave listen.advertise out, or make them equal",
+				c.Listen.Advertise, i, c.ID, peer.Addr)
+		}
+	}
+	if !self && c.ID != "" {
+		p.addf("peers", "does not list this coordinator, id %q; list all of them, this one too", c.ID)
+	}
+}
+
+func (p *Problems) raft(r Raft) {
+	p.span("raft.heartbeat", r.Heartbeat, 50*time.Millisecond, time.Minute)
+	p.span("raft.election", r.Election, 50*time.Millisecond, time.Minute)
+	p.span("raft.lease", r.Lease, 10*time.Millisecond, time.Minute)
+	if r.Heartbeat > 0 && r.Election < r.Heartbeat {
+		p.addf("raft.election", "is %v, want at least raft.heartbeat (%v)", r.Election, r.Heartbeat)
+	}
+	if r.Heartbeat > 0 && r.Lease > r.Heartbeat {
+		p.addf("raft.lease", "is %v, want at most raft.heartbeat (%v), else two leaders may serve at once", r.Lease, r.Heartbeat)
+	}
+	p.number("raft.snapshot_threshold", r.SnapshotThreshold, 64, 1_000_000)
+}
