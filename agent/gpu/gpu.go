@@ -91,8 +91,8 @@ type Grant struct {
 // GrantCard is the part of a Grant on one card.
 type GrantCard struct {
 	UUID string
-	// MemMiB is the share of memory, without the CUDA context of the attempt's
-	// first process. Milli is the share of compute in thousandths.
+	// MemMiB is the share of memory, the CUDA context of each of the attempt's
+	// processes included. Milli is the share of compute in thousandths.
 	MemMiB, Milli int64
 	// Exclusive means that nobody else has a grant on the card, and that
 	// MemMiB caps nothing.

@@ -9,11 +9,15 @@
 // library.
 package nvml
 
+import "log/slog"
+
 // Config says where the driver is.
 type Config struct {
 	// LibraryPath is the library to load; "" means libnvidia-ml.so.1 from the
 	// loader's search path.
 	LibraryPath string
+	// Log is told what this driver cannot do; nil discards it.
+	Log *slog.Logger
 	// SysFS is where sysfs is mounted; "" means /sys.
 	SysFS string
 }

@@ -41,6 +41,12 @@ var required = []string{
 	"nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetMemoryInfo",
 }
 
+// optional are the calls whose absence costs more than a detail.
+var optional = []string{
+	"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetProcessUtilization",
+	"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+}
+
 // New loads the library and initializes it. Errors wrap gpu.ErrNoDriver when
 // the node has no working driver.
 func New(cfg Config) (*Provider, error) {
@@ -67,6 +73,10 @@ func New(cfg Config) (*Provider, error) {
 	}
 	if p.has("nvmlSystemGetDriverVersion") {
 		p.driver, _ = nv.SystemGetDriverVersion() // "" when unknown
+	}
+	if cfg.Log != nil {
+		lacks := slices.DeleteFunc(slices.Clone(optional), p.has)
+		cfg.Log.Info("driver loaded", "component", "nvml", "driver", p.driver, "lacks", lacks)
 	}
 	return p, nil
 }

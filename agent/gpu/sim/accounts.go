@@ -51,8 +51,8 @@ type grant struct {
 type tally struct {
 	grant *grant
 	card  *card
-	// cap is the most it may hold, one context included; 0 means the card is
-	// the only limit.
+	// cap is the most it may hold, contexts included; 0 means the card is the
+	// only limit.
 	cap        int64
 	held, peak int64
 	since      time.Duration
@@ -103,7 +103,7 @@ func (b *bank) admit(g gpu.Grant) error {
 		}
 		t := &tally{grant: gr, card: c, since: b.now}
 		if !gc.Exclusive {
-			t.cap = roundUp(gc.MemMiB<<20) + c.context
+			t.cap = gc.MemMiB << 20
 		}
 		if err := c.fits(t, gc); err != nil {
 			return err
@@ -128,7 +128,7 @@ func (c *card) fits(t *tally, gc gpu.GrantCard) error {
 		sum += o.cap
 	}
 	if sum > c.capacity {
-		return fmt.Errorf("%w: %s asks for %d MiB of %s: with contexts and %d other grants that is %d MiB of %d",
+		return fmt.Errorf("%w: %s asks for %d MiB of %s: with %d other grants that is %d MiB of %d",
 			gpu.ErrOvercommit, t.grant.Attempt, gc.MemMiB, gc.UUID, len(c.tallies), sum>>20, c.capacity>>20)
 	}
 	return nil

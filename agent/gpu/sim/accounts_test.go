@@ -58,17 +58,17 @@ func TestCapsProtectTheNeighbour(t *testing.T) {
 	greedy := mustJoin(t, b, "j1-a1", UUID("n1", 0))
 	modest := mustJoin(t, b, "j2-a1", UUID("n1", 0))
 
-	if ref := greedy.alloc(wire.Alloc{ID: 1, Bytes: 4096 << 20}); ref != nil {
+	if ref := greedy.alloc(wire.Alloc{ID: 1, Bytes: (4096 - 290) << 20}); ref != nil {
 		t.Fatalf("a job was refused its own share: %v", ref)
 	}
 	ref := greedy.alloc(wire.Alloc{ID: 2, Bytes: 1})
-	if ref == nil || ref.code != wire.CodeOOM || ref.mem.CapBytes != (4096+290)<<20 {
+	if ref == nil || ref.code != wire.CodeOOM || ref.mem.CapBytes != 4096<<20 {
 		t.Fatalf("a job over its share was not refused: %+v", ref)
 	}
-	if ref := modest.alloc(wire.Alloc{ID: 1, Bytes: 8192 << 20}); ref != nil {
+	if ref := modest.alloc(wire.Alloc{ID: 1, Bytes: (8192 - 290) << 20}); ref != nil {
 		t.Fatalf("the neighbour was refused its share: %v", ref)
 	}
-	want := []gpu.Account{{UUID: UUID("n1", 0), MemMiB: 4386, PeakMiB: 4386, OOM: true}}
+	want := []gpu.Account{{UUID: UUID("n1", 0), MemMiB: 4096, PeakMiB: 4096, OOM: true}}
 	got, err := b.account("j1-a1")
 	if err != nil {
 		t.Fatalf("account: %v", err)
@@ -78,10 +78,10 @@ func TestCapsProtectTheNeighbour(t *testing.T) {
 	}
 }
 
-func TestSecondProcessPaysItsContextFromTheShare(t *testing.T) {
+func TestEachProcessPaysItsContextFromTheShare(t *testing.T) {
 	t.Parallel()
 	b := mustBank(t, Spec{Type: "T4", Count: 1})
-	mustAdmit(t, b, "j1-a1", shared(0, 500))
+	mustAdmit(t, b, "j1-a1", shared(0, 781))
 	mustJoin(t, b, "j1-a1", UUID("n1", 0))
 	second := mustJoin(t, b, "j1-a1", UUID("n1", 0))
 	if ref := second.alloc(wire.Alloc{ID: 1, Bytes: 200 << 20}); ref != nil {
@@ -130,15 +130,15 @@ func TestAdmit(t *testing.T) {
 			msg:    "retire it first",
 		},
 		{
-			name:   "two shares that fit with their contexts",
+			name:   "two shares that fill the card",
 			first:  gpu.Grant{Attempt: "j1-a1", Cards: []gpu.GrantCard{shared(0, 7000)}},
-			second: gpu.Grant{Attempt: "j2-a1", Cards: []gpu.GrantCard{shared(0, 15360-446-580-7000)}},
+			second: gpu.Grant{Attempt: "j2-a1", Cards: []gpu.GrantCard{shared(0, 15360-446-7000)}},
 		},
 		{
-			name:   "two shares whose contexts do not fit",
+			name:   "two shares that pass the card",
 			first:  gpu.Grant{Attempt: "j1-a1", Cards: []gpu.GrantCard{shared(0, 7000)}},
-			second: gpu.Grant{Attempt: "j2-a1", Cards: []gpu.GrantCard{shared(0, 15360-446-580-7000+2)}},
-			want:   gpu.ErrOvercommit, msg: "14916 MiB of 14914",
+			second: gpu.Grant{Attempt: "j2-a1", Cards: []gpu.GrantCard{shared(0, 15360-446-7000+1)}},
+			want:   gpu.ErrOvercommit, msg: "14915 MiB of 14914",
 		},
 		{
 			name:   "beside an exclusive one",

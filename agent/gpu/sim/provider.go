@@ -138,7 +138,7 @@ func newBank(node string, specs []Spec) (*bank, error) {
 					PowerLimitW: int(m.limitW), Driver: "simulated", Simulated: true,
 				},
 				model:    m,
-				capacity: (m.memMiB - m.reservedMiB) << 20 / block * block,
+				capacity: (m.memMiB - m.reservedMiB) << 20,
 				context:  m.contextMiB << 20,
 			})
 		}
@@ -179,8 +179,8 @@ func (p *Provider) Usage(context.Context) ([]gpu.Usage, error) {
 }
 
 // Admit implements gpu.Provider. Memory is capped: an attempt is refused what
-// passes its share plus one CUDA context, and grants whose sum could pass the
-// card are refused here. Compute is not capped; the share is information.
+// passes its share, and grants whose sum passes the card are refused here.
+// Compute is not capped; the share is information.
 func (p *Provider) Admit(_ context.Context, g gpu.Grant) ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -131,8 +131,8 @@ func TestJobRunsAtItsSpeed(t *testing.T) {
 		time.Sleep(15 * time.Second) // 9 s of work: past the ramp
 		synctest.Wait()
 		want := []gpu.Usage{{
-			UUID: UUID("n1", 0), UsedMiB: 6564, UtilMilli: 400, PowerW: 155,
-			Processes: []gpu.Process{{PID: 42, Attempt: "j1-a1", MemMiB: 6564, UtilMilli: 400, PeakMiB: 6564}},
+			UUID: UUID("n1", 0), UsedMiB: 6144, UtilMilli: 400, PowerW: 155,
+			Processes: []gpu.Process{{PID: 42, Attempt: "j1-a1", MemMiB: 6144, UtilMilli: 400, PeakMiB: 6144}},
 		}}
 		if d := cmp.Diff(want, n.usage()); d != "" {
 			t.Errorf("usage while it runs (-want +got):\n%s", d)
@@ -149,7 +149,7 @@ func TestJobRunsAtItsSpeed(t *testing.T) {
 		if err != nil || since != time.Since(began) || (busy-8*time.Second).Abs() > 100*time.Nanosecond {
 			t.Errorf("card was busy %v of %v (%v), want 8s", busy, since, err)
 		}
-		for _, line := range []string{"NVIDIA GeForce RTX 3090", "allocated 6144 MiB on each of 1 GPUs", "progress  50%", "done\n"} {
+		for _, line := range []string{"NVIDIA GeForce RTX 3090", "holds 6144 MiB on each of 1 GPUs", "progress  50%", "done\n"} {
 			if !strings.Contains(out.String(), line) {
 				t.Errorf("output has no %q:\n%s", line, &out)
 			}
@@ -157,7 +157,7 @@ func TestJobRunsAtItsSpeed(t *testing.T) {
 		synctest.Wait()
 		want = []gpu.Usage{{
 			UUID: UUID("n1", 0), PowerW: 25,
-			Processes: []gpu.Process{{Attempt: "j1-a1", PeakMiB: 6564}},
+			Processes: []gpu.Process{{Attempt: "j1-a1", PeakMiB: 6144}},
 		}}
 		if d := cmp.Diff(want, n.usage()); d != "" {
 			t.Errorf("usage after it (-want +got):\n%s", d)
@@ -176,13 +176,13 @@ func TestRefusedAllocationSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, Spec{Type: "RTX-3090", Count: 1})
 		defer n.down()
-		cfg := n.admit("j1-a1", shared(0, 5000))
+		cfg := n.admit("j1-a1", shared(0, 5120))
 		var out bytes.Buffer
-		err := simclient.Job{GPUMemMiB: 8192, UtilMilli: 400, Seconds: 1}.Run(t.Context(), cfg, &out)
+		err := simclient.Job{GPUMemMiB: 8612, UtilMilli: 400, Seconds: 1}.Run(t.Context(), cfg, &out)
 		if !errors.Is(err, simclient.ErrOutOfMemory) || simclient.ExitCode(err) != 1 {
 			t.Fatalf("got %v, exit code %d", err, simclient.ExitCode(err))
 		}
-		want := "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 24.00 GiB total capacity; 4.41 GiB already allocated; 19.29 GiB free; 5.29 GiB allowed to this job)\n"
+		want := "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 24.00 GiB total capacity; 4.41 GiB already allocated; 19.29 GiB free; 5.00 GiB allowed to this job)\n"
 		if !strings.HasSuffix(out.String(), want) {
 			t.Errorf("output:\n%swant it to end with:\n%s", &out, want)
 		}
@@ -280,7 +280,7 @@ func TestReplayKeepsWhatItsFirstTurnAllocated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, Spec{Type: "A100-SXM4-80GB", Count: 1})
 		defer n.down()
-		cfg := n.admit("j1-a1", shared(0, 3000))
+		cfg := n.admit("j1-a1", shared(0, 3352))
 		events, err := simclient.ReadEvents(strings.NewReader(`
 			{"op":"alloc","id":1,"bytes":1073741824}
 			{"op":"alloc","id":2,"bytes":2000000000}

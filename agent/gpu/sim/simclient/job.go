@@ -42,7 +42,10 @@ type Event struct {
 // replays them Steps times; without, it takes GPUMemMiB on each of its cards
 // and computes for Seconds.
 type Job struct {
-	GPUMemMiB int64   // on each card, besides the CUDA context
+	// GPUMemMiB is the peak on each card as the driver shows it, so with the
+	// CUDA context: a job needs a share of just this size. The context is taken
+	// even where this is less.
+	GPUMemMiB int64
 	UtilMilli int64   // 1-1000
 	Seconds   float64 // of work on the reference card (A100), ramp included
 	// RampSeconds is the part of Seconds over which memory grows to its peak,
@@ -192,10 +195,10 @@ func (j Job) total() time.Duration {
 
 // ramp is the first form of a job.
 func (j Job) ramp(ctx context.Context, c *Client, p *printer) error {
-	bytes := j.GPUMemMiB << 20
 	for step := range int64(rampSteps) {
-		n := cut(bytes, step+1) - cut(bytes, step)
-		for card := range c.cards {
+		for card, k := range c.cards {
+			bytes := max(0, j.GPUMemMiB<<20-k.ContextBytes)
+			n := cut(bytes, step+1) - cut(bytes, step)
 			if n == 0 {
 				continue
 			}
@@ -209,7 +212,7 @@ func (j Job) ramp(ctx context.Context, c *Client, p *printer) error {
 			}
 		}
 	}
-	fmt.Fprintf(p.out, "allocated %d MiB on each of %d GPUs\n", j.GPUMemMiB, len(c.cards))
+	fmt.Fprintf(p.out, "holds %d MiB on each of %d GPUs\n", j.GPUMemMiB, len(c.cards))
 	return p.compute(ctx, c, j.UtilMilli, max(0, p.total-p.done))
 }
 
