@@ -1,0 +1,258 @@
+package model
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/model/gpuspec"
+)
+
+// TypeInfo names a GPU type of the cluster.
+type TypeInfo struct {
+	Name string
+	// MemMiB is what NVML reports as total; 0 takes the published size.
+	MemMiB int64
+}
+
+// Request asks what a job needs.
+type Request struct {
+	Features  Features
+	Signature string   // of Features.Signature; empty for no history
+	Declared  Declared // wins over Features.Declared
+	Types     []TypeInfo
+}
+
+// Prediction is what a job needs on one GPU type. Memory is what NVML would
+// show for the job's process, CUDA context included. All numbers are within
+// the card: 1 ≤ GPUMemMiB ≤ GPUMemP95MiB ≤ its memory.
+type Prediction struct {
+	GPUType      string
+	GPUMemMiB    int64 // expected peak
+	GPUMemP95MiB int64 // upper quantile: what to reserve
+	// Fits is false when the expected peak exceeds the card; the numbers above
+	// are then the card's size, and Parts tells the need.
+	Fits        bool
+	UtilMilli   int64   // compute, 1 to 1000 thousandths of the GPU
+	Seconds     float64 // whole run; 0 when the number of steps is unknown
+	StepSeconds float64 // one step; 0 when unknown
+	HostMemMiB  int64
+	CPUMilli    int64
+	PowerW      int64
+	// Confidence in the memory number, 0 (nothing is known: the numbers are the
+	// whole card) to 1.
+	Confidence float64
+	Source     Source // of the memory number
+	Parts      []Part // of the analytic estimate, empty without one
+}
+
+// Confidences by source. History's grows with the number of runs.
+const (
+	confidenceDeclared  = 0.95
+	confidenceGraph     = 0.7
+	confidenceCatalogue = 0.6
+	confidencePartial   = 0.4
+	confidenceCensored  = 0.4
+	confidenceOtherType = 0.75
+	unknownTypeFactor   = 0.8
+)
+
+// Predictor answers Requests. It is immutable and safe for concurrent use; a
+// better one is built from new weights or a new history.
+type Predictor struct {
+	w     Weights
+	h     *History
+	specs map[string]gpuspec.Spec
+}
+
+// NewPredictor builds a predictor. history may be nil. The error is that of
+// the weights.
+func NewPredictor(w Weights, history *History) (*Predictor, error) {
+	if err := w.Check(); err != nil {
+		return nil, err
+	}
+	p := &Predictor{w: w, h: history, specs: make(map[string]gpuspec.Spec)}
+	for _, s := range gpuspec.All() {
+		p.specs[s.Name] = s
+	}
+	return p, nil
+}
+
+// Predict answers for each GPU type of the request, sorted by type; a type
+// named twice is answered once. Features out of range count as unknown.
+func (p *Predictor) Predict(r Request) []Prediction {
+	out := make([]Prediction, 0, len(r.Types))
+	parts := make([]Part, 0, maxParts*len(r.Types))
+	if r.Features.Check() != nil {
+		r.Features = Features{}
+	}
+	for _, t := range r.Types {
+		if slices.ContainsFunc(out, func(q Prediction) bool { return q.GPUType == t.Name }) {
+			continue
+		}
+		n := len(parts)
+		var q Prediction
+		q, parts = p.one(&r, t, parts)
+		if len(parts) > n {
+			q.Parts = parts[n:len(parts):len(parts)]
+		}
+		out = append(out, q)
+	}
+	slices.SortFunc(out, func(a, b Prediction) int { return strings.Compare(a.GPUType, b.GPUType) })
+	return out
+}
+
+// spec describes a type, with the cluster's own memory size where it is known.
+func (p *Predictor) spec(t TypeInfo) (gpuspec.Spec, bool) {
+	s, ok := p.specs[t.Name]
+	if !ok {
+		if s, ok = gpuspec.Lookup(t.Name); !ok && t.MemMiB > 0 {
+			s = gpuspec.Estimate(s.Name, t.MemMiB)
+		}
+	}
+	if t.MemMiB > 0 {
+		s.MemMiB = min(t.MemMiB, 1<<30)
+	}
+	return s, ok
+}
+
+// answer is a prediction before it is clamped to the card.
+type answer struct {
+	mem, p95   float64
+	util       float64 // 0 to 1
+	step, secs float64
+	host, cpu  int64
+	confidence float64
+	source     Source
+}
+
+func (p *Predictor) one(r *Request, t TypeInfo, parts []Part) (Prediction, []Part) {
+	spec, known := p.spec(t)
+	a := answer{source: SourceNone, util: 1, mem: float64(spec.MemMiB), p95: float64(spec.MemMiB)}
+	if r.Features.Known() {
+		parts = p.analytic(&r.Features, &spec, &a, parts)
+		if !known {
+			a.confidence *= unknownTypeFactor
+		}
+	}
+	if a.host, a.cpu = p.w.host(&r.Features, a.step); !r.Features.Known() {
+		a.util = 1
+	}
+	p.fromHistory(r, &spec, &a)
+	a.declare(r.Declared.over(r.Features.Declared))
+	return p.finish(&a, t, &spec), parts
+}
+
+// analytic fills a from the physics of the model.
+func (p *Predictor) analytic(f *Features, spec *gpuspec.Spec, a *answer, parts []Part) []Part {
+	a.mem, parts = p.w.memory(f, spec, parts)
+	margin := p.w.GraphMargin
+	a.source, a.confidence = f.Source, confidenceGraph
+	if f.Source == SourceCatalogue {
+		margin, a.confidence = p.w.CatalogueMargin, confidenceCatalogue
+	}
+	if f.Partial {
+		margin, a.confidence = max(margin, p.w.PartialMargin), confidencePartial
+	}
+	a.p95 = a.mem*margin + p.w.EstimateMarginMiB
+	a.step, a.util = p.w.step(f, spec)
+	a.secs = a.step * float64(f.Steps)
+	return parts
+}
+
+// fromHistory replaces what earlier runs of the same job have measured.
+func (p *Predictor) fromHistory(r *Request, spec *gpuspec.Spec, a *answer) {
+	o, exact := p.h.find(r.Signature, spec.Name)
+	if o == nil {
+		return
+	}
+	other, speed := 0.0, 1.0
+	if !exact {
+		from, ok := p.specs[o.gpuType]
+		if !ok {
+			from, _ = gpuspec.Lookup(o.gpuType)
+		}
+		other = p.w.ContextFactor * float64(spec.ContextMiB-from.ContextMiB)
+		speed = p.ratio(&r.Features, &from, spec)
+	}
+	if o.memorySeen {
+		a.mem = max(1, float64(o.peakMiB)+other)
+		margin := p.w.HistoryMargin
+		a.confidence = 1 - 0.1/float64(o.runs)
+		if !exact {
+			margin, a.confidence = p.w.OtherTypeMargin, confidenceOtherType
+		}
+		a.p95 = a.mem*margin + p.w.HistoryMarginMiB
+		a.source = SourceHistory
+	}
+	if o.boundMiB > 0 {
+		p.beyond(float64(o.boundMiB)+other, a)
+	}
+	if o.util.n > 0 {
+		a.util = min(1, o.util.value()/1000*speed)
+	}
+	if o.hostMiB > 0 {
+		a.host = o.hostMiB
+	}
+	if o.cpu.n > 0 {
+		a.cpu = ceil(o.cpu.value())
+	}
+	switch {
+	case o.perStep.n > 0 && r.Features.Steps > 0:
+		a.step = o.perStep.value() * speed
+		a.secs = a.step * float64(r.Features.Steps)
+	case o.seconds.n > 0 && r.Features.Steps == 0:
+		a.secs = o.seconds.value() * speed
+	}
+}
+
+// beyond raises a above a peak that a limit cut off. What the run would have
+// taken is unknown, so the reserve grows by twice as much as the point.
+func (p *Predictor) beyond(bound float64, a *answer) {
+	if a.mem >= bound*p.w.CensoredFactor || a.source == SourceNone {
+		return
+	}
+	a.mem = bound * p.w.CensoredFactor
+	a.p95 = max(a.p95, bound*p.w.CensoredFactor*p.w.CensoredFactor)
+	a.confidence = min(a.confidence, confidenceCensored)
+}
+
+// ratio is how much longer a step takes on to than on from: by the analytic
+// core where the model is known, by bandwidth and FP32 speed otherwise.
+func (p *Predictor) ratio(f *Features, from, to *gpuspec.Spec) float64 {
+	if f.Known() {
+		a, _ := p.w.step(f, from)
+		b, _ := p.w.step(f, to)
+		return b / a
+	}
+	return math.Sqrt(from.BandwidthGBs * from.FP32TFLOPS / (to.BandwidthGBs * to.FP32TFLOPS))
+}
+
+// declare applies the user's numbers.
+func (a *answer) declare(d Declared) {
+	if d.GPUMemMiB > 0 {
+		a.mem, a.p95 = float64(d.GPUMemMiB), float64(d.GPUMemMiB)
+		a.source, a.confidence = SourceDeclared, confidenceDeclared
+	}
+	if d.UtilMilli > 0 {
+		a.util = float64(d.UtilMilli) / 1000
+	}
+	if d.Seconds > 0 {
+		a.secs = d.Seconds
+	}
+}
+
+// finish rounds a and keeps it within the card.
+func (p *Predictor) finish(a *answer, t TypeInfo, spec *gpuspec.Spec) Prediction {
+	card := max(1, spec.MemMiB)
+	need := max(1, ceil(a.mem))
+	mem := min(need, card)
+	util := min(max(a.util, 0.001), 1)
+	return Prediction{
+		GPUType: t.Name, GPUMemMiB: mem, GPUMemP95MiB: min(max(mem, ceil(a.p95)), card), Fits: need <= card,
+		UtilMilli: min(1000, max(1, int64(math.Round(util*1000)))),
+		Seconds:   math.Round(min(a.secs, 1e12)*1e3) / 1e3, StepSeconds: a.step,
+		HostMemMiB: a.host, CPUMilli: a.cpu, PowerW: p.w.power(spec, util),
+		Confidence: a.confidence, Source: a.source,
+	}
+}
