@@ -1,0 +1,154 @@
+package raftnode
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+const (
+	snapshotDir     = "snapshots" // raft.FileSnapshotStore's own name
+	retainSnapshots = 3
+	snapshotMagic   = "BRAFTSN1"
+)
+
+// snapshots is raft.FileSnapshotStore with two holes filled. Its meta file has
+// no checksum, so what it says is repeated in a header of the state file,
+// which has one, and compared. And Raft silently takes an older snapshot when
+// the newest cannot be restored: List shows the newest only.
+type snapshots struct {
+	*raft.FileSnapshotStore
+	dir    string
+	remedy string
+	fatal  func(error)
+}
+
+var _ raft.SnapshotStore = (*snapshots)(nil)
+
+func openSnapshots(dir, remedy string, fatal func(error), log hclog.Logger) (*snapshots, error) {
+	fs, err := raft.NewFileSnapshotStoreWithLogger(dir, retainSnapshots, log)
+	if err != nil {
+		return nil, fmt.Errorf("open snapshots in %s: %w", dir, err)
+	}
+	return &snapshots{FileSnapshotStore: fs, dir: dir, remedy: remedy, fatal: fatal}, nil
+}
+
+// header is what the meta file says that decides something.
+type header struct {
+	Index, Term        uint64
+	Configuration      raft.Configuration
+	ConfigurationIndex uint64
+}
+
+// encodeHeader gives magic, length and JSON.
+func encodeHeader(h header) ([]byte, error) {
+	j, err := json.Marshal(h)
+	if err != nil {
+		return nil, fmt.Errorf("encode snapshot header: %w", err)
+	}
+	b := binary.LittleEndian.AppendUint32([]byte(snapshotMagic), uint32(len(j)))
+	return append(b, j...), nil
+}
+
+// Create begins a snapshot.
+func (s *snapshots) Create(v raft.SnapshotVersion, index, term uint64, conf raft.Configuration, confIndex uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	head, err := encodeHeader(header{Index: index, Term: term, Configuration: conf, ConfigurationIndex: confIndex})
+	if err != nil {
+		return nil, err
+	}
+	sink, err := s.FileSnapshotStore.Create(v, index, term, conf, confIndex, t)
+	if err == nil {
+		if _, werr := sink.Write(head); werr != nil {
+			_ = sink.Cancel()
+			err = werr
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("write snapshot in %s: %w", s.dir, err)
+		s.fatal(err)
+		return nil, err
+	}
+	return &checkedSink{SnapshotSink: sink, fatal: s.fatal, dir: s.dir}, nil
+}
+
+// List returns the newest snapshot, if there is one.
+func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
+	all, err := s.FileSnapshotStore.List()
+	if err != nil {
+		s.fatal(fmt.Errorf("list snapshots in %s: %w", s.dir, err))
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	m := *all[0]
+	m.Size -= int64(len(headerOf(&m)))
+	return []*raft.SnapshotMeta{&m}, nil
+}
+
+// headerOf is the header that belongs to m; nil when none could be written.
+func headerOf(m *raft.SnapshotMeta) []byte {
+	b, err := encodeHeader(header{Index: m.Index, Term: m.Term, Configuration: m.Configuration, ConfigurationIndex: m.ConfigurationIndex})
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// Open verifies a snapshot and returns what the state machine wrote.
+func (s *snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	m, rc, err := s.open(id)
+	if err != nil {
+		s.fatal(err)
+	}
+	return m, rc, err
+}
+
+func (s *snapshots) open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	corrupt := func(what string) error {
+		return &CorruptError{File: filepath.Join(s.dir, snapshotDir, id), What: what, Remedy: s.remedy}
+	}
+	meta, rc, err := s.FileSnapshotStore.Open(id)
+	if err != nil {
+		return nil, nil, corrupt("unreadable: " + err.Error())
+	}
+	want := headerOf(meta)
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(rc, got); err != nil || !bytes.Equal(got, want) {
+		_ = rc.Close()
+		return nil, nil, corrupt("its meta file is not the one it was written with")
+	}
+	// Raft streams Size bytes to a follower, which adds a header of its own.
+	meta.Size -= int64(len(want))
+	return meta, rc, nil
+}
+
+// checkedSink reports failures to write as fatal.
+type checkedSink struct {
+	raft.SnapshotSink
+	fatal func(error)
+	dir   string
+}
+
+// Write appends to the snapshot.
+func (k *checkedSink) Write(p []byte) (int, error) {
+	n, err := k.SnapshotSink.Write(p)
+	return n, k.failed(err)
+}
+
+// Close makes the snapshot the newest; it is on disk then.
+func (k *checkedSink) Close() error { return k.failed(k.SnapshotSink.Close()) }
+
+func (k *checkedSink) failed(err error) error {
+	if err != nil {
+		err = fmt.Errorf("write snapshot in %s: %w", k.dir, err)
+		k.fatal(err)
+	}
+	return err
+}

@@ -1,0 +1,160 @@
+package raftnode
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// op is a kind of operation that may hang.
+type op int
+
+const (
+	opAppend op = iota
+	opTrim
+	opStable
+	opProbe
+	numOps
+)
+
+// String says what the operation does.
+func (o op) String() string {
+	return [...]string{"append entries", "remove entries", "term or vote", "probe the disk"}[o]
+}
+
+// opTimes knows which operations are under way and for how long. At most one
+// of a kind is at a time. Reading it takes no lock and touches no disk.
+type opTimes struct {
+	base  time.Time
+	since [numOps]atomic.Int64 // ns after base, 0 when none is under way
+	count [numOps]atomic.Uint64
+	total [numOps]atomic.Int64
+	worst [numOps]atomic.Int64
+}
+
+func newOpTimes() *opTimes { return &opTimes{base: time.Now().Add(-time.Nanosecond)} }
+
+// begin notes that o starts; the function it returns, that it ended.
+func (t *opTimes) begin(o op) func() {
+	start := time.Since(t.base)
+	t.since[o].Store(int64(start))
+	return func() {
+		t.since[o].Store(0)
+		took := int64(time.Since(t.base) - start)
+		t.count[o].Add(1)
+		t.total[o].Add(took)
+		for old := t.worst[o].Load(); took > old && !t.worst[o].CompareAndSwap(old, took); old = t.worst[o].Load() {
+		}
+	}
+}
+
+// oldest returns the operation that is under way for longest, if any.
+func (t *opTimes) oldest() (op, time.Duration) {
+	now := int64(time.Since(t.base))
+	which, age := op(0), int64(0)
+	for o := range numOps {
+		if s := t.since[o].Load(); s > 0 && now-s > age {
+			which, age = o, now-s
+		}
+	}
+	return which, time.Duration(age)
+}
+
+// watchdog ends a node whose disk or state machine hangs without an error. A
+// leader in that state still sends heartbeats, so the others would wait for it
+// for ever (https://github.com/hashicorp/raft/issues/503).
+type watchdog struct {
+	dir   string
+	limit time.Duration // of one operation
+	every time.Duration
+	ops   *opTimes
+	// progress returns Raft's commit and applied index.
+	progress func() (commit, applied uint64)
+	// handOver gives leadership away; it gets 2 s.
+	handOver func(context.Context) error
+	fatal    func(error)
+	probe    func() error
+}
+
+// run watches until ctx ends. The probe has a goroutine of its own, since it
+// is what may hang; this one touches no disk. When ctx ends the probe is not
+// waited for if it hangs.
+func (w *watchdog) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { w.probeLoop(ctx) })
+	defer func() {
+		if _, age := w.ops.oldest(); age < w.limit {
+			wg.Wait()
+		}
+	}()
+	tick := time.NewTicker(w.every)
+	defer tick.Stop()
+	applied, moved := uint64(0), time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			commit, at := w.progress()
+			if at != applied || commit <= at {
+				applied, moved = at, now
+			}
+			var err error
+			if o, age := w.ops.oldest(); age > w.limit {
+				err = fmt.Errorf("%s in %s hangs for %v: the disk does not answer; check it, then start this coordinator again", o, w.dir, age.Round(time.Millisecond))
+			} else if stuck := now.Sub(moved); stuck > w.limit {
+				err = fmt.Errorf("the state machine is at entry %d for %v while %d is committed: it hangs; start this coordinator again", at, stuck.Round(time.Millisecond), commit)
+			}
+			if err != nil {
+				hctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+				_ = w.handOver(hctx) // what hangs may well be what hands over: fatal follows anyway
+				cancel()
+				w.fatal(err)
+				return
+			}
+		}
+	}
+}
+
+// probeLoop writes a little to the disk each second, so that a hang shows on
+// an idle node too.
+func (w *watchdog) probeLoop(ctx context.Context) {
+	tick := time.NewTicker(w.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			done := w.ops.begin(opProbe)
+			err := w.probe()
+			done()
+			if err != nil && ctx.Err() == nil {
+				w.fatal(fmt.Errorf("probe the disk of %s: %w", w.dir, err))
+				return
+			}
+		}
+	}
+}
+
+// openProbe returns a function that writes to a file in dir and waits for the
+// disk, and one that closes the file. The same bytes are overwritten, so that
+// a full disk does not fail it.
+func openProbe(dir string) (probe, closeFile func() error, err error) {
+	f, err := os.OpenFile(filepath.Join(dir, "probe"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open disk probe: %w", err)
+	}
+	n := byte(0)
+	return func() error {
+		n++
+		if _, err := f.WriteAt([]byte{n}, 0); err != nil {
+			return err
+		}
+		return f.Sync()
+	}, f.Close, nil
+}
