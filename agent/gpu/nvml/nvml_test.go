@@ -141,7 +141,7 @@ func TestUsage(t *testing.T) {
 	script := cardA + cardB +
 		"proc 0 300 2147483648\nproc 0 100 4294967296\nproc 1 100 1048576\n" +
 		"mps 0 300 2147483648\nmps 0 200 1073741824\n" +
-		"sample 0 100 1000 40\nsample 0 100 2000 20\nsample 0 300 2000 25\n"
+		"sample 0 100 1000 40\nsample 0 100 2000 20\nsample 0 300 2000 25\nsample 0 300 0 99\n"
 	f := newFake(t, nvmltest.Recent, script)
 	want := []gpu.Usage{
 		{UUID: "GPU-aaaa", UsedMiB: 7168, UtilMilli: 550, PowerW: 201, Processes: []gpu.Process{

@@ -250,6 +250,7 @@ func (cl *client) take(i int, n int64) *refusal {
 		t.oom = true
 		ref := refuse(wire.CodeOOM, "out of memory: %d bytes are more than %s has left", n, over)
 		ref.mem = cl.memory(i)
+		ref.mem.AskedBytes = n
 		return ref
 	}
 	cl.held[i] += n

@@ -195,7 +195,8 @@ func (c *Client) Run(ctx context.Context, util int64, work time.Duration, progre
 	return nil
 }
 
-// failure is the error a final reply stands for.
+// failure is the error a final reply stands for; asked is 0 where only the
+// agent knows how much it was.
 func failure(rep wire.Reply, asked int64) error {
 	switch rep.Code {
 	case wire.CodeOK:
@@ -204,6 +205,9 @@ func failure(rep wire.Reply, asked int64) error {
 		e := &OOMError{Asked: asked}
 		if rep.Memory != nil {
 			e.Memory = *rep.Memory
+		}
+		if asked == 0 {
+			e.Asked = e.Memory.AskedBytes
 		}
 		return e
 	default:
@@ -310,20 +314,11 @@ func (c *Client) greet(ctx context.Context, until time.Time) error {
 		nc.Close()
 		return errors.New(rep.Msg) // the agent may still be adopting: again
 	}
-	if err := failure(rep, c.contextBytes(rep)); err != nil {
+	if err := failure(rep, 0); err != nil {
 		nc.Close()
 		return err
 	}
 	nc.SetDeadline(time.Time{})
 	c.cards = rep.Cards
 	return nil
-}
-
-// contextBytes is what a refused hello asked for, as far as is known: the
-// context's size is told only on success.
-func (c *Client) contextBytes(rep wire.Reply) int64 {
-	if rep.Memory == nil || rep.Memory.Card >= len(c.cards) {
-		return 0
-	}
-	return c.cards[rep.Memory.Card].ContextBytes
 }

@@ -125,6 +125,9 @@ type Memory struct {
 	Card       int   `json:"c,omitempty"`
 	TotalBytes int64 `json:"total"`
 	FreeBytes  int64 `json:"free"` // of the card
+	// AskedBytes is what was refused, with CodeOOM; of a hello, the context or
+	// the restated allocation.
+	AskedBytes int64 `json:"asked,omitempty"`
 	// HeldBytes is what the attempt holds, contexts included. CapBytes is the
 	// most it may hold, 0 when only the card is the limit.
 	HeldBytes int64 `json:"held"`

@@ -8,7 +8,7 @@
  *   card UUID TOTAL RESERVED USED UTIL% MILLIWATT PCI NAME...   (bytes)
  *   proc INDEX PID BYTES            a compute process; -1 bytes: not available
  *   mps INDEX PID BYTES             a client of an MPS server
- *   sample INDEX PID MICROSECONDS UTIL%
+ *   sample INDEX PID MICROSECONDS UTIL%   (time 0: a stale entry, always given)
  *   fail INDEX CALL CODE            CALL on that card returns CODE
  *   hang CALL                       CALL never returns, for any card
  *
@@ -222,7 +222,7 @@ int nvmlDeviceGetProcessUtilization(void *dev, struct putil *to, unsigned *n, un
 	BEGIN(dev);
 	unsigned have = 0;
 	for (int k = 0; k < s.nsample; k++) {
-		if (s.sample[k].card != i || s.sample[k].at <= since) {
+		if (s.sample[k].card != i || (s.sample[k].at != 0 && s.sample[k].at <= since)) {
 			continue;
 		}
 		if (to && have < *n) {
