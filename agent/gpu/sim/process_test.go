@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -219,6 +220,32 @@ func TestSocketPath(t *testing.T) {
 		defer p.Close()
 		if _, err := New(cfg(path)); err == nil || !strings.Contains(err.Error(), "served by another agent") {
 			t.Errorf("second agent on one socket: %v", err)
+		}
+	})
+	t.Run("private folder is noticed", func(t *testing.T) {
+		t.Parallel()
+		top := t.TempDir()
+		private := filepath.Join(top, "private")
+		if err := os.MkdirAll(filepath.Join(private, "open"), 0o755); err != nil {
+			t.Fatalf("mkdir: %v", err)
+		}
+		path := filepath.Join(private, "open", "s")
+		if got := closedDir(path); strings.HasPrefix(got, private) {
+			t.Errorf("%s is said to be private", got)
+		}
+		if err := os.Chmod(private, 0o700); err != nil {
+			t.Fatalf("chmod: %v", err)
+		}
+		var logged bytes.Buffer
+		c := cfg(path)
+		c.Log = slog.New(slog.NewTextHandler(&logged, nil))
+		p, err := New(c)
+		if err != nil {
+			t.Fatalf("new: %v", err)
+		}
+		defer p.Close()
+		if !strings.Contains(logged.String(), "folder="+private+" ") {
+			t.Errorf("log does not name %s:\n%s", private, &logged)
 		}
 	})
 	t.Run("file is left alone", func(t *testing.T) {

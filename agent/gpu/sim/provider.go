@@ -29,7 +29,8 @@ type Config struct {
 	Node  string
 	Specs []Spec
 	// Socket is the absolute path of the unix socket; its folder is made when
-	// missing. Jobs in an image need the folder bound into their root, not the
+	// missing. Every user whose jobs run here must be able to reach it, so no
+	// folder above it may be private. Jobs in an image need the folder bound into their root, not the
 	// socket: a restarted agent makes a new one.
 	Socket string
 	Log    *slog.Logger // nil discards
@@ -98,7 +99,24 @@ func New(cfg Config) (*Provider, error) {
 		ln.Close()
 		return nil, err
 	}
+	if dir := closedDir(cfg.Socket); dir != "" {
+		p.log.Warn("jobs of other users cannot reach their simulated GPUs: folder is not open to all",
+			"component", "gpu-sim", "folder", dir, "socket", cfg.Socket)
+	}
 	return p, nil
+}
+
+// closedDir returns the innermost folder above path that other users cannot
+// pass, or "".
+func closedDir(path string) string {
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if st, err := os.Stat(dir); err == nil && st.Mode().Perm()&0o001 == 0 {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+	}
 }
 
 // newProvider serves on ln; tests give it a listener of pipes.
