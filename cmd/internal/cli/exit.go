@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Exit codes of every command. wait, and submit --wait, exit with the code of
+// the job instead of ExitFailed, and with 128+n when signal n ended it.
+const (
+	ExitDone        = 0
+	ExitFailed      = 1
+	ExitUsage       = 2
+	ExitNotFound    = 3
+	ExitUnavailable = 4
+	// ExitUnknown means that a change may or may not have been made, or that
+	// what was waited for has not ended yet: ask again.
+	ExitUnknown     = 75
+	ExitInterrupted = 130
+)
+
+// ExitError ends the process with Code. With a nil Err nothing is printed.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+// Error implements error.
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// usageError is what was typed wrongly, and the command it was meant for.
+type usageError struct {
+	cmd string // "berth submit"
+	err error
+}
+
+func (u *usageError) Error() string { return u.err.Error() }
+func (u *usageError) Unwrap() error { return u.err }
+
+// Usagef makes an error of exit code ExitUsage. The message says what is
+// allowed.
+func Usagef(format string, args ...any) error {
+	return &usageError{err: fmt.Errorf(format, args...)}
+}
+
+// interruption is the cause of a context that a signal ended.
+type interruption struct{ sig syscall.Signal }
+
+func (i *interruption) Error() string { return "interrupted" }
+
+// Main runs the command that args name (without the program's name) and
+// returns the exit code. extra are commands beside those of this package. The
+// context that commands see ends with the first SIGINT or SIGTERM; a second
+// one kills the process as if nobody listened.
+func Main(args []string, env *Env, extra ...*cobra.Command) int {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	ch := make(chan os.Signal, 1)
+	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(ch)
+	go func() { // ends with the process at the latest
+		select {
+		case s := <-ch:
+			signal.Stop(ch)
+			sig, _ := s.(syscall.Signal)
+			cancel(&interruption{sig})
+		case <-ctx.Done():
+		}
+	}()
+	return execute(ctx, args, env, extra...)
+}
+
+// execute is Main without signals.
+func execute(ctx context.Context, args []string, env *Env, extra ...*cobra.Command) int {
+	root := New(env, extra...)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	env.client.close()
+	if ferr := env.flush(); err == nil {
+		err = ferr
+	}
+	code, msg := classify(ctx, err)
+	if msg != "" {
+		fmt.Fprintln(env.Stderr, "berth: "+escapeLines(msg))
+	}
+	return code
+}
+
+// codes turns the class of an error into an exit code; what is not in it is
+// ExitFailed.
+var exitCodes = map[cluster.Code]int{
+	cluster.CodeInvalid:     ExitUsage,
+	cluster.CodeNotFound:    ExitNotFound,
+	cluster.CodeUnavailable: ExitUnavailable,
+	cluster.CodeUnknown:     ExitUnknown,
+}
+
+// classify is the only place that decides exit codes. The message is empty
+// when there is nothing to say.
+func classify(ctx context.Context, err error) (code int, msg string) {
+	if err == nil {
+		return ExitDone, ""
+	}
+	if errors.Is(err, errQuiet) {
+		return ExitFailed, ""
+	}
+	var exit *ExitError
+	if errors.As(err, &exit) {
+		if exit.Err == nil {
+			return exit.Code, ""
+		}
+		return exit.Code, exit.Err.Error()
+	}
+	var usage *usageError
+	if errors.As(err, &usage) {
+		msg = usage.Error()
+		if usage.cmd != "" {
+			msg += "\nRun '" + usage.cmd + " --help' for what it takes."
+		}
+		return ExitUsage, msg
+	}
+	var ce *cluster.Error
+	if errors.As(err, &ce) {
+		if code, ok := exitCodes[ce.Code]; ok {
+			return code, err.Error()
+		}
+		return ExitFailed, err.Error()
+	}
+	var intr *interruption
+	if errors.As(context.Cause(ctx), &intr) && ctx.Err() != nil {
+		return 128 + int(intr.sig), ""
+	}
+	return ExitFailed, err.Error()
+}
+
+// escapeLines makes control characters other than line ends visible, since
+// messages may quote names that others chose.
+func escapeLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, l := range lines {
+		lines[i] = escape(l)
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+type predictOptions struct {
+	specArgs
+	format  string
+	explain bool
+}
+
+func newPredictCmd(e *Env, c *client) *cobra.Command {
+	var o predictOptions
+	cmd := &cobra.Command{
+		Use:   "predict [flags] [FILE.yaml | -- COMMAND [ARG…]]",
+		Short: "Say what a job would need, without submitting it",
+		Example: "  berth predict --onnx resnet50.onnx --batch 64 --steps 20000\n" +
+			"  berth predict --model bert-base --batch 32 --seq-len 512 --explain\n" +
+			"  berth predict job.yaml",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runPredict(cmd.Context(), e, c, &o, args, cmd.ArgsLenAtDash())
+		},
+	}
+	o.register(cmd)
+	cmd.Flags().BoolVar(&o.explain, "explain", false, "show the parts of the memory estimate")
+	// -o is the job's output file here as in submit.
+	cmd.Flags().StringVar(&o.format, "format", "table", "how to print: table, json or yaml")
+	return cmd
+}
+
+func runPredict(ctx context.Context, e *Env, c *client, o *predictOptions, args []string, dash int) error {
+	f := format(o.format)
+	if f != formatTable && f != formatJSON && f != formatYAML {
+		return Usagef("--format %s: want one of table, json, yaml", shortQuote(o.format))
+	}
+	if err := o.fromArgs(e, o.file, args, dash); err != nil {
+		return err
+	}
+	if len(o.spec.Command) == 0 {
+		o.spec.Command = []string{"true"} // what runs does not matter to a model's cost
+	}
+	warnings, err := o.complete(e)
+	if err != nil {
+		return err
+	}
+	for _, w := range warnings {
+		e.warnf("warning: %s", escape(w))
+	}
+	o.spec.Env = nil // of no use to a prediction
+	var resp *apiv1.PredictResponse
+	err = c.jobs(ctx, reads, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+		resp, err = s.Predict(ctx, &apiv1.PredictRequest{Spec: conv.SpecToAPI(&o.spec)})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	views := []*predictedView{}
+	for _, p := range resp.GetPredictions() {
+		views = append(views, viewPrediction(p))
+	}
+	if done, err := printList(e, f, views); done {
+		return err
+	}
+	printPredictions(e, resp.GetPredictions(), o.explain)
+	return nil
+}
+
+func printPredictions(e *Env, ps []*apiv1.Prediction, explain bool) {
+	t := &table{cols: []column{
+		{head: "GPU_TYPE"}, {head: "GPU_MEM", right: true}, {head: "95%", right: true}, {head: "GPU_USE", right: true}, {head: "TIME", right: true},
+		{head: "MEMORY", right: true}, {head: "CPUS", right: true}, {head: "POWER", right: true}, {head: "CONFIDENCE", right: true}, {head: "FROM"},
+	}}
+	for _, p := range ps {
+		power := "-"
+		if p.GetPowerW() > 0 {
+			power = strconv.FormatInt(p.GetPowerW(), 10) + " W"
+		}
+		t.add(p.GetGpuType(), memOrDash(p.GetGpuMemMib()), memOrDash(p.GetGpuMemP95Mib()), percentOf(p.GetGpuUtilMilli()), secondsText(p.GetSeconds()),
+			memOrDash(p.GetHostMemMib()), cores(p.GetCpuMilli()), power, fmt.Sprintf("%.0f%%", 100*p.GetConfidence()), orNone(p.GetSource()))
+	}
+	t.print(e)
+	if !explain {
+		return
+	}
+	for _, p := range ps {
+		e.printf("\nGPU memory on %s\n", escape(p.GetGpuType()))
+		if len(p.GetParts()) == 0 {
+			e.printf("  no parts: the figure is %s as a whole\n", escape(orNone(p.GetSource())))
+			continue
+		}
+		var kv []string
+		for _, part := range p.GetParts() {
+			kv = append(kv, part.GetName(), units.HumanMiB(part.GetMib()))
+		}
+		keyValues(e, "  ", append(kv, "in all", units.HumanMiB(p.GetGpuMemMib()))...)
+	}
+}

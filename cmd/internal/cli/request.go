@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// defaultOutput is where standard output goes when the user names no file.
+const defaultOutput = "berth-%j.out"
+
+// fromArgs reads the spec file, the flags and the command of a submit or
+// predict. dash is where -- stood in args, or -1. A FILE argument ends in
+// .yaml or .yml.
+func (r *request) fromArgs(e *Env, file string, args []string, dash int) error {
+	before, command := args, []string(nil)
+	if dash >= 0 {
+		before, command = args[:dash], args[dash:]
+	}
+	for _, a := range before {
+		if ext := filepath.Ext(a); ext != ".yaml" && ext != ".yml" {
+			return Usagef("argument %s: put the command after --, such as: -- %s", shortQuote(a), escape(strings.Join(before, " ")))
+		}
+		if file != "" {
+			return Usagef("spec file %s: another one, %s, is there already", shortQuote(a), shortQuote(file))
+		}
+		file = a
+	}
+	if file != "" {
+		fromFile, err := readSpecFile(e, r, file)
+		if err != nil {
+			return err
+		}
+		r.spec.Command = fromFile
+	}
+	if err := r.applyFlags(); err != nil {
+		return err
+	}
+	if dash >= 0 && len(command) == 0 {
+		return Usagef("the command after -- is missing, such as: -- python train.py")
+	}
+	if len(command) > 0 {
+		r.spec.Command = command
+	}
+	return nil
+}
+
+// complete fills what was left open from the caller's surroundings and checks
+// the result as the server will. Warnings are for standard error.
+func (r *request) complete(e *Env) (warnings []string, err error) {
+	s := &r.spec
+	if len(s.Command) == 0 {
+		return nil, Usagef("the command is missing; put it after --, such as: -- python train.py, or name a spec file")
+	}
+	if s.Name == "" {
+		s.Name = defaultName(s.Command[0])
+	}
+	if !r.gpus && (s.Exclusive || s.GPUType != "" || s.GPUMemMiB > 0 || s.GPUMilli > 0 || r.run.onnx != "" || r.run.model != "") {
+		s.GPUs = 1 // each of these is about a GPU
+	}
+	if err := r.setDir(e); err != nil {
+		return nil, err
+	}
+	if s.Stdout == "" {
+		s.Stdout = defaultOutput
+	}
+	if s.Env, warnings, err = jobEnv(e.Environ(), r.export, r.env); err != nil {
+		return nil, err
+	}
+	more, err := r.readModel()
+	if err != nil {
+		return nil, err
+	}
+	warnings = append(warnings, more...)
+	if err := s.Check(); err != nil {
+		return nil, Usagef("%w", err)
+	}
+	return warnings, nil
+}
+
+func (r *request) setDir(e *Env) error {
+	if filepath.IsAbs(r.spec.Dir) {
+		r.spec.Dir = filepath.Clean(r.spec.Dir)
+		return nil
+	}
+	wd, err := e.Getwd()
+	if err != nil {
+		return &ExitError{ExitFailed, fmt.Errorf("this directory cannot be named (%w); go to another one, or give one with --chdir", err)}
+	}
+	r.spec.Dir = filepath.Join(wd, r.spec.Dir)
+	return nil
+}
+
+// defaultName is the program's base name, or "job" when that may not name one.
+func defaultName(program string) string {
+	name := filepath.Base(program)
+	if cluster.CheckJobName(name) != nil {
+		return "job"
+	}
+	return name
+}
+
+// specArgs are the flags and arguments that submit and predict share.
+type specArgs struct {
+	request
+	file string
+}
+
+func (a *specArgs) register(cmd *cobra.Command) {
+	addFields(cmd.Flags(), &a.request)
+	cmd.Flags().StringVar(&a.file, "spec", "", "read the job from this YAML `FILE`; - is standard input. Flags win over it")
+	cmd.Flags().SortFlags = false
+	cmd.Args = cobra.ArbitraryArgs
+}
+
+// read does fromArgs and complete, and prints the warnings.
+func (a *specArgs) read(e *Env, args []string, dash int) error {
+	if err := a.fromArgs(e, a.file, args, dash); err != nil {
+		return err
+	}
+	warnings, err := a.complete(e)
+	if err != nil {
+		return err
+	}
+	for _, w := range warnings {
+		e.warnf("warning: %s", escape(w))
+	}
+	return nil
+}

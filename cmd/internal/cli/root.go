@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// New returns the root command with all of this package's commands and extra
+// ones. Commands report what was typed wrongly with Usagef.
+func New(env *Env, extra ...*cobra.Command) *cobra.Command {
+	env.init()
+	c := &client{env: env, timeout: defaultTimeout}
+	env.client = c
+	root := &cobra.Command{
+		Use:   "berth",
+		Short: "Run GPU jobs beside each other",
+		Long: "Berth runs GPU jobs on your own machines and lays several on one GPU when they fit.\n" +
+			"It talks to the coordinators named in $BERTH_SOCKET (a comma-separated list of unix\n" +
+			"sockets), by default " + DefaultSocket + ".",
+		SilenceErrors: true, SilenceUsage: true, TraverseChildren: false,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args:              cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return &usageError{cmd: "berth", err: errors.New("a command is missing, for example: berth queue")}
+			}
+			return unknownCommand(cmd, args[0])
+		},
+	}
+	root.PersistentFlags().DurationVar(&c.timeout, "timeout", defaultTimeout, "how long to go on asking for a definite answer")
+	root.AddCommand(
+		newSubmitCmd(env, c), newQueueCmd(env, c), newShowCmd(env, c), newWhyCmd(env, c), newLogsCmd(env, c),
+		newCancelCmd(env, c), newWaitCmd(env, c), newNodeCmd(env, c), newClusterCmd(env, c), newTokenCmd(env, c),
+		newPredictCmd(env, c), newFeaturesCmd(env), newCompletionCmd(env), newVersionCmd(env),
+	)
+	for _, x := range extra {
+		addOrMerge(root, x)
+	}
+	root.SetOut(env.out)
+	root.SetErr(env.Stderr)
+	root.SetFlagErrorFunc(flagError)
+	wrapUsage(root)
+	return root
+}
+
+// addOrMerge adds x, or its subcommands when a command of that name is there
+// already, so that "cluster init" and "cluster status" may come from two sides.
+func addOrMerge(root, x *cobra.Command) {
+	for _, have := range root.Commands() {
+		if have.Name() == x.Name() && x.HasSubCommands() {
+			have.AddCommand(x.Commands()...)
+			return
+		}
+	}
+	root.AddCommand(x)
+}
+
+// wrapUsage tells usage errors of every command which command they are of, and
+// makes groups such as "node" refuse what they do not know.
+func wrapUsage(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		wrapUsage(sub)
+	}
+	if args := cmd.Args; args != nil {
+		cmd.Args = func(cmd *cobra.Command, a []string) error { return inCommand(cmd, args(cmd, a), true) }
+	}
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, a []string) error { return inCommand(cmd, run(cmd, a), false) }
+		return
+	}
+	if cmd.HasSubCommands() && cmd.Run == nil {
+		cmd.RunE = func(cmd *cobra.Command, a []string) error {
+			known := verbs(cmd)
+			if len(a) == 0 {
+				return &usageError{cmd: cmd.CommandPath(), err: fmt.Errorf("%s: a command is missing; one of %s", cmd.CommandPath(), strings.Join(known, ", "))}
+			}
+			return unknownCommand(cmd, a[0])
+		}
+		cmd.Args = cobra.ArbitraryArgs
+	}
+}
+
+func inCommand(cmd *cobra.Command, err error, always bool) error {
+	if err == nil {
+		return nil
+	}
+	var u *usageError
+	switch {
+	case errors.As(err, &u):
+		if u.cmd == "" {
+			return &usageError{cmd: cmd.CommandPath(), err: u.err}
+		}
+		return err
+	case always:
+		return &usageError{cmd: cmd.CommandPath(), err: err}
+	default:
+		return err
+	}
+}
+
+func unknownCommand(group *cobra.Command, typed string) error {
+	of := ""
+	if group.HasParent() {
+		of = fmt.Sprintf(" for %q", group.CommandPath())
+	}
+	return &usageError{cmd: group.CommandPath(), err: fmt.Errorf("unknown command %q%s%s", typed, of, didYouMean(typed, verbs(group)))}
+}
+
+func verbs(cmd *cobra.Command) []string {
+	var out []string
+	for _, c := range cmd.Commands() {
+		if !c.Hidden {
+			out = append(out, c.Name())
+		}
+	}
+	return out
+}
+
+// flagError names the nearest flag for one that does not exist. pflag's errors
+// carry what was typed.
+func flagError(cmd *cobra.Command, err error) error {
+	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // the flag is of a command that does not exist
+		return unknownCommand(cmd, cmd.Flags().Arg(0))
+	}
+	var none *pflag.NotExistError
+	if !errors.As(err, &none) {
+		return &usageError{cmd: cmd.CommandPath(), err: err}
+	}
+	typed := none.GetSpecifiedName()
+	if none.GetSpecifiedShortnames() != "" {
+		return &usageError{cmd: cmd.CommandPath(), err: fmt.Errorf("unknown flag -%s in -%s", typed, none.GetSpecifiedShortnames())}
+	}
+	var names []string
+	add := func(f *pflag.Flag) {
+		if !slices.Contains(names, f.Name) {
+			names = append(names, f.Name)
+		}
+	}
+	cmd.Flags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
+	hint := nearest(typed, names)
+	if hint != "" {
+		hint = "; did you mean --" + hint + "?"
+	}
+	return &usageError{cmd: cmd.CommandPath(), err: fmt.Errorf("unknown flag --%s%s", typed, hint)}
+}
+
+// noArgs, someArgs and oneArg say what is missing in the user's words.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usagef("takes no arguments, got %q", args[0])
+	}
+	return nil
+}
+
+func oneArg(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch len(args) {
+		case 0:
+			return Usagef("%s is missing", what)
+		case 1:
+			return nil
+		default:
+			return Usagef("takes one %s, got %d arguments", what, len(args))
+		}
+	}
+}
+
+func someArgs(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return Usagef("%s is missing", what)
+		}
+		return nil
+	}
+}
+
+const defaultTimeout = 60 * time.Second

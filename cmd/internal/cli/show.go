@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+func newShowCmd(e *Env, c *client) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:     "show JOB…",
+		Short:   "Show all about jobs",
+		Example: "  berth show 12\n  berth show -o json 12 | jq .state",
+		Args:    someArgs("job id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runShow(cmd.Context(), e, c, format(output), args)
+		},
+	}
+	addFormat(cmd, &output, formatTable, formatJSON, formatYAML, formatName)
+	return cmd
+}
+
+// runShow prints every job that is there before it reports those that are
+// not. One job alone is printed as an object, several as a list.
+func runShow(ctx context.Context, e *Env, c *client, f format, args []string) error {
+	ids, err := parseIDs(args)
+	if err != nil {
+		return err
+	}
+	var jobs []*apiv1.Job
+	var failed []error
+	for _, id := range ids {
+		j, err := c.getJob(ctx, id)
+		var ce *cluster.Error
+		switch {
+		case errors.As(err, &ce) && (ce.Code == cluster.CodeNotFound || ce.Code == cluster.CodeDenied):
+			failed = append(failed, err)
+		case err != nil:
+			return err
+		default:
+			jobs = append(jobs, j)
+		}
+	}
+	if err := printShown(e, f, jobs, len(ids) == 1); err != nil {
+		return err
+	}
+	return errors.Join(failed...)
+}
+
+func printShown(e *Env, f format, jobs []*apiv1.Job, single bool) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	views := make([]jobView, 0, len(jobs))
+	for _, j := range jobs {
+		views = append(views, viewJob(j))
+	}
+	var v any = views
+	if single {
+		v = views[0]
+	}
+	if done, err := printList(e, f, v); done {
+		return err
+	}
+	for i, j := range jobs {
+		if f == formatName {
+			e.printf("%d\n", j.GetId())
+			continue
+		}
+		if i > 0 {
+			e.printf("\n")
+		}
+		showJob(e, j)
+	}
+	return nil
+}
+
+func showJob(e *Env, j *apiv1.Job) {
+	s := j.GetSpec()
+	queue := ""
+	if j.GetQueue() != "" {
+		queue = fmt.Sprintf("of GPU %s, place %d", j.GetQueue(), j.GetQueuePosition())
+	}
+	state := j.GetState()
+	if j.GetCancelRequested() && !terminal(state) {
+		state += " (its end was asked for)"
+	}
+	keyValues(e, "",
+		"Job", fmt.Sprintf("%d  %s", j.GetId(), j.GetName()),
+		"User", fmt.Sprintf("%s (%d)", j.GetUser(), j.GetUid()),
+		"State", state,
+		"Reason", reasonText(j.GetReason(), j.GetReasonDetail()),
+		"Exit", exitText(j.ExitCode, j.GetSignal()),
+		"Node", j.GetNode(),
+		"GPUs", sharesText(j.GetGpus(), j.GetGpusWanted()),
+		"Queue", queue,
+		"Neighbours", idList(j.GetNeighbours()),
+		"Submitted", when(e, j.GetSubmitted()),
+		"Expected start", when(e, j.GetEstimatedStart()),
+		"Started", when(e, j.GetStarted()),
+		"Ended", when(e, j.GetEnded()),
+		"Run time", runTime(e, j),
+		"Predicted", predictedText(j.GetPredicted()),
+		"Measured", measuredText(j.GetMeasured()),
+	)
+	if s != nil {
+		keyValues(e, "", specKeys(s)...)
+	}
+	if len(j.GetAttempts()) > 0 {
+		e.printf("Attempts\n")
+		for _, a := range j.GetAttempts() {
+			showAttempt(e, a)
+		}
+	}
+}
+
+func specKeys(s *apiv1.JobSpec) []string {
+	var asked []string
+	add := func(has bool, format string, args ...any) {
+		if has {
+			asked = append(asked, fmt.Sprintf(format, args...))
+		}
+	}
+	add(s.GetGpus() > 0, "%s", plural(int(s.GetGpus()), "GPU", "GPUs"))
+	add(s.GetExclusive(), "exclusive")
+	add(s.GetGpuType() != "", "type %s", s.GetGpuType())
+	add(s.GetGpuMemMib() > 0, "GPU memory %s", units.HumanMiB(s.GetGpuMemMib()))
+	add(s.GetGpuUtilMilli() > 0, "GPU use %s", percentOf(s.GetGpuUtilMilli()))
+	add(s.GetCpuMilli() > 0, "%s cores", cores(s.GetCpuMilli()))
+	add(s.GetMemMib() > 0, "memory %s", units.HumanMiB(s.GetMemMib()))
+	add(s.GetExpected() != nil, "expected %s", units.HumanDuration(s.GetExpected().AsDuration()))
+	add(s.GetTimeLimit() != nil, "time limit %s", units.FormatDuration(s.GetTimeLimit().AsDuration()))
+	add(s.GetNode() != "", "node %s", s.GetNode())
+	return []string{
+		"Asked for", strings.Join(asked, ", "),
+		"Command", quoteCommand(texts(s.GetCommand())),
+		"Image", s.GetImage(),
+		"Directory", string(s.GetDir()),
+		"Output", string(s.GetStdout()),
+		"Error", string(s.GetStderr()),
+		"Input", string(s.GetStdin()),
+		"Comment", s.GetComment(),
+	}
+}
+
+func showAttempt(e *Env, a *apiv1.Attempt) {
+	line := fmt.Sprintf("%d  %s", a.GetNo(), a.GetState())
+	if a.GetNode() != "" {
+		line += " on " + a.GetNode()
+	}
+	if len(a.GetGpus()) > 0 {
+		line += ", " + sharesText(a.GetGpus(), 0)
+	}
+	if x := exitText(a.ExitCode, a.GetSignal()); x != "" {
+		line += ", " + x
+	}
+	e.printf("  %s\n", escape(line))
+	keyValues(e, "     ",
+		"reason", reasonText(a.GetReason(), a.GetReasonDetail()),
+		"placed", when(e, a.GetPlaced()),
+		"why", a.GetWhy(),
+		"overtook", a.GetOvertook(),
+		"started", when(e, a.GetStarted()),
+		"ended", when(e, a.GetEnded()),
+	)
+}
+
+func exitText(code *int32, signal int32) string {
+	switch {
+	case code == nil:
+		return ""
+	case signal != 0:
+		return fmt.Sprintf("signal %d (exit code %d)", signal, *code)
+	default:
+		return fmt.Sprintf("exit code %d", *code)
+	}
+}
+
+func sharesText(gpus []*apiv1.GPUShare, wanted uint32) string {
+	if len(gpus) == 0 {
+		if wanted == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%d wanted", wanted)
+	}
+	text := gpuNames(gpus) + " (" + shareText(gpus)
+	if len(gpus) > 1 {
+		text += " each"
+	}
+	return text + ")"
+}
+
+func runTime(e *Env, j *apiv1.Job) string {
+	if j.GetStarted() == nil || waiting(j.GetState()) {
+		return ""
+	}
+	return elapsed(e, j)
+}
+
+func predictedText(p *apiv1.Prediction) string {
+	if p == nil {
+		return ""
+	}
+	text := fmt.Sprintf("GPU memory %s (95%%: %s), GPU %s, %s on %s; confidence %.0f%%, from %s",
+		memOrDash(p.GetGpuMemMib()), memOrDash(p.GetGpuMemP95Mib()), percentOf(p.GetGpuUtilMilli()),
+		secondsText(p.GetSeconds()), orDash(p.GetGpuType()), 100*p.GetConfidence(), orNone(p.GetSource()))
+	return text
+}
+
+func measuredText(m *apiv1.Measured) string {
+	if m == nil {
+		return ""
+	}
+	text := fmt.Sprintf("GPU memory %s, GPU %s, %s, host memory %s, %s cores",
+		memOrDash(m.GetGpuMemMib()), percentOf(m.GetGpuUtilMilli()), secondsText(m.GetSeconds()),
+		memOrDash(m.GetHostMemMib()), cores(m.GetCpuMilli()))
+	if m.GetGpuOom() {
+		text += "; it was refused GPU memory"
+	}
+	return text
+}
+
+func idList(ids []uint64) string {
+	var out []string
+	for _, id := range ids {
+		out = append(out, strconv.FormatUint(id, 10))
+	}
+	return strings.Join(out, ", ")
+}
+
+// quoteCommand writes a command as a shell would read it.
+func quoteCommand(args []string) string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		if a != "" && strings.Trim(a, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-") == "" {
+			out[i] = a
+		} else {
+			out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(out, " ")
+}

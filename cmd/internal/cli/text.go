@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// stateCode is the two-letter code of a state's long name; a state that this
+// client does not know stays as it came.
+func stateCode(name string) string {
+	s, err := cluster.ParseJobState(name)
+	if err != nil {
+		return name
+	}
+	return s.Code()
+}
+
+func terminal(state string) bool {
+	s, err := cluster.ParseJobState(state)
+	return err == nil && s.Terminal()
+}
+
+func waiting(state string) bool {
+	s, err := cluster.ParseJobState(state)
+	return err == nil && s.Waiting()
+}
+
+// elapsed is how long a job has run, as squeue shows it: 5:03, 1:02:03,
+// 2-03:04:05.
+func elapsed(e *Env, j *apiv1.Job) string {
+	if j.GetStarted() == nil || waiting(j.GetState()) {
+		return "0:00"
+	}
+	end := e.Now()
+	if j.GetEnded() != nil {
+		end = j.GetEnded().AsTime()
+	}
+	return clock(end.Sub(j.GetStarted().AsTime()))
+}
+
+func clock(d time.Duration) string {
+	s := int64(max(0, d) / time.Second)
+	switch {
+	case s >= 86400:
+		return fmt.Sprintf("%d-%02d:%02d:%02d", s/86400, s/3600%24, s/60%60, s%60)
+	case s >= 3600:
+		return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
+	default:
+		return fmt.Sprintf("%d:%02d", s/60, s%60)
+	}
+}
+
+// gpuNames lists cards as type:index, grouped by type: A100-SXM4-80GB:0,1.
+func gpuNames(gpus []*apiv1.GPUShare) string {
+	var b strings.Builder
+	last := ""
+	for i, g := range gpus {
+		switch {
+		case g.GetType() == "" && i > 0:
+			b.WriteString("," + g.GetUuid())
+		case g.GetType() == "":
+			b.WriteString(g.GetUuid())
+		case g.GetType() == last:
+			fmt.Fprintf(&b, ",%d", g.GetIndex())
+		default:
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			fmt.Fprintf(&b, "%s:%d", g.GetType(), g.GetIndex())
+		}
+		last = g.GetType()
+	}
+	return orDash(b.String())
+}
+
+// shareText says how much of each card a job holds: "12.0 GiB, 30%" or
+// "whole GPU".
+func shareText(gpus []*apiv1.GPUShare) string {
+	if len(gpus) == 0 {
+		return "-"
+	}
+	s := gpus[0].GetShare()
+	if s.GetExclusive() {
+		return "whole GPU"
+	}
+	return units.HumanMiB(s.GetMemMib()) + ", " + percentOf(s.GetMilli())
+}
+
+func percentOf(milli int64) string { return strconv.FormatInt((milli+5)/10, 10) + "%" }
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// where is the node, or for a job without one the reason in brackets.
+func where(j *apiv1.Job) string {
+	switch {
+	case j.GetNode() != "":
+		return j.GetNode()
+	case terminal(j.GetState()) && j.GetReason() == "":
+		return "-"
+	default:
+		return "(" + orNone(j.GetReason()) + ")"
+	}
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "None"
+	}
+	return s
+}
+
+// when shows an instant in the local time zone, "" for none.
+func when(e *Env, t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return t.AsTime().In(e.Now().Location()).Format("2006-01-02 15:04:05")
+}
+
+// reasonText is "Code: detail", "" for none.
+func reasonText(code, detail string) string {
+	if code == "" || code == string(cluster.ReasonNone) {
+		return detail
+	}
+	return cluster.Reason{Code: cluster.ReasonCode(code), Detail: detail}.String()
+}
+
+// cores prints thousandths of a core as a decimal without needless zeros.
+func cores(milli int64) string {
+	return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64)
+}
+
+func memOrDash(mib int64) string {
+	if mib <= 0 {
+		return "-"
+	}
+	return units.HumanMiB(mib)
+}
+
+func secondsText(s float64) string {
+	if s <= 0 {
+		return "-"
+	}
+	return units.HumanDuration(time.Duration(s * float64(time.Second)))
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}

@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// The views are what -o json and -o yaml print. Their names are the API's and
+// stay; sizes are whole MiB, compute thousandths of a GPU or core, times RFC
+// 3339. What does not apply is null.
+
+type jobView struct {
+	ID              uint64         `json:"id"`
+	Name            string         `json:"name"`
+	User            string         `json:"user"`
+	UID             uint32         `json:"uid"`
+	State           string         `json:"state"`
+	Reason          string         `json:"reason"`
+	ReasonDetail    string         `json:"reason_detail"`
+	ExitCode        *int32         `json:"exit_code"`
+	Signal          int32          `json:"signal"`
+	Node            string         `json:"node"`
+	GPUsWanted      uint32         `json:"gpus_wanted"`
+	GPUs            []gpuShareView `json:"gpus"`
+	Predicted       *predictedView `json:"predicted"`
+	Measured        *measuredView  `json:"measured"`
+	Submitted       *time.Time     `json:"submitted"`
+	Started         *time.Time     `json:"started"`
+	Ended           *time.Time     `json:"ended"`
+	EstimatedStart  *time.Time     `json:"estimated_start"`
+	Queue           string         `json:"queue"`
+	QueuePosition   uint32         `json:"queue_position"`
+	CancelRequested bool           `json:"cancel_requested"`
+	Neighbours      []uint64       `json:"neighbours"`
+	Spec            *specView      `json:"spec"`
+	Attempts        []attemptView  `json:"attempts"`
+	Revision        uint64         `json:"revision"`
+}
+
+type gpuShareView struct {
+	UUID  string    `json:"uuid"`
+	Type  string    `json:"type"`
+	Index uint32    `json:"index"`
+	Share shareView `json:"share"`
+}
+
+type shareView struct {
+	MemMiB    int64 `json:"mem_mib"`
+	Milli     int64 `json:"milli"`
+	Exclusive bool  `json:"exclusive"`
+}
+
+type predictedView struct {
+	GPUType      string     `json:"gpu_type"`
+	GPUMemMiB    int64      `json:"gpu_mem_mib"`
+	GPUMemP95MiB int64      `json:"gpu_mem_p95_mib"`
+	GPUUtil      float64    `json:"gpu_util"` // 0–1
+	Seconds      float64    `json:"seconds"`
+	HostMemMiB   int64      `json:"host_mem_mib"`
+	CPUMilli     int64      `json:"cpu_milli"`
+	PowerW       int64      `json:"power_w"`
+	Confidence   float64    `json:"confidence"`
+	Source       string     `json:"source"`
+	Parts        []partView `json:"parts,omitempty"`
+}
+
+type partView struct {
+	Name string `json:"name"`
+	MiB  int64  `json:"mib"`
+}
+
+type measuredView struct {
+	GPUMemMiB  int64   `json:"gpu_mem_mib"`
+	GPUUtil    float64 `json:"gpu_util"` // 0–1
+	Seconds    float64 `json:"seconds"`
+	HostMemMiB int64   `json:"host_mem_mib"`
+	CPUMilli   int64   `json:"cpu_milli"`
+	GPUOOM     bool    `json:"gpu_oom"`
+}
+
+type attemptView struct {
+	No           uint32         `json:"no"`
+	State        string         `json:"state"`
+	Reason       string         `json:"reason"`
+	ReasonDetail string         `json:"reason_detail"`
+	Node         string         `json:"node"`
+	GPUs         []gpuShareView `json:"gpus"`
+	ExitCode     *int32         `json:"exit_code"`
+	Signal       int32          `json:"signal"`
+	Placed       *time.Time     `json:"placed"`
+	Started      *time.Time     `json:"started"`
+	Ended        *time.Time     `json:"ended"`
+	Why          string         `json:"why"`
+	Overtook     string         `json:"overtook"`
+	Neighbours   []uint64       `json:"neighbours"`
+	Predicted    *predictedView `json:"predicted"`
+	Measured     *measuredView  `json:"measured"`
+	Token        uint64         `json:"token"`
+}
+
+type specView struct {
+	Name          string   `json:"name"`
+	Command       []string `json:"command"`
+	Env           []string `json:"env"`
+	Dir           string   `json:"dir"`
+	Image         string   `json:"image"`
+	GPUs          uint32   `json:"gpus"`
+	Exclusive     bool     `json:"exclusive"`
+	GPUType       string   `json:"gpu_type"`
+	Node          string   `json:"node"`
+	GPUMemMiB     int64    `json:"gpu_mem_mib"`
+	GPUUtil       float64  `json:"gpu_util"`
+	ExpectSeconds float64  `json:"expect_seconds"`
+	MemMiB        int64    `json:"mem_mib"`
+	CPUMilli      int64    `json:"cpu_milli"`
+	TimeSeconds   float64  `json:"time_seconds"`
+	Stdin         string   `json:"stdin"`
+	Stdout        string   `json:"stdout"`
+	Stderr        string   `json:"stderr"`
+	RequeueOnLoss bool     `json:"requeue_on_loss"`
+	Comment       string   `json:"comment"`
+}
+
+func viewJob(j *apiv1.Job) jobView {
+	v := jobView{
+		ID: j.GetId(), Name: j.GetName(), User: j.GetUser(), UID: j.GetUid(), State: j.GetState(),
+		Reason: j.GetReason(), ReasonDetail: j.GetReasonDetail(), ExitCode: j.ExitCode, Signal: j.GetSignal(),
+		Node: j.GetNode(), GPUsWanted: j.GetGpusWanted(), GPUs: viewShares(j.GetGpus()),
+		Predicted: viewPrediction(j.GetPredicted()), Measured: viewMeasured(j.GetMeasured()),
+		Submitted: stamp(j.GetSubmitted()), Started: stamp(j.GetStarted()), Ended: stamp(j.GetEnded()),
+		EstimatedStart: stamp(j.GetEstimatedStart()), Queue: j.GetQueue(), QueuePosition: j.GetQueuePosition(),
+		CancelRequested: j.GetCancelRequested(), Neighbours: list(j.GetNeighbours()),
+		Spec: viewSpec(j.GetSpec()), Attempts: []attemptView{}, Revision: j.GetRevision(),
+	}
+	for _, a := range j.GetAttempts() {
+		v.Attempts = append(v.Attempts, attemptView{
+			No: a.GetNo(), State: a.GetState(), Reason: a.GetReason(), ReasonDetail: a.GetReasonDetail(),
+			Node: a.GetNode(), GPUs: viewShares(a.GetGpus()), ExitCode: a.ExitCode, Signal: a.GetSignal(),
+			Placed: stamp(a.GetPlaced()), Started: stamp(a.GetStarted()), Ended: stamp(a.GetEnded()),
+			Why: a.GetWhy(), Overtook: a.GetOvertook(), Neighbours: list(a.GetNeighbours()),
+			Predicted: viewPrediction(a.GetPredicted()), Measured: viewMeasured(a.GetMeasured()), Token: a.GetToken(),
+		})
+	}
+	return v
+}
+
+func viewShares(in []*apiv1.GPUShare) []gpuShareView {
+	out := []gpuShareView{}
+	for _, g := range in {
+		out = append(out, gpuShareView{g.GetUuid(), g.GetType(), g.GetIndex(), shareView{
+			g.GetShare().GetMemMib(), g.GetShare().GetMilli(), g.GetShare().GetExclusive(),
+		}})
+	}
+	return out
+}
+
+func viewPrediction(p *apiv1.Prediction) *predictedView {
+	if p == nil {
+		return nil
+	}
+	v := &predictedView{
+		GPUType: p.GetGpuType(), GPUMemMiB: p.GetGpuMemMib(), GPUMemP95MiB: p.GetGpuMemP95Mib(),
+		GPUUtil: float64(p.GetGpuUtilMilli()) / 1000, Seconds: p.GetSeconds(), HostMemMiB: p.GetHostMemMib(),
+		CPUMilli: p.GetCpuMilli(), PowerW: p.GetPowerW(), Confidence: p.GetConfidence(), Source: p.GetSource(),
+	}
+	for _, part := range p.GetParts() {
+		v.Parts = append(v.Parts, partView{part.GetName(), part.GetMib()})
+	}
+	return v
+}
+
+func viewMeasured(m *apiv1.Measured) *measuredView {
+	if m == nil {
+		return nil
+	}
+	return &measuredView{m.GetGpuMemMib(), float64(m.GetGpuUtilMilli()) / 1000, m.GetSeconds(), m.GetHostMemMib(), m.GetCpuMilli(), m.GetGpuOom()}
+}
+
+func viewSpec(s *apiv1.JobSpec) *specView {
+	if s == nil {
+		return nil
+	}
+	return &specView{
+		Name: s.GetName(), Command: texts(s.GetCommand()), Env: texts(s.GetEnv()), Dir: string(s.GetDir()), Image: s.GetImage(),
+		GPUs: s.GetGpus(), Exclusive: s.GetExclusive(), GPUType: s.GetGpuType(), Node: s.GetNode(),
+		GPUMemMiB: s.GetGpuMemMib(), GPUUtil: float64(s.GetGpuUtilMilli()) / 1000, ExpectSeconds: s.GetExpected().AsDuration().Seconds(),
+		MemMiB: s.GetMemMib(), CPUMilli: s.GetCpuMilli(), TimeSeconds: s.GetTimeLimit().AsDuration().Seconds(),
+		Stdin: string(s.GetStdin()), Stdout: string(s.GetStdout()), Stderr: string(s.GetStderr()),
+		RequeueOnLoss: s.GetRequeueOnLoss(), Comment: s.GetComment(),
+	}
+}
+
+func stamp(t *timestamppb.Timestamp) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.AsTime()
+	return &u
+}
+
+func list(in []uint64) []uint64 {
+	if in == nil {
+		return []uint64{}
+	}
+	return in
+}
+
+func texts(in [][]byte) []string {
+	out := []string{}
+	for _, b := range in {
+		out = append(out, string(b))
+	}
+	return out
+}
+
+// printJSON writes v with two spaces of indent. HTML is not escaped; bytes that
+// are not UTF-8 become U+FFFD.
+func printJSON(e *Env, v any) error {
+	raw, err := marshalJSON(v)
+	if err != nil {
+		return err
+	}
+	e.printf("%s", raw)
+	return nil
+}
+
+func marshalJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+// printYAML writes the same names in the same order as printJSON: JSON is
+// YAML, so it is read back as nodes and printed in block style.
+func printYAML(e *Env, v any) error {
+	raw, err := marshalJSON(v)
+	if err != nil {
+		return err
+	}
+	var n yaml.Node
+	if err := yaml.Unmarshal(raw, &n); err != nil {
+		return err
+	}
+	block(&n)
+	enc := yaml.NewEncoder(e.out)
+	enc.SetIndent(2)
+	if err := enc.Encode(&n); err != nil {
+		return err
+	}
+	return enc.Close()
+}
+
+// block drops the flow style and needless quotes; the encoder quotes again
+// what would read as something else than text.
+func block(n *yaml.Node) {
+	n.Style = 0
+	for _, c := range n.Content {
+		block(c)
+	}
+}

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+func newWhyCmd(e *Env, c *client) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:     "why JOB",
+		Short:   "Say in numbers why a job waits, or how it ended",
+		Example: "  berth why 12",
+		Args:    oneArg("job id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runWhy(cmd.Context(), e, c, format(output), args[0])
+		},
+	}
+	addFormat(cmd, &output, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+type whyView struct {
+	Job          jobView           `json:"job"`
+	Explanations []explanationView `json:"explanations"`
+}
+
+type explanationView struct {
+	Code   string `json:"code"`
+	Detail string `json:"detail"`
+	Count  uint32 `json:"count"`
+}
+
+func runWhy(ctx context.Context, e *Env, c *client, f format, arg string) error {
+	id, err := parseID(arg)
+	if err != nil {
+		return err
+	}
+	var resp *apiv1.ExplainJobResponse
+	err = c.jobs(ctx, reads, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+		resp, err = s.ExplainJob(ctx, &apiv1.ExplainJobRequest{Id: id})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	view := whyView{Job: viewJob(resp.GetJob()), Explanations: []explanationView{}}
+	for _, x := range resp.GetExplanations() {
+		view.Explanations = append(view.Explanations, explanationView{x.GetCode(), x.GetDetail(), x.GetCount()})
+	}
+	if done, err := printList(e, f, view); done {
+		return err
+	}
+	e.printf("%s\n", escape(whySentence(e, resp.GetJob())))
+	for _, x := range resp.GetExplanations() {
+		line := fmt.Sprintf("  %s: %s", x.GetCode(), x.GetDetail())
+		if x.GetDetail() == "" {
+			line = "  " + x.GetCode()
+		}
+		if x.GetCount() > 0 {
+			line += fmt.Sprintf(" (%d)", x.GetCount())
+		}
+		e.printf("%s\n", escape(line))
+	}
+	return nil
+}
+
+// whySentence says where the job stands.
+func whySentence(e *Env, j *apiv1.Job) string {
+	head := fmt.Sprintf("Job %d (%s)", j.GetId(), j.GetName())
+	reason := reasonText(j.GetReason(), j.GetReasonDetail())
+	if reason != "" {
+		reason = ": " + reason
+	}
+	switch {
+	case waiting(j.GetState()):
+		text := head + " waits"
+		if j.GetQueue() != "" {
+			text += fmt.Sprintf(", place %d in the queue of GPU %s", j.GetQueuePosition(), j.GetQueue())
+		}
+		if t := when(e, j.GetEstimatedStart()); t != "" {
+			text += ", expected to start at " + t
+		}
+		return text + reason
+	case terminal(j.GetState()):
+		text := head + " ended " + j.GetState()
+		if x := exitText(j.ExitCode, j.GetSignal()); x != "" {
+			text += ", " + x
+		}
+		return text + reason
+	default:
+		text := fmt.Sprintf("%s is %s on %s", head, j.GetState(), orDash(j.GetNode()))
+		if n := len(j.GetAttempts()); n > 0 && j.GetAttempts()[n-1].GetWhy() != "" {
+			text += ", placed there because: " + j.GetAttempts()[n-1].GetWhy()
+		}
+		return text + reason
+	}
+}
