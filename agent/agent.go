@@ -47,6 +47,10 @@ type Config struct {
 	CPUMilli, MemMiB int64
 	// Users resolves who jobs run as.
 	Users Users
+	// Env is added to every job's environment; the job's own wins. Grace is
+	// the time between SIGTERM and SIGKILL, 0 means 30 s.
+	Env   []string
+	Grace time.Duration
 	// Heartbeat is the interval between signs of life; 0 means 2 s.
 	Heartbeat time.Duration
 	// Observe hands over what the cards show at each heartbeat, for gossip;
@@ -114,6 +118,9 @@ type Agent struct {
 func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = defaultGrace
 	}
 	if cfg.Heartbeat == 0 {
 		cfg.Heartbeat = 2 * time.Second

@@ -41,6 +41,9 @@ func (a *Agent) admit(ctx context.Context, as *nodev1.Assignment) ([]string, err
 	return env, nil
 }
 
+// socketDir is a provider that jobs reach through a socket in a directory.
+type socketDir interface{ SocketDir() string }
+
 // launch resolves an assignment into what a runtime needs.
 func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*Launch, error) {
 	user, err := a.cfg.Users.Resolve(as.Uid, as.Gid, as.User)
@@ -70,6 +73,9 @@ func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*Launch, err
 	if as.Image != "" {
 		// The submit directory is the host's; an image begins at its root.
 		l.Dir = "/"
+		if m, ok := a.cfg.GPUs.(socketDir); ok && len(as.Gpus) > 0 {
+			l.Mounts = append(l.Mounts, Mount{Source: m.SocketDir(), Target: m.SocketDir()})
+		}
 	}
 	l.Env = a.jobEnv(as, user, submitDir, gpuEnv)
 	a.setOutput(l, as, submitDir)
@@ -97,6 +103,9 @@ func (a *Agent) jobEnv(as *nodev1.Assignment, u User, submitDir string, gpuEnv [
 		if as.Image == "" || strings.HasPrefix(line, "HOME=") || strings.HasPrefix(line, "USER=") {
 			set(line)
 		}
+	}
+	for _, line := range a.cfg.Env {
+		set(line)
 	}
 	for _, line := range as.Env {
 		set(string(line))

@@ -344,7 +344,7 @@ func (t *task) enforce(ctx context.Context) (time.Duration, error) {
 		if t.stopping == stopNone {
 			return next, nil
 		}
-		grace := defaultGrace
+		grace := t.agent.cfg.Grace
 		if as.GetGrace() != nil {
 			grace = as.Grace.AsDuration()
 		}

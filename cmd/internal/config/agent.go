@@ -18,7 +18,6 @@ type Agent struct {
 	Runtime      Runtime     `yaml:"runtime"`
 	Cgroup       Cgroup      `yaml:"cgroup"`
 	Jobs         Jobs        `yaml:"jobs"`
-	Limits       JobLimits   `yaml:"limits"`
 	Users        Users       `yaml:"users"`
 	Log          Log         `yaml:"log"`
 }
@@ -28,12 +27,15 @@ type Agent struct {
 type Node struct {
 	Name    string `yaml:"name"`
 	Address string `yaml:"address"`
+	// CPUs and MemoryMiB are what jobs may use in all; 0 means the whole
+	// machine but a small part for its daemons.
+	CPUs      int `yaml:"cpus"`
+	MemoryMiB int `yaml:"memory_mib"`
 }
 
-// AgentListen says where users of this machine and a metrics scraper reach
-// the agent; empty means not at all.
+// AgentListen says where a metrics scraper reaches the agent; empty means not
+// at all.
 type AgentListen struct {
-	Socket  string `yaml:"socket"`
 	Metrics string `yaml:"metrics"`
 }
 
@@ -49,6 +51,9 @@ type GPUs struct {
 	Provider string `yaml:"provider"`
 	// Sim describes simulated GPUs as COUNTxMODEL, for example 4xA100-80GB.
 	Sim string `yaml:"sim"`
+	// SimSocket is where jobs reach the simulated GPUs, in a directory that
+	// every user may enter.
+	SimSocket string `yaml:"sim_socket"`
 }
 
 // Runtime says what runs jobs. auto takes containerd where its socket is.
@@ -70,35 +75,24 @@ type Cgroup struct {
 
 // Jobs says how jobs are run.
 type Jobs struct {
-	// OutputDir is where output goes that the user did not place: workdir,
-	// home, or an absolute path.
-	OutputDir string `yaml:"output_dir"`
 	// Env is added to each job's environment, as NAME=value.
 	Env []string `yaml:"env"`
 	// Grace is the time between SIGTERM and SIGKILL.
 	Grace time.Duration `yaml:"grace"`
 }
 
-// JobLimits bounds each job.
-type JobLimits struct {
-	PIDs   int `yaml:"pids"`
-	NoFile int `yaml:"nofile"`
-	LogMiB int `yaml:"log_mib"`
-}
-
 // DefaultAgent returns the configuration of an empty file. It lacks
 // node.name, cluster.id and coordinators, which have no default.
 func DefaultAgent() Agent {
 	return Agent{
-		Listen:  AgentListen{Socket: "/run/berth/berth.sock", Metrics: "127.0.0.1:7073"},
+		Listen:  AgentListen{Metrics: "127.0.0.1:7073"},
 		TLS:     AgentTLS{CA: "/etc/berth/tls/ca.crt", Cert: "/etc/berth/tls/agent.crt", Key: "/etc/berth/tls/agent.key"},
 		Data:    Data{Dir: "/var/lib/berth/agent"},
 		Gossip:  Gossip{Addr: "0.0.0.0:7072", KeyFile: "/etc/berth/gossip.key"},
-		GPUs:    GPUs{Provider: "nvml"},
+		GPUs:    GPUs{Provider: "nvml", SimSocket: "/run/berth/sim/cards"},
 		Runtime: Runtime{Kind: "auto", Containerd: Containerd{Socket: "/run/containerd/containerd.sock", Namespace: "berth"}},
 		Cgroup:  Cgroup{Parent: "/berth"},
-		Jobs:    Jobs{OutputDir: "workdir", Grace: 30 * time.Second},
-		Limits:  JobLimits{PIDs: 4096, NoFile: 65536, LogMiB: 1024},
+		Jobs:    Jobs{Grace: 30 * time.Second},
 		Users:   Users{MinUID: 1000},
 		Log:     Log{Level: "info", Format: "auto"},
 	}
@@ -112,10 +106,11 @@ func (a *Agent) Validate() error {
 	if a.Node.Address != "" {
 		p.dialAddr("node.address", a.Node.Address)
 	}
+	p.number("node.cpus", a.Node.CPUs, 0, 4096)
+	p.number("node.memory_mib", a.Node.MemoryMiB, 0, 64<<20)
 	p.name("cluster.id", a.Cluster.ID)
 	p.text("cluster.name", a.Cluster.Name, 200)
 	p.coordinators(a.Coordinators)
-	p.path("listen.socket", a.Listen.Socket, optional)
 	p.optionalAddr("listen.metrics", a.Listen.Metrics)
 	p.path("tls.ca", a.TLS.CA, required)
 	p.path("tls.cert", a.TLS.Cert, required)
@@ -127,14 +122,12 @@ func (a *Agent) Validate() error {
 		p.addf("gpus.sim", "is %q with gpus.provider %q; describe GPUs (4xA100-80GB) for provider sim, and for no other", a.GPUs.Sim, a.GPUs.Provider)
 	}
 	p.text("gpus.sim", a.GPUs.Sim, 1000)
+	p.path("gpus.sim_socket", a.GPUs.SimSocket, required)
 	p.oneOf("runtime.kind", a.Runtime.Kind, "auto", "containerd", "process")
 	p.path("runtime.containerd.socket", a.Runtime.Containerd.Socket, required)
 	p.name("runtime.containerd.namespace", a.Runtime.Containerd.Namespace)
 	p.path("cgroup.parent", a.Cgroup.Parent, required)
 	p.jobs(a.Jobs)
-	p.number("limits.pids", a.Limits.PIDs, 16, 4_194_304)
-	p.number("limits.nofile", a.Limits.NoFile, 64, 1_048_576)
-	p.number("limits.log_mib", a.Limits.LogMiB, 1, 1<<20)
 	p.users(a.Users)
 	p.log(a.Log)
 	return p.err()
@@ -187,9 +180,6 @@ func (p *Problems) coordinators(addrs []string) {
 }
 
 func (p *Problems) jobs(j Jobs) {
-	if j.OutputDir != "workdir" && j.OutputDir != "home" && !strings.HasPrefix(j.OutputDir, "/") {
-		p.addf("jobs.output_dir", "is %q, want workdir, home or an absolute path", j.OutputDir)
-	}
 	for i, line := range j.Env {
 		name, _, ok := strings.Cut(line, "=")
 		switch key := indexed("jobs.env", i); {

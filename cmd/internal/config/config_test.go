@@ -158,7 +158,7 @@ scheduling: {max_shares: 2, policy: cost}
 	l, err := config.LoadCoordinator(config.Sources{
 		Path: path,
 		Env: []string{
-			"BERTH_SCHEDULING_MAX_SHARES=4", "BERTH_RAFT_LEASE=1500ms", "BERTH_USERS_ALLOW_ROOT=true", "BERTH_SCHEDULING_POLICY=energy",
+			"BERTH_SCHEDULING_MAX_SHARES=4", "BERTH_RAFT_LEASE=1500ms", "BERTH_USERS_ALLOW_ROOT=true", "BERTH_SCHEDULING_POLICY=slot",
 			"BERTH_JOB_ID=7", "HOME=/root", "BERTH_PEERS=c1=a:1,c2=b:1,c3=c:1", "BERTH_USERS_ADMINS=bob, 1002",
 		},
 		Overrides: []config.Override{
@@ -174,7 +174,7 @@ scheduling: {max_shares: 2, policy: cost}
 	want.Peers = []config.Peer{{ID: "c1", Addr: "a:1"}, {ID: "c2", Addr: "b:1"}, {ID: "c3", Addr: "c:1"}}
 	want.Raft.Heartbeat, want.Raft.Election, want.Raft.Lease = 5*time.Second, 5*time.Second, 1500*time.Millisecond
 	want.Users = config.Users{AllowRoot: true, MinUID: 1000, Admins: []string{"bob", "1002"}}
-	want.Scheduling.MaxShares, want.Scheduling.Policy = 5, "energy"
+	want.Scheduling.MaxShares, want.Scheduling.Policy = 5, "slot"
 	want.Listen.Metrics = ""
 	if diff := cmp.Diff(&want, l.Config); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -74,6 +74,8 @@ type CoordinatorTLS struct {
 type Gossip struct {
 	Addr    string `yaml:"addr"`
 	KeyFile string `yaml:"key_file"`
+	// Join lists the gossip addresses of the coordinators.
+	Join []string `yaml:"join"`
 }
 
 // Users says who may use the cluster.
@@ -99,7 +101,6 @@ type Lease struct {
 
 // Limits bounds what one user, and all together, may ask for.
 type Limits struct {
-	SubmitsPerSecond int `yaml:"submits_per_second"` // each user
 	QueuedPerUser    int `yaml:"queued_per_user"`
 	QueuedTotal      int `yaml:"queued_total"`
 }
@@ -125,9 +126,9 @@ func DefaultCoordinator() Coordinator {
 		},
 		Gossip:     Gossip{Addr: "0.0.0.0:7072", KeyFile: "/etc/berth/gossip.key"},
 		Users:      Users{MinUID: 1000},
-		Scheduling: Scheduling{MaxShares: 3, Interval: time.Second, MemoryHeadroomMiB: 512, Policy: "balanced"},
+		Scheduling: Scheduling{MaxShares: 3, Interval: time.Second, MemoryHeadroomMiB: 512, Policy: "ffd"},
 		Lease:      Lease{Agent: 60 * time.Second},
-		Limits:     Limits{SubmitsPerSecond: 20, QueuedPerUser: 10_000, QueuedTotal: 200_000},
+		Limits:     Limits{QueuedPerUser: 10_000, QueuedTotal: 200_000},
 		Log:        Log{Level: "info", Format: "auto"},
 	}
 }
@@ -170,9 +171,8 @@ func (c *Coordinator) Validate() error {
 	p.number("scheduling.max_shares", c.Scheduling.MaxShares, 1, 16)
 	p.span("scheduling.interval", c.Scheduling.Interval, 10*time.Millisecond, time.Minute)
 	p.number("scheduling.memory_headroom_mib", c.Scheduling.MemoryHeadroomMiB, 0, 64<<10)
-	p.oneOf("scheduling.policy", c.Scheduling.Policy, "balanced", "throughput", "latency", "energy", "cost")
+	p.oneOf("scheduling.policy", c.Scheduling.Policy, "ffd", "slot")
 	p.span("lease.agent", c.Lease.Agent, 5*time.Second, time.Hour)
-	p.number("limits.submits_per_second", c.Limits.SubmitsPerSecond, 1, 10_000)
 	p.number("limits.queued_per_user", c.Limits.QueuedPerUser, 1, 1_000_000)
 	p.number("limits.queued_total", c.Limits.QueuedTotal, 1, 1_000_000)
 	p.log(c.Log)

@@ -176,6 +176,9 @@ func (p *Problems) gossip(g Gossip) {
 	p.listenAddr("gossip.addr", g.Addr)
 	// Gossip without a key would let strangers in to the decoder.
 	p.path("gossip.key_file", g.KeyFile, required)
+	for i, addr := range g.Join {
+		p.dialAddr(indexed("gossip.join", i), addr)
+	}
 }
 
 func (p *Problems) users(u Users) {

@@ -1646,6 +1646,7 @@ type JoinResponse struct {
 	GossipKey     []byte   `protobuf:"bytes,3,opt,name=gossip_key,json=gossipKey,proto3" json:"gossip_key,omitempty"`
 	Coordinators  []string `protobuf:"bytes,4,rep,name=coordinators,proto3" json:"coordinators,omitempty"`
 	ClusterId     string   `protobuf:"bytes,5,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	GossipPeers   []string `protobuf:"bytes,6,rep,name=gossip_peers,json=gossipPeers,proto3" json:"gossip_peers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1713,6 +1714,13 @@ func (x *JoinResponse) GetClusterId() string {
 		return x.ClusterId
 	}
 	return ""
+}
+
+func (x *JoinResponse) GetGossipPeers() []string {
+	if x != nil {
+		return x.GossipPeers
+	}
+	return nil
 }
 
 type RenewRequest struct {
@@ -1937,7 +1945,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\vJoinRequest\x12!\n" +
 	"\ftoken_secret\x18\x01 \x01(\tR\vtokenSecret\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x10\n" +
-	"\x03csr\x18\x03 \x01(\fR\x03csr\"\xa2\x01\n" +
+	"\x03csr\x18\x03 \x01(\fR\x03csr\"\xc5\x01\n" +
 	"\fJoinResponse\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x0e\n" +
 	"\x02ca\x18\x02 \x01(\fR\x02ca\x12\x1d\n" +
@@ -1945,7 +1953,8 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"gossip_key\x18\x03 \x01(\fR\tgossipKey\x12\"\n" +
 	"\fcoordinators\x18\x04 \x03(\tR\fcoordinators\x12\x1d\n" +
 	"\n" +
-	"cluster_id\x18\x05 \x01(\tR\tclusterId\" \n" +
+	"cluster_id\x18\x05 \x01(\tR\tclusterId\x12!\n" +
+	"\fgossip_peers\x18\x06 \x03(\tR\vgossipPeers\" \n" +
 	"\fRenewRequest\x12\x10\n" +
 	"\x03csr\x18\x01 \x01(\fR\x03csr\"A\n" +
 	"\rRenewResponse\x12 \n" +
