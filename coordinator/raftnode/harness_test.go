@@ -76,14 +76,16 @@ func (s listSnapshot) Persist(k raft.SnapshotSink) error {
 
 func (listSnapshot) Release() {}
 
-// tcpLayer is plain TCP on loopback. While cut is set nothing is dialled.
+// tcpLayer is plain TCP on loopback. While cut is set nothing is
+// dialled.
 type tcpLayer struct {
 	net.Listener
-	cut atomic.Bool
+	cut   atomic.Bool
+	cutTo atomic.Value // of one address, a raft.ServerAddress
 }
 
 func (l *tcpLayer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	if l.cut.Load() {
+	if l.cut.Load() || l.cutTo.Load() == addr {
 		return nil, fmt.Errorf("dial %s: cut", addr)
 	}
 	return net.DialTimeout("tcp", string(addr), timeout)
