@@ -112,7 +112,7 @@ func parseStates(list string) ([]string, error) {
 			for k := cluster.JobPending; k <= cluster.JobDeadline; k++ {
 				known = append(known, k.String())
 			}
-			return nil, Usagef("--state %s: unknown state%s; states are %s", shortQuote(s), didYouMean(s, known), strings.Join(known, ", "))
+			return nil, Usagef("--state %s: want some of %s%s", shortQuote(s), strings.Join(known, ", "), didYouMean(s, known))
 		}
 		out = append(out, st.String())
 	}

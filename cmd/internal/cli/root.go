@@ -78,7 +78,7 @@ func wrapUsage(cmd *cobra.Command) {
 		cmd.RunE = func(cmd *cobra.Command, a []string) error {
 			known := verbs(cmd)
 			if len(a) == 0 {
-				return &usageError{cmd: cmd.CommandPath(), err: fmt.Errorf("%s: a command is missing; one of %s", cmd.CommandPath(), strings.Join(known, ", "))}
+				return &usageError{cmd: cmd.CommandPath(), err: fmt.Errorf("a command is missing; one of %s", strings.Join(known, ", "))}
 			}
 			return unknownCommand(cmd, a[0])
 		}
@@ -133,8 +133,10 @@ func flagError(cmd *cobra.Command, err error) error {
 		return &usageError{cmd: cmd.CommandPath(), err: err}
 	}
 	typed := none.GetSpecifiedName()
-	if none.GetSpecifiedShortnames() != "" {
-		return &usageError{cmd: cmd.CommandPath(), err: fmt.Errorf("unknown flag -%s in -%s", typed, none.GetSpecifiedShortnames())}
+	if group := none.GetSpecifiedShortnames(); group == typed {
+		return &usageError{cmd: cmd.CommandPath(), err: fmt.Errorf("unknown flag -%s", typed)}
+	} else if group != "" {
+		return &usageError{cmd: cmd.CommandPath(), err: fmt.Errorf("unknown flag -%s in -%s", typed, group)}
 	}
 	var names []string
 	add := func(f *pflag.Flag) {

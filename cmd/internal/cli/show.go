@@ -88,13 +88,13 @@ func showJob(e *Env, j *apiv1.Job) {
 	s := j.GetSpec()
 	queue := ""
 	if j.GetQueue() != "" {
-		queue = fmt.Sprintf("of GPU %s, place %d", j.GetQueue(), j.GetQueuePosition())
+		queue = fmt.Sprintf("of %s, place %d", j.GetQueue(), j.GetQueuePosition())
 	}
 	state := j.GetState()
 	if j.GetCancelRequested() && !terminal(state) {
 		state += " (its end was asked for)"
 	}
-	keyValues(e, "",
+	kv := []string{
 		"Job", fmt.Sprintf("%d  %s", j.GetId(), j.GetName()),
 		"User", fmt.Sprintf("%s (%d)", j.GetUser(), j.GetUid()),
 		"State", state,
@@ -111,10 +111,11 @@ func showJob(e *Env, j *apiv1.Job) {
 		"Run time", runTime(e, j),
 		"Predicted", predictedText(j.GetPredicted()),
 		"Measured", measuredText(j.GetMeasured()),
-	)
-	if s != nil {
-		keyValues(e, "", specKeys(s)...)
 	}
+	if s != nil {
+		kv = append(kv, specKeys(s)...)
+	}
+	keyValues(e, "", kv...)
 	if len(j.GetAttempts()) > 0 {
 		e.printf("Attempts\n")
 		for _, a := range j.GetAttempts() {

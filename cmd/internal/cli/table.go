@@ -66,12 +66,17 @@ func (t *table) squeeze(widths []int, limit int) {
 	for _, w := range widths {
 		over += w
 	}
-	for i := len(widths) - 1; i >= 0 && over > 0; i-- {
-		if t.cols[i].shrink && widths[i] > minShrunk {
-			take := min(over, widths[i]-minShrunk)
-			widths[i] -= take
-			over -= take
+	for ; over > 0; over-- { // one column at a time from the widest
+		widest := -1
+		for i, c := range t.cols {
+			if c.shrink && widths[i] > minShrunk && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
 		}
+		if widest < 0 {
+			return
+		}
+		widths[widest]--
 	}
 }
 

@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
 	"time"
 
-	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -217,53 +214,4 @@ func texts(in [][]byte) []string {
 		out = append(out, string(b))
 	}
 	return out
-}
-
-// printJSON writes v with two spaces of indent. HTML is not escaped; bytes that
-// are not UTF-8 become U+FFFD.
-func printJSON(e *Env, v any) error {
-	raw, err := marshalJSON(v)
-	if err != nil {
-		return err
-	}
-	e.printf("%s", raw)
-	return nil
-}
-
-func marshalJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	err := enc.Encode(v)
-	return b.Bytes(), err
-}
-
-// printYAML writes the same names in the same order as printJSON: JSON is
-// YAML, so it is read back as nodes and printed in block style.
-func printYAML(e *Env, v any) error {
-	raw, err := marshalJSON(v)
-	if err != nil {
-		return err
-	}
-	var n yaml.Node
-	if err := yaml.Unmarshal(raw, &n); err != nil {
-		return err
-	}
-	block(&n)
-	enc := yaml.NewEncoder(e.out)
-	enc.SetIndent(2)
-	if err := enc.Encode(&n); err != nil {
-		return err
-	}
-	return enc.Close()
-}
-
-// block drops the flow style and needless quotes; the encoder quotes again
-// what would read as something else than text.
-func block(n *yaml.Node) {
-	n.Style = 0
-	for _, c := range n.Content {
-		block(c)
-	}
 }

@@ -57,14 +57,11 @@ func runWhy(ctx context.Context, e *Env, c *client, f format, arg string) error 
 	}
 	e.printf("%s\n", escape(whySentence(e, resp.GetJob())))
 	for _, x := range resp.GetExplanations() {
-		line := fmt.Sprintf("  %s: %s", x.GetCode(), x.GetDetail())
-		if x.GetDetail() == "" {
-			line = "  " + x.GetCode()
+		line := reasonText(x.GetCode(), x.GetDetail())
+		if x.GetCount() > 1 {
+			line = fmt.Sprintf("%d × %s", x.GetCount(), line)
 		}
-		if x.GetCount() > 0 {
-			line += fmt.Sprintf(" (%d)", x.GetCount())
-		}
-		e.printf("%s\n", escape(line))
+		e.printf("  %s\n", escape(line))
 	}
 	return nil
 }
@@ -80,7 +77,7 @@ func whySentence(e *Env, j *apiv1.Job) string {
 	case waiting(j.GetState()):
 		text := head + " waits"
 		if j.GetQueue() != "" {
-			text += fmt.Sprintf(", place %d in the queue of GPU %s", j.GetQueuePosition(), j.GetQueue())
+			text += fmt.Sprintf(", place %d in the queue of %s", j.GetQueuePosition(), j.GetQueue())
 		}
 		if t := when(e, j.GetEstimatedStart()); t != "" {
 			text += ", expected to start at " + t

@@ -1,0 +1,436 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares got with testdata/<name>.golden.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s (-want +got):\n%s", path, d)
+	}
+}
+
+// fakeServer holds jobs and nodes and records what it is asked. hook, when set,
+// may answer a call with an error instead.
+type fakeServer struct {
+	apiv1.UnimplementedJobServiceServer
+	apiv1.UnimplementedClusterServiceServer
+	mu        sync.Mutex
+	jobs      []*apiv1.Job
+	nodes     []*apiv1.Node
+	submitted map[string][]uint64
+	requests  []*apiv1.SubmitJobsRequest
+	cancelled []uint64
+	hook      func(ctx context.Context, method string) error
+	changed   chan struct{} // closed and replaced on each change
+	warnings  []string
+	lastList  *apiv1.ListJobsRequest
+}
+
+func newFake() *fakeServer {
+	return &fakeServer{submitted: map[string][]uint64{}, changed: make(chan struct{}), jobs: sampleJobs(), nodes: sampleNodes()}
+}
+
+func (f *fakeServer) enter(ctx context.Context, method string) error {
+	f.mu.Lock()
+	hook := f.hook
+	f.mu.Unlock()
+	if hook != nil {
+		if err := hook(ctx, method); err != nil {
+			var ce *cluster.Error
+			if errors.As(err, &ce) {
+				return conv.Status(ce).Err()
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// change runs do and wakes the watchers.
+func (f *fakeServer) change(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *fakeServer) SubmitJobs(ctx context.Context, r *apiv1.SubmitJobsRequest) (*apiv1.SubmitJobsResponse, error) {
+	ids, seen := f.record(r)
+	if err := f.enter(ctx, "SubmitJobs"); err != nil {
+		return nil, err
+	}
+	_ = seen
+	return &apiv1.SubmitJobsResponse{Ids: ids, Warnings: f.warnings}, nil
+}
+
+func (f *fakeServer) record(r *apiv1.SubmitJobsRequest) (ids []uint64, seen bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests = append(f.requests, r)
+	if ids, ok := f.submitted[r.GetRequestId()]; ok {
+		return ids, true
+	}
+	for range r.GetJobs() {
+		ids = append(ids, uint64(101+len(f.submitted)+len(ids)))
+	}
+	f.submitted[r.GetRequestId()] = ids
+	return ids, false
+}
+
+func (f *fakeServer) find(id uint64) *apiv1.Job {
+	for _, j := range f.jobs {
+		if j.GetId() == id {
+			return j
+		}
+	}
+	return nil
+}
+
+func (f *fakeServer) GetJob(ctx context.Context, r *apiv1.GetJobRequest) (*apiv1.GetJobResponse, error) {
+	if err := f.enter(ctx, "GetJob"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	j := f.find(r.GetId())
+	if j == nil {
+		return nil, conv.Status(cluster.Errorf(cluster.CodeNotFound, "no such job: %d", r.GetId())).Err()
+	}
+	return &apiv1.GetJobResponse{Job: j}, nil
+}
+
+func (f *fakeServer) ListJobs(ctx context.Context, r *apiv1.ListJobsRequest) (*apiv1.ListJobsResponse, error) {
+	if err := f.enter(ctx, "ListJobs"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lastList = r
+	var out []*apiv1.Job
+	for _, j := range f.jobs {
+		switch {
+		case len(r.GetIds()) > 0 && !slices.Contains(r.GetIds(), j.GetId()),
+			len(r.GetUsers()) > 0 && !slices.Contains(r.GetUsers(), j.GetUser()),
+			len(r.GetStates()) > 0 && !slices.Contains(r.GetStates(), j.GetState()),
+			len(r.GetStates()) == 0 && !r.GetFinished() && terminal(j.GetState()):
+			continue
+		}
+		out = append(out, j)
+	}
+	// Two jobs a page, in falling order, to see that the client puts them right.
+	at := 0
+	if r.GetPageToken() != "" {
+		at = len(r.GetPageToken())
+	}
+	slices.Reverse(out)
+	resp := &apiv1.ListJobsResponse{Jobs: out[at:min(at+2, len(out))]}
+	if at+2 < len(out) {
+		resp.NextPageToken = strings.Repeat("x", at+2)
+	}
+	return resp, nil
+}
+
+func (f *fakeServer) CancelJobs(ctx context.Context, r *apiv1.CancelJobsRequest) (*apiv1.CancelJobsResponse, error) {
+	if err := f.enter(ctx, "CancelJobs"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	resp := &apiv1.CancelJobsResponse{}
+	for _, id := range r.GetIds() {
+		out := apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED
+		switch j := f.find(id); {
+		case j == nil:
+			out = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
+		case j.GetUser() != "ann":
+			out = apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED
+		case terminal(j.GetState()):
+			out = apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED
+		default:
+			f.cancelled = append(f.cancelled, id)
+		}
+		resp.Results = append(resp.Results, &apiv1.CancelResult{Id: id, Outcome: out})
+	}
+	return resp, nil
+}
+
+func (f *fakeServer) ExplainJob(ctx context.Context, r *apiv1.ExplainJobRequest) (*apiv1.ExplainJobResponse, error) {
+	g, err := f.GetJob(ctx, &apiv1.GetJobRequest{Id: r.GetId()})
+	if err != nil {
+		return nil, err
+	}
+	resp := &apiv1.ExplainJobResponse{Job: g.GetJob()}
+	if waiting(g.GetJob().GetState()) {
+		resp.Explanations = []*apiv1.Explanation{
+			{Code: "GPUMemory", Detail: "most free: GPU 1 of n1 with 11.2 GiB, needs 13.0 GiB", Count: 2},
+			{Code: "GPUSlots", Detail: "3 jobs share each of them already", Count: 1},
+		}
+	}
+	return resp, nil
+}
+
+func (f *fakeServer) Predict(ctx context.Context, r *apiv1.PredictRequest) (*apiv1.PredictResponse, error) {
+	if err := f.enter(ctx, "Predict"); err != nil {
+		return nil, err
+	}
+	return &apiv1.PredictResponse{Predictions: []*apiv1.Prediction{
+		samplePrediction("A100-SXM4-80GB"),
+		{GpuType: "T4", GpuMemMib: 11500, GpuMemP95Mib: 12100, GpuUtilMilli: 990, Seconds: 18000, HostMemMib: 6144, CpuMilli: 2000, Confidence: 0.4, Source: "history"},
+	}}, nil
+}
+
+func (f *fakeServer) WatchJobs(r *apiv1.WatchJobsRequest, s grpc.ServerStreamingServer[apiv1.WatchJobsResponse]) error {
+	for index := r.GetFromIndex(); ; index++ {
+		if err := f.enter(s.Context(), "WatchJobs"); err != nil {
+			return err
+		}
+		f.mu.Lock()
+		var out []*apiv1.Job
+		for _, j := range f.jobs {
+			if len(r.GetIds()) == 0 || slices.Contains(r.GetIds(), j.GetId()) {
+				out = append(out, j)
+			}
+		}
+		next := f.changed
+		f.mu.Unlock()
+		if err := s.Send(&apiv1.WatchJobsResponse{Jobs: out, Index: index + 1}); err != nil {
+			return err
+		}
+		select {
+		case <-next:
+		case <-s.Context().Done():
+			return s.Context().Err()
+		}
+	}
+}
+
+func (f *fakeServer) ListNodes(ctx context.Context, r *apiv1.ListNodesRequest) (*apiv1.ListNodesResponse, error) {
+	if err := f.enter(ctx, "ListNodes"); err != nil {
+		return nil, err
+	}
+	resp := &apiv1.ListNodesResponse{}
+	for _, n := range f.nodes {
+		if len(r.GetIds()) == 0 || slices.Contains(r.GetIds(), n.GetId()) {
+			resp.Nodes = append(resp.Nodes, n)
+		}
+	}
+	return resp, nil
+}
+
+func (f *fakeServer) DrainNode(ctx context.Context, r *apiv1.DrainNodeRequest) (*apiv1.DrainNodeResponse, error) {
+	if err := f.enter(ctx, "DrainNode"); err != nil {
+		return nil, err
+	}
+	return &apiv1.DrainNodeResponse{Node: &apiv1.Node{Id: r.GetId(), State: "ready", Drain: true, DrainReason: r.GetReason(), Jobs: []uint64{12}}}, nil
+}
+
+func (f *fakeServer) ResumeNode(ctx context.Context, r *apiv1.ResumeNodeRequest) (*apiv1.ResumeNodeResponse, error) {
+	if err := f.enter(ctx, "ResumeNode"); err != nil {
+		return nil, err
+	}
+	return &apiv1.ResumeNodeResponse{Node: &apiv1.Node{Id: r.GetId(), State: "ready"}}, nil
+}
+
+func (f *fakeServer) CreateToken(ctx context.Context, r *apiv1.CreateTokenRequest) (*apiv1.CreateTokenResponse, error) {
+	if err := f.enter(ctx, "CreateToken"); err != nil {
+		return nil, err
+	}
+	return &apiv1.CreateTokenResponse{Token: "tok-" + r.GetRole() + "-" + r.GetId(), Expires: timestamppb.New(now.Add(r.GetTtl().AsDuration()))}, nil
+}
+
+func (f *fakeServer) GetStatus(ctx context.Context, _ *apiv1.GetStatusRequest) (*apiv1.GetStatusResponse, error) {
+	if err := f.enter(ctx, "GetStatus"); err != nil {
+		return nil, err
+	}
+	return &apiv1.GetStatusResponse{
+		ClusterId: "6f1c2a9e", Name: "lab", Index: 4711, AnsweredBy: "c2",
+		Jobs: []*apiv1.JobCount{{State: "RUNNING", Count: 3}, {State: "QUEUED", Count: 1}},
+		Members: []*apiv1.Member{
+			{Id: "c1", Address: "10.0.0.1:7701", Leader: true, Voter: true, Reachable: true, Term: 3, LastIndex: 4711, AppliedIndex: 4711, StateHash: "9c1185a5c5e9fc54612808977ee8f548", StateHashIndex: 4000, Pid: 811, Version: "0.1.0"},
+			{Id: "c2", Address: "10.0.0.2:7701", Voter: true, Reachable: true, Term: 3, LastIndex: 4711, AppliedIndex: 4710, StateHash: "9c1185a5c5e9fc54612808977ee8f548", StateHashIndex: 4000, Pid: 790, Version: "0.1.0"},
+			{Id: "c3", Address: "10.0.0.3:7701", Voter: true},
+		},
+	}, nil
+}
+
+// now is what clocks show in tests.
+var now = time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
+
+func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-d)) }
+
+func samplePrediction(typ string) *apiv1.Prediction {
+	return &apiv1.Prediction{
+		GpuType: typ, GpuMemMib: 11468, GpuMemP95Mib: 12083, GpuUtilMilli: 620, Seconds: 7530, HostMemMib: 6144, CpuMilli: 2000, PowerW: 260,
+		Confidence: 0.87, Source: "graph",
+		Parts: []*apiv1.PredictionPart{{Name: "weights", Mib: 98}, {Name: "gradients", Mib: 98}, {Name: "optimizer", Mib: 196}, {Name: "activations", Mib: 10600}, {Name: "context", Mib: 476}},
+	}
+}
+
+func sampleJobs() []*apiv1.Job {
+	five := int32(5)
+	spec := &apiv1.JobSpec{
+		Name: "train", Command: [][]byte{[]byte("python"), []byte("train.py"), []byte("--note"), []byte("it's")}, Env: [][]byte{[]byte("PATH=/usr/bin")},
+		Dir: []byte("/home/ann/run"), Gpus: 1, GpuMemMib: 12288, TimeLimit: durationpb.New(2 * time.Hour), Expected: durationpb.New(90 * time.Minute),
+		Stdout: []byte("berth-%j.out"), CpuMilli: 2500, MemMib: 8192,
+	}
+	shares := []*apiv1.GPUShare{{Uuid: "GPU-1a", Type: "A100-SXM4-80GB", Index: 0, Share: &apiv1.Share{MemMib: 12288, Milli: 620}}}
+	return []*apiv1.Job{
+		{
+			Id: 12, Name: "train", User: "ann", Uid: 1001, State: "RUNNING", Node: "n1", GpusWanted: 1, Gpus: shares, Spec: spec,
+			Submitted: ago(2 * time.Hour), Started: ago(time.Hour + 2*time.Minute + 3*time.Second), Predicted: samplePrediction("A100-SXM4-80GB"),
+			Neighbours: []uint64{13}, Revision: 812,
+			Attempts: []*apiv1.Attempt{{No: 1, State: "RUNNING", Node: "n1", Gpus: shares, Placed: ago(time.Hour + 2*time.Minute + 4*time.Second),
+				Started: ago(time.Hour + 2*time.Minute + 3*time.Second), Why: "busiest GPU that fits", Predicted: samplePrediction("A100-SXM4-80GB"), Token: 790}},
+		},
+		{
+			Id: 13, Name: "sweep\x1b[31m\u202e", User: "bob", Uid: 1002, State: "RUNNING", Node: "n2", GpusWanted: 2,
+			Gpus: []*apiv1.GPUShare{
+				{Uuid: "GPU-2a", Type: "H100", Index: 0, Share: &apiv1.Share{MemMib: 80000, Milli: 1000, Exclusive: true}},
+				{Uuid: "GPU-2b", Type: "H100", Index: 1, Share: &apiv1.Share{MemMib: 80000, Milli: 1000, Exclusive: true}},
+			},
+			Submitted: ago(50 * time.Hour), Started: ago(49*time.Hour + 5*time.Minute),
+		},
+		{
+			Id: 14, Name: "eval", User: "ann", Uid: 1001, State: "QUEUED", GpusWanted: 1, Queue: "GPU-1a", QueuePosition: 1,
+			Reason: "GPUMemory", ReasonDetail: "GPU 1 of n1: 11.2 GiB free, needs 13.0 GiB", Submitted: ago(10 * time.Minute),
+			EstimatedStart: timestamppb.New(now.Add(25 * time.Minute)), Predicted: samplePrediction("A100-SXM4-80GB"),
+			Spec: &apiv1.JobSpec{Name: "eval", Command: [][]byte{[]byte("./eval.sh")}, Dir: []byte("/home/ann/run"), Gpus: 1, Stdout: []byte("berth-%j.out")},
+		},
+		{Id: 15, Name: "prep", User: "cyd", Uid: 1003, State: "PENDING", Reason: "Planning", Submitted: ago(time.Second)},
+		{
+			Id: 16, Name: "old", User: "ann", Uid: 1001, State: "FAILED", Reason: "NonZeroExitCode", ReasonDetail: "exit code 5", ExitCode: &five, Node: "n1", GpusWanted: 1, Gpus: shares,
+			Submitted: ago(5 * time.Hour), Started: ago(4 * time.Hour), Ended: ago(3 * time.Hour),
+			Measured: &apiv1.Measured{GpuMemMib: 9000, GpuUtilMilli: 550, Seconds: 3600, HostMemMib: 3000, CpuMilli: 1500, GpuOom: true},
+			Spec:     &apiv1.JobSpec{Name: "old", Command: [][]byte{[]byte("false")}, Dir: []byte("/nowhere"), Gpus: 1, Stdout: []byte("%x-%j.log")},
+		},
+	}
+}
+
+func sampleNodes() []*apiv1.Node {
+	return []*apiv1.Node{
+		{
+			Id: "n2", State: "ready", Drain: true, DrainReason: "GPU 1 reports ECC errors", CpuMilli: 64000, MemMib: 262144, Jobs: []uint64{13},
+			CpuUsedMilli: 16000, MemUsedMib: 65536, Address: "10.0.1.2:7702", Version: "0.1.0", Runtimes: []string{"containerd"}, Gossip: "alive",
+			Gpus: []*apiv1.GPU{
+				{Uuid: "GPU-2a", Index: 0, Type: "H100", MemMib: 81559, SellableMib: 80000, LedgerUsedMib: 80000, LedgerUsedMilli: 1000, Shares: 1, MaxShares: 3, Exclusive: true, CapMode: "dmem", MeasuredUsedMib: 70123, MeasuredUtilMilli: 930, GossipFreeMib: 9000, Jobs: []uint64{13}},
+				{Uuid: "GPU-2b", Index: 1, Type: "H100", MemMib: 81559, SellableMib: 80000, LedgerUsedMib: 80000, LedgerUsedMilli: 1000, Shares: 1, MaxShares: 3, Exclusive: true, CapMode: "dmem", MeasuredUsedMib: -1, MeasuredUtilMilli: -1, GossipFreeMib: -1, Jobs: []uint64{13}},
+			},
+		},
+		{
+			Id: "n1", State: "ready", CpuMilli: 32000, CpuUsedMilli: 2500, MemMib: 131072, MemUsedMib: 8192, Jobs: []uint64{12}, Address: "10.0.1.1:7702",
+			Version: "0.1.0", BootId: "b-1", Registered: ago(72 * time.Hour), LastContact: ago(time.Second), Runtimes: []string{"containerd", "process"}, Gossip: "alive",
+			Gpus: []*apiv1.GPU{{Uuid: "GPU-1a", Index: 0, Type: "A100-SXM4-80GB", MemMib: 81920, SellableMib: 79872, LedgerUsedMib: 12288, LedgerUsedMilli: 620, Shares: 1, MaxShares: 3, CapMode: "mps", MeasuredUsedMib: 11011, MeasuredUtilMilli: 580, GossipFreeMib: 70000, Queued: 1, Jobs: []uint64{12}}},
+		},
+		{Id: "n3", State: "unreachable", CpuMilli: 8000, MemMib: 16384, Gossip: "dead"},
+	}
+}
+
+// world is one test's surroundings: sockets with servers, and what a command
+// wrote.
+type world struct {
+	t       *testing.T
+	env     *Env
+	out     bytes.Buffer
+	errs    bytes.Buffer
+	vars    map[string]string
+	sockets map[string]*bufconn.Listener
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, vars: map[string]string{"USER": "ann", "BERTH_SOCKET": "/a"}, sockets: map[string]*bufconn.Listener{}}
+	w.env = &Env{
+		Stdin: strings.NewReader(""), Stdout: &w.out, Stderr: &w.errs, Width: func() int { return 0 },
+		Getenv:   func(k string) string { return w.vars[k] },
+		Environ:  func() []string { return []string{"PATH=/usr/bin", "HOME=/home/ann", "SHLVL=1"} },
+		Getwd:    func() (string, error) { return "/home/ann/run", nil },
+		Hostname: func() (string, error) { return "login", nil },
+		User:     func() string { return w.vars["USER"] },
+		Now:      func() time.Time { return now },
+		Dial: func(ctx context.Context, path string) (net.Conn, error) {
+			if l, ok := w.sockets[path]; ok {
+				return l.DialContext(ctx)
+			}
+			return nil, &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", os.ErrNotExist)}
+		},
+		RequestID: func() string { return "0123456789abcdef0123456789abcdef" },
+	}
+	return w
+}
+
+// serve starts f behind a socket until the test ends.
+func (w *world) serve(socket string, f *fakeServer) {
+	l := bufconn.Listen(1 << 20)
+	s := grpc.NewServer()
+	apiv1.RegisterJobServiceServer(s, f)
+	apiv1.RegisterClusterServiceServer(s, f)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.Serve(l) })
+	w.t.Cleanup(func() { s.Stop(); wg.Wait() })
+	w.sockets[socket] = l
+}
+
+// run executes a command and returns its exit code.
+func (w *world) run(args ...string) int { return w.runCtx(w.t.Context(), args...) }
+
+func (w *world) runCtx(ctx context.Context, args ...string) int {
+	w.out.Reset()
+	w.errs.Reset()
+	w.env.out = nil
+	return execute(ctx, args, w.env)
+}
+
+// transcript is a run as a user would see it.
+func (w *world) transcript(args ...string) string {
+	code := w.run(args...)
+	var b strings.Builder
+	b.WriteString("$ berth " + quoteCommand(args) + "\n")
+	io.WriteString(&b, w.out.String())
+	if w.errs.Len() > 0 {
+		b.WriteString("-- standard error\n" + w.errs.String())
+	}
+	b.WriteString("-- exit code " + strconv.Itoa(code) + "\n")
+	return b.String()
+}

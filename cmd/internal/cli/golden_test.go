@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+)
+
+// TestGolden holds what users see, word for word.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"queue-table":      {"queue"},
+		"queue-all":        {"queue", "--all"},
+		"queue-me":         {"queue", "--me"},
+		"queue-states":     {"queue", "--state", "pd,QUEUED"},
+		"queue-wide":       {"queue", "-o", "wide"},
+		"queue-json":       {"queue", "-o", "json"},
+		"queue-yaml":       {"queue", "-o", "yaml", "14"},
+		"queue-name":       {"queue", "-o", "name"},
+		"queue-missing":    {"queue", "12", "99", "98"},
+		"show":             {"show", "12"},
+		"show-two":         {"show", "14", "16"},
+		"show-json":        {"show", "-o", "json", "16"},
+		"show-yaml":        {"show", "-o", "yaml", "12"},
+		"show-missing":     {"show", "99"},
+		"why-waiting":      {"why", "14"},
+		"why-running":      {"why", "12"},
+		"why-ended":        {"why", "16"},
+		"why-json":         {"why", "15", "-o", "json"},
+		"node-list":        {"node", "list"},
+		"node-list-wide":   {"node", "list", "-o", "wide"},
+		"node-list-json":   {"node", "list", "-o", "json", "n1"},
+		"node-list-yaml":   {"node", "list", "-o", "yaml", "n3"},
+		"node-list-name":   {"node", "list", "-o", "name"},
+		"node-show":        {"node", "show", "n1"},
+		"node-missing":     {"node", "show", "n9"},
+		"node-drain":       {"node", "drain", "n1", "--reason", "GPU 0 reports ECC errors"},
+		"node-resume":      {"node", "resume", "n1"},
+		"cluster-status":   {"cluster", "status"},
+		"cluster-json":     {"cluster", "status", "-o", "json"},
+		"token-create":     {"token", "create", "--id", "n7", "--ttl", "2h"},
+		"predict":          {"predict", "--model", "resnet50", "--batch", "64"},
+		"predict-explain":  {"predict", "--model", "resnet50", "--batch", "64", "--explain"},
+		"predict-json":     {"predict", "--model", "resnet50", "--batch", "64", "--format", "json"},
+		"submit":           {"submit", "--gpus", "1", "--gpu-mem", "12G", "--time", "2h", "--", "python", "train.py"},
+		"submit-parsable":  {"submit", "--parsable", "--", "true"},
+		"submit-count":     {"submit", "--count", "3", "--", "true"},
+		"cancel":           {"cancel", "12", "13", "14,16", "99"},
+		"wait-failed":      {"wait", "16"},
+		"logs-not-started": {"logs", "14"},
+		"logs-elsewhere":   {"logs", "16"},
+		"help":             {"--help"},
+		"help-submit":      {"submit", "--help"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.serve("/a", newFake())
+			golden(t, name, w.transcript(args...))
+		})
+	}
+}
+
+func TestTableOnTerminal(t *testing.T) {
+	t.Parallel()
+	for name, width := range map[string]int{"queue-60-columns": 60, "queue-80-columns": 80} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.serve("/a", newFake())
+			w.env.IsTerminal, w.env.Width = true, func() int { return width }
+			got := w.transcript("queue")
+			for _, line := range strings.Split(strings.TrimSpace(w.out.String()), "\n") {
+				if n := textWidth(line); n > width {
+					t.Errorf("line of %d columns: %q", n, line)
+				}
+			}
+			golden(t, name, got)
+		})
+	}
+}
+
+func TestNoControlCharactersReachTheTerminal(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"queue"}, {"queue", "-o", "wide"}, {"show", "13"}, {"queue", "-o", "yaml"}, {"why", "13"}} {
+		w := newWorld(t)
+		w.serve("/a", newFake())
+		w.run(args...)
+		if out := w.out.String(); strings.ContainsAny(out, "\x1b\u202e") || out == "" {
+			t.Errorf("%v: %q", args, out)
+		}
+	}
+}
+
+func TestJSONAndYAMLAgree(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.serve("/a", newFake())
+	var j, y any
+	w.run("queue", "--all", "-o", "json")
+	if err := json.Unmarshal(w.out.Bytes(), &j); err != nil {
+		t.Fatal(err)
+	}
+	w.run("queue", "--all", "-o", "yaml")
+	if err := yaml.Unmarshal(w.out.Bytes(), &y); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(y)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back any
+	if err := json.Unmarshal(raw, &back); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(j, back); d != "" {
+		t.Errorf("YAML differs from JSON:\n%s", d)
+	}
+}
+
+func TestBriefOnlyWhereItIsEnough(t *testing.T) {
+	t.Parallel()
+	for o, want := range map[string]bool{"table": true, "name": true, "wide": false, "json": false, "yaml": false} {
+		w := newWorld(t)
+		f := newFake()
+		w.serve("/a", f)
+		w.run("queue", "-o", o)
+		if f.lastList.GetBrief() != want {
+			t.Errorf("-o %s: brief %t, want %t", o, f.lastList.GetBrief(), want)
+		}
+	}
+}
