@@ -93,7 +93,8 @@ type Config struct {
 	// StreamLayer carries Raft's connections. Open owns it: it is closed by
 	// Node.Close, and by Open when that fails.
 	StreamLayer raft.StreamLayer
-	// FSM is the state machine. A raft.BatchingFSM is used as one.
+	// FSM is the state machine. A raft.BatchingFSM is used as one, a
+	// raft.ConfigurationStore is not.
 	FSM raft.FSM
 	// Log takes Raft's own messages too; leader changes are at info level.
 	Log *slog.Logger
@@ -120,8 +121,7 @@ type Config struct {
 	// MaxEntryBytes bounds one entry: a larger one would hold up heartbeats.
 	// Optional, 4 MiB.
 	MaxEntryBytes int
-	// StallLimit is how long one disk operation, or the state machine, may
-	// take before this node gives up leadership and calls Fatal. Optional,
+	// StallLimit is how long one disk operation, or one Apply, may take before this node gives up leadership and calls Fatal. Optional,
 	// 10 s.
 	StallLimit time.Duration
 

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -80,13 +81,15 @@ func load(dir string) (contents, error) {
 	return c, errors.Join(err, err1, err2)
 }
 
+const opsOfVictim = 90
+
 // victim makes a stopped node's directory with snapshots, a log of many pages,
 // and large entries in it.
 func victim(t *testing.T) (*testCluster, *member, contents) {
 	t.Helper()
 	c, m := solo(t, func(cfg *Config) { cfg.TrailingLogs = 20 })
 	lead := c.leader()
-	for i := range 120 {
+	for i := range opsOfVictim {
 		op := fmt.Sprintf("op%03d-%s", i, strings.Repeat("x", 10+i*5))
 		if i%40 == 7 {
 			op += strings.Repeat("large", 2000)
@@ -103,7 +106,7 @@ func victim(t *testing.T) (*testCluster, *member, contents) {
 		t.Fatal(err)
 	}
 	want, err := load(m.dir)
-	if err != nil || len(want.Ops) != 120 || want.Term == 0 || want.VoteFor == "" || len(want.Log) == 0 {
+	if err != nil || len(want.Ops) != opsOfVictim || want.Term == 0 || want.VoteFor == "" || len(want.Log) == 0 {
 		t.Fatalf("%d ops, %d entries, term %d, err %v", len(want.Ops), len(want.Log), want.Term, err)
 	}
 	return c, m, want
@@ -136,8 +139,8 @@ func verdict(t *testing.T, dir, what string, want contents) (found bool) {
 	got, err := load(dir)
 	if err != nil {
 		t.Errorf("%s: passed the check, and then: %v", what, err)
-	} else if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s: passed the check, but is read differently:\n%.2000s", what, diff)
+	} else if !reflect.DeepEqual(want, got) {
+		t.Errorf("%s: passed the check, but is read differently:\n%.2000s", what, cmp.Diff(want, got))
 	}
 	return false
 }

@@ -103,7 +103,7 @@ func (n *Node) open() (err error) {
 	if err := n.settle(rc); err != nil {
 		return err
 	}
-	if n.raft, err = raft.NewRaft(rc, n.cfg.FSM, n.store, n.store, n.snaps, n.trans); err != nil {
+	if n.raft, err = raft.NewRaft(rc, timed(n.cfg.FSM, n.store.ops), n.store, n.store, n.snaps, n.trans); err != nil {
 		return fmt.Errorf("start: %w; if the state cannot be restored, "+remedyRejoin, err, n.cfg.Dir)
 	}
 	n.follow(notify)
@@ -203,7 +203,6 @@ func (n *Node) watch(probe func() error) {
 	n.stopDog = cancel
 	w := &watchdog{
 		dir: n.cfg.Dir, limit: n.cfg.StallLimit, every: time.Second, ops: n.store.ops,
-		progress: func() (uint64, uint64) { return n.raft.CommitIndex(), n.raft.AppliedIndex() },
 		handOver: func(ctx context.Context) error {
 			if !n.IsLeader() {
 				return nil

@@ -339,3 +339,31 @@ func TestCloseLeavesNothing(t *testing.T) {
 	wg.Wait()
 	goleak.VerifyNone(t, ignore)
 }
+
+// TestFailover kills leaders and measures until the next entry is committed.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		timing Timing
+		limit  time.Duration
+	}{
+		{"default", DefaultTiming(), 10 * time.Second},
+		{"fast", FastTiming(), 5 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 3, func(cfg *Config) { cfg.Timing = tc.timing })
+			lead := c.leader()
+			propose(t, lead, "x")
+			kill(t, lead)
+			began := time.Now()
+			propose(t, c.leader(), "y")
+			took := time.Since(began)
+			t.Logf("fail-over took %v", took)
+			if took > tc.limit {
+				t.Errorf("fail-over took %v, promised %v", took, tc.limit)
+			}
+		})
+	}
+}

@@ -131,6 +131,8 @@ type Stats struct {
 	Appends, Probes                       uint64        // writes of entries; probes of the disk
 	AppendTotal, AppendWorst, ProbeWorst  time.Duration
 	TrimTotal, TrimWorst                  time.Duration
+	Applies                               uint64 // calls of the state machine since Open
+	ApplyTotal, ApplyWorst                time.Duration
 	Voters                                int
 }
 
@@ -152,6 +154,7 @@ func (n *Node) Stats() Stats {
 		Appends: ops.count[opAppend].Load(), AppendTotal: time.Duration(ops.total[opAppend].Load()), AppendWorst: time.Duration(ops.worst[opAppend].Load()),
 		Probes: ops.count[opProbe].Load(), ProbeWorst: time.Duration(ops.worst[opProbe].Load()),
 		TrimTotal: time.Duration(ops.total[opTrim].Load()), TrimWorst: time.Duration(ops.worst[opTrim].Load()),
+		Applies: ops.count[opApply].Load(), ApplyTotal: time.Duration(ops.total[opApply].Load()), ApplyWorst: time.Duration(ops.worst[opApply].Load()),
 		LastContact: -1,
 	}
 	if n.IsLeader() {

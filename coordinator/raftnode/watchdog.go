@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // op is a kind of operation that may hang.
@@ -18,12 +20,13 @@ const (
 	opTrim
 	opStable
 	opProbe
+	opApply
 	numOps
 )
 
 // String says what the operation does.
 func (o op) String() string {
-	return [...]string{"append entries", "remove entries", "term or vote", "probe the disk"}[o]
+	return [...]string{"append entries", "remove entries", "term or vote", "probe the disk", "apply"}[o]
 }
 
 // opTimes knows which operations are under way and for how long. At most one
@@ -72,8 +75,6 @@ type watchdog struct {
 	limit time.Duration // of one operation
 	every time.Duration
 	ops   *opTimes
-	// progress returns Raft's commit and applied index.
-	progress func() (commit, applied uint64)
 	// handOver gives leadership away; it gets 2 s.
 	handOver func(context.Context) error
 	fatal    func(error)
@@ -93,23 +94,12 @@ func (w *watchdog) run(ctx context.Context) {
 	}()
 	tick := time.NewTicker(w.every)
 	defer tick.Stop()
-	applied, moved := uint64(0), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
-			commit, at := w.progress()
-			if at != applied || commit <= at {
-				applied, moved = at, now
-			}
-			var err error
-			if o, age := w.ops.oldest(); age > w.limit {
-				err = fmt.Errorf("%s in %s hangs for %v: the disk does not answer; check it, then start this coordinator again", o, w.dir, age.Round(time.Millisecond))
-			} else if stuck := now.Sub(moved); stuck > w.limit {
-				err = fmt.Errorf("the state machine is at entry %d for %v while %d is committed: it hangs; start this coordinator again", at, stuck.Round(time.Millisecond), commit)
-			}
-			if err != nil {
+		case <-tick.C:
+			if err := w.check(); err != nil {
 				hctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 				_ = w.handOver(hctx) // what hangs may well be what hands over: fatal follows anyway
 				cancel()
@@ -117,6 +107,19 @@ func (w *watchdog) run(ctx context.Context) {
 				return
 			}
 		}
+	}
+}
+
+// check says what hangs, if anything does.
+func (w *watchdog) check() error {
+	o, age := w.ops.oldest()
+	switch {
+	case age <= w.limit:
+		return nil
+	case o == opApply:
+		return fmt.Errorf("the state machine hangs in one entry for %v; start this coordinator again", age.Round(time.Millisecond))
+	default:
+		return fmt.Errorf("%s in %s hangs for %v: the disk does not answer; check it, then start this coordinator again", o, w.dir, age.Round(time.Millisecond))
 	}
 }
 
@@ -157,4 +160,36 @@ func openProbe(dir string) (probe, closeFile func() error, err error) {
 		}
 		return f.Sync()
 	}, f.Close, nil
+}
+
+// timedFSM notes how long the state machine takes.
+type timedFSM struct {
+	raft.FSM
+	ops *opTimes
+}
+
+// Apply applies one entry.
+func (f *timedFSM) Apply(l *raft.Log) any {
+	defer f.ops.begin(opApply)()
+	return f.FSM.Apply(l)
+}
+
+// timedBatchFSM is timedFSM for state machines that take many at once.
+type timedBatchFSM struct {
+	timedFSM
+	batch raft.BatchingFSM
+}
+
+// ApplyBatch applies entries in order.
+func (f *timedBatchFSM) ApplyBatch(ls []*raft.Log) []any {
+	defer f.ops.begin(opApply)()
+	return f.batch.ApplyBatch(ls)
+}
+
+func timed(f raft.FSM, ops *opTimes) raft.FSM {
+	t := timedFSM{FSM: f, ops: ops}
+	if b, ok := f.(raft.BatchingFSM); ok {
+		return &timedBatchFSM{timedFSM: t, batch: b}
+	}
+	return &t
 }

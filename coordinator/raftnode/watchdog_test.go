@@ -8,15 +8,16 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // TestWatchdog runs on fake time.
 func TestWatchdog(t *testing.T) {
 	t.Parallel()
 	type world struct {
-		w               *watchdog
-		hang            chan struct{}
-		commit, applied atomic.Uint64
+		w    *watchdog
+		hang chan struct{}
 	}
 	for _, tc := range []struct {
 		name  string
@@ -25,7 +26,6 @@ func TestWatchdog(t *testing.T) {
 		after time.Duration // least time until then
 	}{
 		{"all is well", func(*world) {}, "", 0},
-		{"idle with nothing committed", func(w *world) { w.commit.Store(0) }, "", 0},
 		{"probe hangs", func(w *world) { w.w.probe = func() error { <-w.hang; return nil } }, "probe the disk in /d hangs", 11 * time.Second},
 		{"probe fails", func(w *world) { w.w.probe = func() error { return errors.New("read-only file system") } }, "probe the disk of /d: read-only", time.Second},
 		{"write hangs", func(w *world) { w.w.ops.begin(opAppend) }, "append entries in /d hangs", 10 * time.Second},
@@ -33,12 +33,7 @@ func TestWatchdog(t *testing.T) {
 			done := w.w.ops.begin(opAppend)
 			time.AfterFunc(9*time.Second, done)
 		}, "", 0},
-		{"state machine hangs", func(w *world) { w.commit.Store(9) }, "the state machine is at entry 7", 10 * time.Second},
-		{"state machine is behind but moves", func(w *world) {
-			w.commit.Store(1 << 40)
-			probe := w.w.probe
-			w.w.probe = func() error { w.applied.Add(1); return probe() }
-		}, "", 0},
+		{"state machine hangs", func(w *world) { w.w.ops.begin(opApply) }, "the state machine hangs", 10 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -46,12 +41,9 @@ func TestWatchdog(t *testing.T) {
 				fatal := make(chan error, 1)
 				handed := make(chan time.Duration, 1)
 				w := &world{hang: make(chan struct{})}
-				w.commit.Store(7)
-				w.applied.Store(7)
 				began := time.Now()
 				w.w = &watchdog{
 					dir: "/d", limit: 10 * time.Second, every: time.Second, ops: newOpTimes(),
-					progress: func() (uint64, uint64) { return w.commit.Load(), w.applied.Load() },
 					handOver: func(ctx context.Context) error {
 						// It hangs as well, as the loop of a leader does that waits for its disk.
 						<-ctx.Done()
@@ -136,4 +128,52 @@ func TestHungDiskEndsTheLeader(t *testing.T) {
 	if err := n.stop(ctx); err != nil {
 		t.Errorf("stop: %v", err)
 	}
+}
+
+// batchFSM is a listFSM that takes many entries at once.
+type batchFSM struct {
+	listFSM
+	batches atomic.Int64
+}
+
+func (f *batchFSM) ApplyBatch(ls []*raft.Log) []any {
+	f.batches.Add(1)
+	out := make([]any, len(ls))
+	for i, l := range ls {
+		if l.Type == raft.LogCommand {
+			out[i] = f.Apply(l)
+		}
+	}
+	return out
+}
+
+func TestBatchingFSM(t *testing.T) {
+	t.Parallel()
+	f := &batchFSM{}
+	c, _ := solo(t, func(cfg *Config) { cfg.FSM = f })
+	lead := c.leader()
+	if _, res, err := lead.Propose(t.Context(), []byte("x")); err != nil || res != 1 {
+		t.Errorf("result %v, err %v", res, err)
+	}
+	if f.batches.Load() == 0 || lead.Stats().Applies == 0 {
+		t.Error("it was not given batches, or they were not timed")
+	}
+}
+
+func TestHungStateMachineIsNoticed(t *testing.T) {
+	t.Parallel()
+	hang := make(chan struct{})
+	c, m := solo(t, func(cfg *Config) {
+		cfg.StallLimit = 2 * time.Second
+		cfg.FSM.(*listFSM).block = hang
+	})
+	waitFor(t, "a leader", m.IsLeader)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, _, err := m.Propose(ctx, []byte("x")); Classify(err) != Unknown {
+		t.Errorf("propose: %v", err)
+	}
+	requireParts(t, <-m.fatal, []string{"the state machine hangs"})
+	close(hang)
+	c.agree([]string{"x"})
 }
