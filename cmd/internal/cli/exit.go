@@ -103,8 +103,8 @@ func execute(ctx context.Context, args []string, env *Env, extra ...*cobra.Comma
 	return code
 }
 
-// codes turns the class of an error into an exit code; what is not in it is
-// ExitFailed.
+// exitCodes turns the class of an error into an exit code; what is not in it
+// is ExitFailed.
 var exitCodes = map[cluster.Code]int{
 	cluster.CodeInvalid:     ExitUsage,
 	cluster.CodeNotFound:    ExitNotFound,
@@ -118,15 +118,15 @@ func classify(ctx context.Context, err error) (code int, msg string) {
 	if err == nil {
 		return ExitDone, ""
 	}
-	if errors.Is(err, errQuiet) {
-		return ExitFailed, ""
-	}
 	var exit *ExitError
 	if errors.As(err, &exit) {
 		if exit.Err == nil {
 			return exit.Code, ""
 		}
 		return exit.Code, exit.Err.Error()
+	}
+	if errors.Is(err, errQuiet) {
+		return ExitFailed, ""
 	}
 	var usage *usageError
 	if errors.As(err, &usage) {

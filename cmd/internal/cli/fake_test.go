@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -139,7 +140,7 @@ func (f *fakeServer) GetJob(ctx context.Context, r *apiv1.GetJobRequest) (*apiv1
 	if j == nil {
 		return nil, conv.Status(cluster.Errorf(cluster.CodeNotFound, "no such job: %d", r.GetId())).Err()
 	}
-	return &apiv1.GetJobResponse{Job: j}, nil
+	return &apiv1.GetJobResponse{Job: proto.CloneOf(j)}, nil
 }
 
 func (f *fakeServer) ListJobs(ctx context.Context, r *apiv1.ListJobsRequest) (*apiv1.ListJobsResponse, error) {
@@ -158,7 +159,7 @@ func (f *fakeServer) ListJobs(ctx context.Context, r *apiv1.ListJobsRequest) (*a
 			len(r.GetStates()) == 0 && !r.GetFinished() && terminal(j.GetState()):
 			continue
 		}
-		out = append(out, j)
+		out = append(out, proto.CloneOf(j))
 	}
 	// Two jobs a page, in falling order, to see that the client puts them right.
 	at := 0
@@ -231,7 +232,7 @@ func (f *fakeServer) WatchJobs(r *apiv1.WatchJobsRequest, s grpc.ServerStreaming
 		var out []*apiv1.Job
 		for _, j := range f.jobs {
 			if len(r.GetIds()) == 0 || slices.Contains(r.GetIds(), j.GetId()) {
-				out = append(out, j)
+				out = append(out, proto.CloneOf(j))
 			}
 		}
 		next := f.changed

@@ -1,0 +1,326 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+func unavailable(context.Context, string) error {
+	return cluster.Errorf(cluster.CodeUnavailable, "no leader now")
+}
+
+func TestAllDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.vars["BERTH_SOCKET"] = "/run/a.sock, unix:///run/b.sock"
+		start := time.Now()
+		code := w.run("submit", "--", "true")
+		if d := time.Since(start); code != ExitUnavailable || d > 10*time.Second {
+			t.Errorf("exit code %d after %s, want 4 within 10 s", code, d)
+		}
+		for _, want := range []string{"/run/a.sock: ", "/run/b.sock: ", "Is Berth running on this machine?", "trying again"} {
+			if !strings.Contains(w.errs.String(), want) {
+				t.Errorf("want %q in:\n%s", want, w.errs.String())
+			}
+		}
+	})
+}
+
+func TestSecondSocketAnswers(t *testing.T) {
+	for name, first := range map[string]func(*world){
+		"nothing listens":    func(*world) {},
+		"says no leader":     func(w *world) { f := newFake(); f.hook = unavailable; w.serve("/a", f) },
+		"accepts and hangs":  func(w *world) { w.sockets["/a"] = bufconn.Listen(1 << 16) },
+		"is no gRPC server":  func(w *world) { w.serveHTTP("/a") },
+		"closes connections": func(w *world) { w.serveClosing("/a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.vars["BERTH_SOCKET"] = "/a,/b"
+				f := newFake()
+				first(w)
+				w.serve("/b", f)
+				start := time.Now()
+				if code := w.run("submit", "--parsable", "--", "true"); code != 0 || w.out.String() != "101\n" {
+					t.Errorf("exit code %d: %s%s", code, w.out.String(), w.errs.String())
+				}
+				if d := time.Since(start); d > 6*time.Second {
+					t.Errorf("took %s", d)
+				}
+				if len(f.requests) != 1 {
+					t.Errorf("%d requests, want 1", len(f.requests))
+				}
+			})
+		})
+	}
+}
+
+// serveHTTP answers as a plain HTTP server would, serveClosing with nothing.
+func (w *world) serveHTTP(socket string) {
+	w.accept(socket, func(c net.Conn) {
+		_, _ = io.ReadFull(c, make([]byte, 16))
+		_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+	})
+}
+
+func (w *world) serveClosing(socket string) { w.accept(socket, func(net.Conn) {}) }
+
+func (w *world) accept(socket string, do func(net.Conn)) {
+	l := bufconn.Listen(1 << 16)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			do(c)
+			c.Close()
+		}
+	})
+	w.t.Cleanup(func() { l.Close(); wg.Wait() })
+	w.sockets[socket] = l
+}
+
+func TestNotAGRPCServerIsUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.serveHTTP("/a")
+		if code := w.run("submit", "--timeout", "5s", "--", "true"); code != ExitUnavailable || !strings.Contains(w.errs.String(), "/a: ") {
+			t.Errorf("nothing was sent, so nothing can have happened: exit code %d: %s", code, w.errs.String())
+		}
+	})
+}
+
+// TestRetriesKeepTheRequestID loses the first answers after the server has
+// done the work.
+func TestRetriesKeepTheRequestID(t *testing.T) {
+	for name, lost := range map[string]error{
+		"server does not know":   &cluster.Error{Code: cluster.CodeUnknown, Msg: "leadership lost"},
+		"no leader":              &cluster.Error{Code: cluster.CodeUnavailable, Msg: "no leader"},
+		"connection broke":       status.Error(codes.Unavailable, "transport is closing"),
+		"deadline of the server": status.Error(codes.DeadlineExceeded, "slow"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				f := newFake()
+				n := 0
+				f.hook = func(context.Context, string) error {
+					if n++; n <= 3 {
+						return lost
+					}
+					return nil
+				}
+				w.serve("/a", f)
+				if code := w.run("submit", "--", "true"); code != 0 {
+					t.Fatalf("exit code %d: %s", code, w.errs.String())
+				}
+				if len(f.submitted) != 1 || len(f.requests) != 4 {
+					t.Errorf("%d request ids in %d requests, want 1 in 4", len(f.submitted), len(f.requests))
+				}
+			})
+		})
+	}
+}
+
+func TestOutcomeUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		f := newFake()
+		f.hook = func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
+		w.serve("/a", f)
+		start := time.Now()
+		code := w.run("submit", "--", "true")
+		if d := time.Since(start); code != ExitUnknown || d > 61*time.Second {
+			t.Errorf("exit code %d after %s, want 75 within 60 s", code, d)
+		}
+		golden(t, "unknown-submit", w.errs.String())
+		if code := w.run("cancel", "12"); code != ExitUnknown || !strings.Contains(w.errs.String(), "berth cancel 12") {
+			t.Errorf("cancel: exit code %d: %s", code, w.errs.String())
+		}
+		if code := w.run("queue"); code != ExitUnavailable {
+			t.Errorf("a reading that fails is unavailable, not unknown: exit code %d", code)
+		}
+	})
+}
+
+func TestInterrupt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		sig  syscall.Signal
+		hook func(context.Context, string) error
+		want int
+	}{
+		"submit under way":   {[]string{"submit", "--", "true"}, syscall.SIGINT, hang, ExitUnknown},
+		"submit, no leader":  {[]string{"submit", "--", "true"}, syscall.SIGINT, unavailable, ExitInterrupted},
+		"queue under way":    {[]string{"queue"}, syscall.SIGINT, hang, ExitInterrupted},
+		"queue --watch":      {[]string{"queue", "--watch"}, syscall.SIGINT, nil, ExitInterrupted},
+		"wait":               {[]string{"wait", "12"}, syscall.SIGINT, nil, ExitInterrupted},
+		"wait and SIGTERM":   {[]string{"wait", "12"}, syscall.SIGTERM, nil, 143},
+		"logs -f of waiting": {[]string{"logs", "-f", "14"}, syscall.SIGINT, nil, ExitInterrupted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				f := newFake()
+				f.hook = tc.hook
+				w.serve("/a", f)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					sleep(t.Context(), 3*time.Second)
+					cancel(&interruption{tc.sig})
+				})
+				code := w.runCtx(ctx, tc.args...)
+				wg.Wait()
+				if code != tc.want {
+					t.Errorf("exit code %d, want %d: %s", code, tc.want, w.errs.String())
+				}
+				if has := strings.Contains(w.errs.String(), "--request-id 0123456789abcdef"); has != (tc.want == ExitUnknown) {
+					t.Errorf("names the request id: %t:\n%s", has, w.errs.String())
+				}
+			})
+		})
+	}
+}
+
+func hang(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
+
+func TestWaitFollowsChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		f := newFake()
+		w.serve("/a", f)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			sleep(t.Context(), 10*time.Minute) // longer than any one stream lives
+			f.change(func() { f.jobs[2] = &apiv1.Job{Id: 14, State: "RUNNING", Node: "n1"} })
+			sleep(t.Context(), time.Minute)
+			code := int32(137)
+			f.change(func() { f.jobs[2] = &apiv1.Job{Id: 14, State: "FAILED", Node: "n1", ExitCode: &code, Signal: 9} })
+		})
+		if code := w.run("wait", "14"); code != 137 {
+			t.Errorf("exit code %d, want 137: %s", code, w.errs.String())
+		}
+		wg.Wait()
+		if code := w.run("wait", "14", "16"); code != 137 {
+			t.Errorf("the first that failed decides: exit code %d", code)
+		}
+		if code := w.run("wait", "99"); code != ExitNotFound {
+			t.Errorf("unknown job: exit code %d", code)
+		}
+		if code := w.run("wait", "--timeout", "90s", "12"); code != ExitUnknown || !strings.Contains(w.errs.String(), "berth wait 12") {
+			t.Errorf("time-out: exit code %d: %s", code, w.errs.String())
+		}
+	})
+}
+
+func TestWaitOutlivesACoordinator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.vars["BERTH_SOCKET"] = "/a,/b"
+		a, b := newFake(), newFake()
+		w.serve("/a", a)
+		w.serve("/b", b)
+		broken := false
+		a.hook = func(_ context.Context, m string) error {
+			if broken {
+				return cluster.Errorf(cluster.CodeUnavailable, "shutting down")
+			}
+			return nil
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			sleep(t.Context(), 10*time.Second)
+			a.change(func() { broken = true })
+			b.change(func() { b.jobs[0] = &apiv1.Job{Id: 12, State: "COMPLETED"} })
+		})
+		if code := w.run("wait", "12"); code != 0 {
+			t.Errorf("exit code %d: %s", code, w.errs.String())
+		}
+		wg.Wait()
+	})
+}
+
+func TestSubmitAndWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		f := newFake()
+		w.serve("/a", f)
+		three := int32(3)
+		f.jobs = append(f.jobs, &apiv1.Job{Id: 101, State: "FAILED", ExitCode: &three})
+		if code := w.run("submit", "--wait", "--parsable", "--", "true"); code != 3 || w.out.String() != "101\n" {
+			t.Errorf("exit code %d: %q", code, w.out.String())
+		}
+	})
+}
+
+func TestSubmitSendsWhatWasAskedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := newFake()
+	f.warnings = []string{"time limit is above the usual\x1b"}
+	w.serve("/a", f)
+	if code := w.run("submit", "--gpu-mem", "10G", "-t", "90", "-c", "0.5", "-D", "sub/../x", "--count", "2", "--", "./a b.sh", "\xff\xfe"); code != 0 {
+		t.Fatal(w.errs.String())
+	}
+	if !strings.Contains(w.errs.String(), `warning: time limit is above the usual\x1b`) {
+		t.Errorf("the server's warnings: %s", w.errs.String())
+	}
+	jobs := f.requests[0].GetJobs()
+	s := jobs[0]
+	switch {
+	case len(jobs) != 2, s.GetName() != "a b.sh", s.GetGpus() != 1, s.GetGpuMemMib() != 10240, s.GetCpuMilli() != 500,
+		s.GetTimeLimit().AsDuration() != 90*time.Minute, string(s.GetDir()) != "/home/ann/run/x", string(s.GetStdout()) != "berth-%j.out",
+		!bytes.Equal(s.GetCommand()[1], []byte("\xff\xfe")), string(s.GetEnv()[0]) != "PATH=/usr/bin":
+		t.Errorf("got %v", s)
+	}
+	if w.run("submit", "--", "true"); f.requests[1].GetJobs()[0].GetGpus() != 0 {
+		t.Error("a job that asks nothing of a GPU got one")
+	}
+}
+
+type failingWriter struct{ err error }
+
+func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
+
+func TestStandardOutputFails(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"full":        {syscall.ENOSPC, "write to standard output: no space left on device"},
+		"reader gone": {syscall.EPIPE, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.serve("/a", newFake())
+			w.env.Stdout = failingWriter{tc.err}
+			if code := w.run("queue"); code != ExitFailed || tc.want == "" && w.errs.Len() > 0 || !strings.Contains(w.errs.String(), tc.want) {
+				t.Errorf("queue: exit code %d: %s", code, w.errs.String())
+			}
+			if code := w.run("submit", "--", "true"); code != ExitFailed || !strings.Contains(w.errs.String(), "submitted as 101, but") {
+				t.Errorf("submit: exit code %d: %s", code, w.errs.String())
+			}
+		})
+	}
+}

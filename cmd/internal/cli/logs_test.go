@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+func TestOutputPath(t *testing.T) {
+	t.Parallel()
+	job := &apiv1.Job{
+		Id: 12, Name: "train", User: "ann", Node: "n1", Spec: &apiv1.JobSpec{Dir: []byte("/home/ann")},
+		Attempts: []*apiv1.Attempt{{No: 1}, {No: 2}},
+	}
+	for pattern, want := range map[string]string{
+		"berth-%j.out": "/home/ann/berth-12.out", "/tmp/%x_%u@%N": "/tmp/train_ann@n1", "%A_%a": "/home/ann/12_2", "%5j.log": "/home/ann/00012.log",
+		"100%%": "/home/ann/100%", "a%": "/home/ann/a%", "%q": "/home/ann/%q", "%99999999999999999999j": "/home/ann/0000000012", "../x": "/home/x", "%n%t": "/home/ann/00",
+	} {
+		if got, err := outputPath(job, pattern); err != nil || got != want {
+			t.Errorf("%q: got %q, %v, want %q", pattern, got, err, want)
+		}
+	}
+	if _, err := outputPath(job, ""); err == nil {
+		t.Error("no pattern: want an error")
+	}
+}
+
+// logWorld has job 12 write into a directory of this test.
+func logWorld(t *testing.T) (*world, *fakeServer, string) {
+	w := newWorld(t)
+	w.env.Hostname = func() (string, error) { return "n1", nil }
+	f := newFake()
+	dir := t.TempDir()
+	f.jobs[0].Spec.Dir = []byte(dir)
+	f.jobs[0].Spec.Stderr = []byte("err-%j")
+	f.jobs[2].Spec.Dir = []byte(dir)
+	w.serve("/a", f)
+	return w, f, dir
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	t.Parallel()
+	w, _, dir := logWorld(t)
+	if code := w.run("logs", "12"); code != ExitNotFound || !strings.Contains(w.errs.String(), "is not there (yet)") {
+		t.Errorf("no file: exit code %d: %s", code, w.errs.String())
+	}
+	write(t, filepath.Join(dir, "berth-12.out"), "epoch 1\n")
+	write(t, filepath.Join(dir, "err-12"), "warning\n")
+	for arg, want := range map[string]string{"--follow=false": "epoch 1\n", "--stderr": "warning\n", "--path": filepath.Join(dir, "berth-12.out") + "\n"} {
+		if code := w.run("logs", arg, "12"); code != 0 || w.out.String() != want {
+			t.Errorf("logs %s: exit code %d: %q, want %q: %s", arg, code, w.out.String(), want, w.errs.String())
+		}
+	}
+	if code := w.run("logs", "13"); code != ExitFailed || !strings.Contains(w.errs.String(), "only its owner") {
+		t.Errorf("another user's: exit code %d: %s", code, w.errs.String())
+	}
+	os.Remove(filepath.Join(dir, "berth-12.out"))
+	os.Mkdir(filepath.Join(dir, "berth-12.out"), 0o700)
+	if code := w.run("logs", "12"); code != ExitFailed || !strings.Contains(w.errs.String(), "is not a regular file") {
+		t.Errorf("a directory: exit code %d: %s", code, w.errs.String())
+	}
+}
+
+func TestLogsFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, f, dir := logWorld(t)
+		name := filepath.Join(dir, "berth-14.out")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			sleep(t.Context(), time.Minute)
+			f.change(func() { f.jobs[2].State, f.jobs[2].Node = "RUNNING", "n1" })
+			sleep(t.Context(), 5*time.Second)
+			write(t, name, "one\n")
+			sleep(t.Context(), 5*time.Second)
+			write(t, name, "two\n")
+			f.change(func() { f.jobs[2].State = "COMPLETED" })
+		})
+		if code := w.run("logs", "-f", "14"); code != 0 || w.out.String() != "one\ntwo\n" {
+			t.Errorf("exit code %d: %q: %s", code, w.out.String(), w.errs.String())
+		}
+		wg.Wait()
+	})
+}
+
+func TestLogsFollowOfJobCancelledBeforeItRan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, f, _ := logWorld(t)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			sleep(t.Context(), time.Minute)
+			f.change(func() { f.jobs[2].State = "CANCELLED" })
+		})
+		if code := w.run("logs", "-f", "14"); code != ExitFailed || !strings.Contains(w.errs.String(), "never started") {
+			t.Errorf("exit code %d: %s", code, w.errs.String())
+		}
+		wg.Wait()
+	})
+}

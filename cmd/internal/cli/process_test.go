@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// asProgram makes the test binary be the program itself.
+const asProgram = "BERTH_CLI_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		os.Exit(Main(os.Args[1:], SystemEnv()))
+	}
+	os.Exit(m.Run())
+}
+
+// program is a real process of ours that talks to f over a real socket.
+func program(t *testing.T, f *fakeServer, args ...string) *exec.Cmd {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	apiv1.RegisterJobServiceServer(s, f)
+	apiv1.RegisterClusterServiceServer(s, f)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.Serve(l) })
+	t.Cleanup(func() { s.Stop(); wg.Wait() })
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Env = []string{asProgram + "=1", "BERTH_SOCKET=" + socket, "USER=ann", "COLUMNS=0"}
+	return cmd
+}
+
+func exitCode(t *testing.T, err error) int {
+	t.Helper()
+	var x *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &x):
+		return x.ExitCode()
+	}
+	t.Fatal(err)
+	return -1
+}
+
+func TestProcessWithoutTerminalOrHome(t *testing.T) {
+	t.Parallel()
+	cmd := program(t, newFake(), "queue")
+	out, err := cmd.CombinedOutput() // standard input is /dev/null; HOME and TERM are not set
+	if err != nil || bytes.ContainsRune(out, '\x1b') || !bytes.HasPrefix(out, []byte("JOBID")) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestProcessStandardOutputFull(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("no /dev/full here:", err)
+	}
+	defer full.Close()
+	cmd := program(t, newFake(), "queue")
+	var errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = full, &errs
+	if code := exitCode(t, cmd.Run()); code != ExitFailed || !strings.Contains(errs.String(), "no space left on device") {
+		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+}
+
+func TestProcessReaderGone(t *testing.T) {
+	t.Parallel()
+	cmd := program(t, newFake(), "queue")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	var errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = w, &errs
+	err = cmd.Run()
+	w.Close()
+	if err == nil || errs.Len() > 0 {
+		t.Errorf("must end quietly and not with success: %v: %s", err, errs.String())
+	}
+}
+
+func TestProcessInterruptedSubmit(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	arrived := make(chan struct{})
+	var once sync.Once
+	f.hook = func(ctx context.Context, _ string) error {
+		once.Do(func() { close(arrived) })
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	cmd := program(t, f, "submit", "-D", "/tmp", "--", "true")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-arrived:
+	case <-time.After(20 * time.Second):
+		t.Error("the request never arrived")
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Error(err)
+	}
+	code := exitCode(t, cmd.Wait())
+	f.mu.Lock()
+	id := f.requests[0].GetRequestId()
+	f.mu.Unlock()
+	if code != ExitUnknown || !strings.Contains(errs.String(), "--request-id "+id) {
+		t.Errorf("exit code %d, request id %s: %s", code, id, errs.String())
+	}
+}
+
+// BenchmarkProcess is one whole run of the program: start, one call, end.
+func BenchmarkProcess(b *testing.B) {
+	for _, args := range [][]string{{"version"}, {"queue"}} {
+		b.Run(args[0], func(b *testing.B) {
+			dir := b.TempDir()
+			socket := filepath.Join(dir, "s")
+			l, err := net.Listen("unix", socket)
+			if err != nil {
+				b.Fatal(err)
+			}
+			s := grpc.NewServer()
+			apiv1.RegisterJobServiceServer(s, newFake())
+			var wg sync.WaitGroup
+			wg.Go(func() { _ = s.Serve(l) })
+			defer func() { s.Stop(); wg.Wait() }()
+			self, err := os.Executable()
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				cmd := exec.Command(self, args...)
+				cmd.Env = []string{asProgram + "=1", "BERTH_SOCKET=" + socket, "USER=ann"}
+				if out, err := cmd.CombinedOutput(); err != nil {
+					b.Fatal(err, string(out))
+				}
+			}
+		})
+	}
+}
