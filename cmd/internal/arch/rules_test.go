@@ -1,0 +1,322 @@
+package arch
+
+import (
+	"go/ast"
+	"go/token"
+	"slices"
+	"strings"
+)
+
+// rule looks at one file and returns a line for each breach.
+type rule struct {
+	name  string
+	check func(*file) []string
+}
+
+var rules = []rule{
+	{"imports of our own packages", ownImports},
+	{"imports of other modules", foreignImports},
+	{"deterministic packages", deterministic},
+	{"output and environment belong to cmd", ambient},
+	{"length of files and functions", lengths},
+	{"comments on exported names", docs},
+	{"names of folders and files", names},
+	{"no init functions", noInit},
+}
+
+// mayImport is the table of who may import whom, by top-level folder; each
+// folder may also import itself.
+var mayImport = map[string][]string{
+	"cluster":     {},
+	"model":       {},
+	"scheduler":   {"cluster"},
+	"proto":       {"cluster"},
+	"fsm":         {"cluster", "proto"},
+	"coordinator": {"fsm", "scheduler", "model", "cluster", "proto"},
+	"agent":       {"cluster", "proto"},
+	"cmd":         {"cluster", "model", "scheduler", "proto", "fsm", "coordinator", "agent"},
+	"deploy":      {},
+	"e2e":         {"cluster", "model", "scheduler", "proto", "fsm", "coordinator", "agent"},
+}
+
+// special are packages with a wider or narrower row than their folder's.
+var special = map[string][]string{
+	// The simulator drives the real state machine with virtual time.
+	"scheduler/sim": {"cluster", "scheduler", "fsm", "proto", "model"},
+}
+
+func ownImports(f *file) []string {
+	top, _, _ := strings.Cut(f.dir(), "/")
+	allowed, ok := mayImport[top]
+	if !ok {
+		return []string{f.at(f.ast.Package, "folder %s is not in the table of who may import whom", top)}
+	}
+	for dir, row := range special {
+		if under(f.dir(), dir) {
+			allowed = row
+		}
+	}
+	if f.test() {
+		// Tests may build fixtures from the vocabulary's neighbours.
+		allowed = append(slices.Clone(allowed), "cluster", "proto")
+	}
+	var bad []string
+	for _, spec := range f.ast.Imports {
+		rest, ours := strings.CutPrefix(importPath(spec), module+"/")
+		if !ours {
+			continue
+		}
+		to, _, _ := strings.Cut(rest, "/")
+		if to != top && !slices.Contains(allowed, to) {
+			bad = append(bad, f.at(spec.Pos(), "%s may not import %s", f.dir(), rest))
+		}
+	}
+	return bad
+}
+
+// fences says where a module may be used at all: in these folders or files.
+var fences = []struct {
+	module string
+	where  []string
+}{
+	// The daemon names raft.ServerAddress to make the TLS stream layer.
+	{"github.com/hashicorp/raft", []string{"fsm", "coordinator", "scheduler/sim", "cmd/internal/daemon"}},
+	{"github.com/hashicorp/raft-boltdb", []string{"coordinator"}},
+	{"github.com/hashicorp/memberlist", []string{"coordinator/members.go", "agent/members.go"}},
+	{"github.com/containerd/containerd", []string{"agent/containerdrt"}},
+	{"github.com/opencontainers/runtime-spec", []string{"agent/containerdrt"}},
+	{"github.com/NVIDIA/go-nvml", []string{"agent/gpu"}},
+	{"github.com/spf13/cobra", []string{"cmd"}},
+	{"go.yaml.in/yaml", []string{"cmd"}},
+	{"google.golang.org/grpc", []string{"proto", "coordinator", "agent", "cmd", "e2e"}},
+	// Never, each for what the standard library or a page of ours does.
+	{"github.com/stretchr/testify", nil},
+	{"github.com/spf13/viper", nil},
+	{"github.com/pkg/errors", nil},
+	{"github.com/sirupsen/logrus", nil},
+	{"go.uber.org/zap", nil},
+	{"k8s.io", nil},
+}
+
+// foreignImports leaves tests alone, which may bring the other side along,
+// but for what is never used.
+func foreignImports(f *file) []string {
+	var bad []string
+	for _, spec := range f.ast.Imports {
+		p := importPath(spec)
+		for _, fence := range fences {
+			if !under(p, fence.module) || f.test() && fence.where != nil {
+				continue
+			}
+			inside := func(where string) bool { return f.path == where || under(f.dir(), where) }
+			if !slices.ContainsFunc(fence.where, inside) {
+				bad = append(bad, f.at(spec.Pos(), "%s may be imported only in %q", p, fence.where))
+			}
+		}
+	}
+	return bad
+}
+
+// pure are the packages that must give equal answers to equal input.
+var pure = []string{"cluster", "scheduler", "fsm"}
+
+var clockFuncs = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTimer", "NewTicker"}
+
+// deterministic forbids clocks, chance, goroutines and I/O in the pure
+// packages. Sub-packages such as the simulator are programs around them.
+func deterministic(f *file) []string {
+	if !slices.Contains(pure, f.dir()) || f.test() {
+		return nil
+	}
+	var bad []string
+	for _, spec := range f.ast.Imports {
+		switch p := importPath(spec); {
+		case strings.HasPrefix(p, "math/rand"), p == "crypto/rand", p == "os", p == "net", strings.HasPrefix(p, "net/"), p == "log", p == "syscall":
+			bad = append(bad, f.at(spec.Pos(), "%s must not import %s: its answers depend on its arguments alone", f.dir(), p))
+		}
+	}
+	imports := f.imports()
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			bad = append(bad, f.at(n.Pos(), "%s must not start goroutines", f.dir()))
+		case *ast.SelectorExpr:
+			if pkg, name := qualified(n, imports); pkg == "time" && slices.Contains(clockFuncs, name) {
+				bad = append(bad, f.at(n.Pos(), "%s must not read the clock (time.%s)", f.dir(), name))
+			}
+		}
+		return true
+	})
+	return bad
+}
+
+// ambient keeps standard streams, the environment and the global logger out
+// of the packages that are passed what they need.
+func ambient(f *file) []string {
+	if under(f.dir(), "cmd") || under(f.dir(), "e2e") || f.test() || f.program() {
+		return nil
+	}
+	forbidden := map[string][]string{
+		"fmt":      {"Print", "Printf", "Println"},
+		"os":       {"Stdout", "Stderr", "Stdin", "Getenv", "LookupEnv", "Environ", "Exit", "Args"},
+		"log/slog": {"Default", "SetDefault", "Debug", "Info", "Warn", "Error"},
+		"flag":     {"Parse", "String", "Int", "Bool", "Duration"},
+	}
+	imports := f.imports()
+	var bad []string
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok {
+			if pkg, name := qualified(sel, imports); slices.Contains(forbidden[pkg], name) {
+				bad = append(bad, f.at(n.Pos(), "%s.%s is for cmd; take what you need as an argument", pkg, name))
+			}
+		}
+		return true
+	})
+	return bad
+}
+
+// qualified resolves pkg.Name; it returns "" for other selectors.
+func qualified(sel *ast.SelectorExpr, imports map[string]string) (pkg, name string) {
+	if id, ok := sel.X.(*ast.Ident); ok {
+		return imports[id.Name], sel.Sel.Name
+	}
+	return "", ""
+}
+
+const (
+	maxFileLines   = 500
+	maxFuncLines   = 60
+	maxSwitchLines = 80 // a function that is one flat switch
+)
+
+func lengths(f *file) []string {
+	if f.generated {
+		return nil
+	}
+	var bad []string
+	if f.lines > maxFileLines {
+		bad = append(bad, f.at(f.ast.Package, "file of %d lines, at most %d; split it by subject", f.lines, maxFileLines))
+	}
+	if f.test() {
+		return bad // tables may be long
+	}
+	for _, decl := range f.ast.Decls {
+		fn, ok := decl.(*ast.FuncDecl)
+		if !ok || fn.Body == nil {
+			continue
+		}
+		limit := maxFuncLines
+		if isFlatSwitch(fn.Body) {
+			limit = maxSwitchLines
+		}
+		if n := f.fset.Position(fn.End()).Line - f.fset.Position(fn.Pos()).Line + 1; n > limit {
+			bad = append(bad, f.at(fn.Pos(), "function %s of %d lines, at most %d", fn.Name.Name, n, limit))
+		}
+	}
+	return bad
+}
+
+// isFlatSwitch tells whether a function is a switch with at most three
+// statements around it.
+func isFlatSwitch(body *ast.BlockStmt) bool {
+	return len(body.List) <= 4 && slices.ContainsFunc(body.List, func(s ast.Stmt) bool {
+		switch s.(type) {
+		case *ast.SwitchStmt, *ast.TypeSwitchStmt:
+			return true
+		}
+		return false
+	})
+}
+
+// docs wants a comment on each exported name, beginning with the name where
+// it stands alone.
+func docs(f *file) []string {
+	if f.generated || f.test() {
+		return nil
+	}
+	var bad []string
+	missing := func(pos token.Pos, what string) {
+		bad = append(bad, f.at(pos, "exported %s has no comment", what))
+	}
+	for _, decl := range f.ast.Decls {
+		switch d := decl.(type) {
+		case *ast.FuncDecl:
+			if d.Name.IsExported() && exportedReceiver(d) && d.Doc.Text() == "" {
+				missing(d.Pos(), d.Name.Name)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch s := spec.(type) {
+				case *ast.TypeSpec:
+					if s.Name.IsExported() && d.Doc.Text() == "" && s.Doc.Text() == "" {
+						missing(s.Pos(), s.Name.Name)
+					}
+				case *ast.ValueSpec:
+					if s.Names[0].IsExported() && d.Doc.Text() == "" && s.Doc.Text() == "" && s.Comment.Text() == "" {
+						missing(s.Pos(), s.Names[0].Name)
+					}
+				}
+			}
+		}
+	}
+	return bad
+}
+
+// exportedReceiver is true for functions, and for methods of exported types.
+func exportedReceiver(d *ast.FuncDecl) bool {
+	if d.Recv == nil {
+		return true
+	}
+	t := d.Recv.List[0].Type
+	for {
+		switch x := t.(type) {
+		case *ast.StarExpr:
+			t = x.X
+		case *ast.IndexExpr:
+			t = x.X
+		case *ast.IndexListExpr:
+			t = x.X
+		case *ast.Ident:
+			return x.IsExported()
+		default:
+			return false
+		}
+	}
+}
+
+func names(f *file) []string {
+	var bad []string
+	for _, part := range strings.Split(f.dir(), "/") {
+		if slices.Contains([]string{"util", "utils", "common", "helper", "helpers", "misc", "base"}, part) {
+			bad = append(bad, f.at(f.ast.Package, "folder %q says nothing about what is in it", part))
+		}
+	}
+	stem := strings.TrimSuffix(strings.TrimSuffix(f.path, ".go"), "_test")
+	if last := stem[len(stem)-1]; !f.generated && last >= '2' && last <= '9' && len(stem) > 1 && stem[len(stem)-2] >= 'a' && stem[len(stem)-2] != 'v' && !versioned(stem) {
+		bad = append(bad, f.at(f.ast.Package, "split files by subject, not by number"))
+	}
+	return bad
+}
+
+// versioned lets names through whose number is part of the subject.
+func versioned(stem string) bool {
+	for _, s := range []string{"cgroup1", "cgroup2", "sha256", "crc32", "crc32c", "linux_amd64", "linux_arm64"} {
+		if strings.HasSuffix(stem, s) {
+			return true
+		}
+	}
+	return false
+}
+
+func noInit(f *file) []string {
+	if f.generated {
+		return nil
+	}
+	var bad []string
+	for _, decl := range f.ast.Decls {
+		if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+			bad = append(bad, f.at(fn.Pos(), "init hides behaviour in an import; use a constructor"))
+		}
+	}
+	return bad
+}
