@@ -12,8 +12,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
 
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -183,6 +185,9 @@ func (cn *conn) attempt(ctx context.Context, limit time.Duration, do func(contex
 	ce := conv.FromStatus(err)
 	if ce.Code == cluster.CodeUnknown && !cn.sent.Load() {
 		ce.Code = cluster.CodeUnavailable
+	}
+	if status.Code(err) == codes.Unimplemented {
+		ce.Msg = "the coordinator does not know this request; it is older than this program (" + version().Version + "), or newer by too much: use the same release (" + ce.Msg + ")"
 	}
 	if dial, ok := cn.dialErr.Load().(error); ok && !cn.reached.Load() {
 		ce.Msg = dial.Error()

@@ -174,7 +174,7 @@ func gpuFields() []field {
 func fileFields() []field {
 	return []field{
 		{"chdir", "D", kindText, "working `DIR` of the job; by default this one", text(func(r *request) *string { return &r.spec.Dir })},
-		{"output", "o", kindText, "`FILE` for standard output; %j, %x, %u, %N, %a stand for job, name, user, node, attempt (default \"" + defaultOutput + "\")", text(func(r *request) *string { return &r.spec.Stdout })},
+		{"output", "o", kindText, "`FILE` for standard output; %j, %x, %u, %N stand for job id, name, user, node (default \"" + defaultOutput + "\")", text(func(r *request) *string { return &r.spec.Stdout })},
 		{"error", "e", kindText, "`FILE` for standard error; by default that of standard output", text(func(r *request) *string { return &r.spec.Stderr })},
 		{"input", "i", kindText, "`FILE` for standard input; by default /dev/null", text(func(r *request) *string { return &r.spec.Stdin })},
 		{"export", "", kindText, "environment to pass on: ALL, NONE or a `LIST` such as PATH,HOME or ALL,DEBUG=1 (default \"ALL\")", text(func(r *request) *string { return &r.export })},

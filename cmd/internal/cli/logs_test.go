@@ -16,11 +16,10 @@ func TestOutputPath(t *testing.T) {
 	t.Parallel()
 	job := &apiv1.Job{
 		Id: 12, Name: "train", User: "ann", Node: "n1", Spec: &apiv1.JobSpec{Dir: []byte("/home/ann")},
-		Attempts: []*apiv1.Attempt{{No: 1}, {No: 2}},
 	}
 	for pattern, want := range map[string]string{
-		"berth-%j.out": "/home/ann/berth-12.out", "/tmp/%x_%u@%N": "/tmp/train_ann@n1", "%A_%a": "/home/ann/12_2", "%5j.log": "/home/ann/00012.log",
-		"100%%": "/home/ann/100%", "a%": "/home/ann/a%", "%q": "/home/ann/%q", "%99999999999999999999j": "/home/ann/0000000012", "../x": "/home/x", "%n%t": "/home/ann/00",
+		"berth-%j.out": "/home/ann/berth-12.out", "/tmp/%x_%u@%N": "/tmp/train_ann@n1", "%A_%a": "/home/ann/12_4294967294", "%5j.log": "/home/ann/00012.log",
+		"100%%": "/home/ann/100%", "a%": "/home/ann/a%", "%q": "/home/ann/%q", "%99999999999999999999j": "/home/ann/0000000012", "../x": "/home/x", `%j\x`: "/home/ann/%jx", "%05q": "/home/ann/%05q", "%n%t": "/home/ann/00",
 	} {
 		if got, err := outputPath(job, pattern); err != nil || got != want {
 			t.Errorf("%q: got %q, %v, want %q", pattern, got, err, want)

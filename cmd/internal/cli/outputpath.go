@@ -10,51 +10,66 @@ import (
 )
 
 // outputPath resolves the name of a job's output file as the agent does:
-// Slurm's patterns, then relative to the job's directory. %n and %t count
-// nodes and tasks, of which a job has one.
+// Slurm's patterns, then relative to the job's directory. A number between %
+// and the letter pads with zeros, up to ten digits; a backslash anywhere turns
+// patterns off.
 func outputPath(j *apiv1.Job, pattern string) (string, error) {
-	attempt := uint64(1)
-	if n := len(j.GetAttempts()); n > 0 {
-		attempt = uint64(j.GetAttempts()[n-1].GetNo())
-	}
-	id := strconv.FormatUint(j.GetId(), 10)
-	var b strings.Builder
-	for i := 0; i < len(pattern); i++ {
-		if pattern[i] != '%' || i+1 == len(pattern) {
-			b.WriteByte(pattern[i])
-			continue
-		}
-		i++
-		width := i
-		for i < len(pattern)-1 && pattern[i] >= '0' && pattern[i] <= '9' {
-			i++
-		}
-		pad, _ := strconv.Atoi(pattern[width:i])
-		switch pattern[i] {
-		case '%':
-			b.WriteByte('%')
-		case 'j', 'A', 'J':
-			fmt.Fprintf(&b, "%0*d", min(pad, 10), j.GetId())
-		case 'a':
-			fmt.Fprintf(&b, "%0*d", min(pad, 10), attempt)
-		case 'n', 't', 's':
-			fmt.Fprintf(&b, "%0*d", min(pad, 10), 0)
-		case 'x':
-			b.WriteString(j.GetName())
-		case 'u':
-			b.WriteString(j.GetUser())
-		case 'N':
-			b.WriteString(j.GetNode())
-		default:
-			b.WriteString("%" + pattern[width:i+1])
-		}
-	}
-	name := b.String()
+	name := expandPatterns(j, pattern)
 	if name == "" {
-		return "", fmt.Errorf("job %s has no output file", id)
+		return "", fmt.Errorf("job %d has no output file", j.GetId())
 	}
 	if filepath.IsAbs(name) {
 		return filepath.Clean(name), nil
 	}
 	return filepath.Join(string(j.GetSpec().GetDir()), name), nil
+}
+
+func expandPatterns(j *apiv1.Job, p string) string {
+	if strings.Contains(p, `\`) {
+		return strings.ReplaceAll(p, `\`, "")
+	}
+	var b strings.Builder
+	for i := 0; i < len(p); i++ {
+		k := i + 1
+		for p[i] == '%' && k < len(p) && p[k] >= '0' && p[k] <= '9' {
+			k++
+		}
+		val, number, ok := "", false, false
+		if p[i] == '%' && k < len(p) {
+			val, number, ok = patternValue(j, p[k])
+		}
+		if !ok {
+			b.WriteByte(p[i])
+			continue
+		}
+		width, _ := strconv.Atoi(p[i+1 : k])
+		if number {
+			b.WriteString(strings.Repeat("0", max(0, min(width, 10)-len(val))))
+		}
+		b.WriteString(val)
+		i = k
+	}
+	return b.String()
+}
+
+// patternValue is what %c stands for. A job has one node, one task and one
+// step, and is no element of an array, for which Slurm prints 4294967294.
+func patternValue(j *apiv1.Job, c byte) (val string, number, ok bool) {
+	switch c {
+	case '%':
+		return "%", false, true
+	case 'j', 'A', 'J':
+		return strconv.FormatUint(j.GetId(), 10), true, true
+	case 'a':
+		return "4294967294", true, true
+	case 'n', 't', 's':
+		return "0", true, true
+	case 'x':
+		return j.GetName(), false, true
+	case 'u':
+		return j.GetUser(), false, true
+	case 'N':
+		return j.GetNode(), false, true
+	}
+	return "", false, false
 }

@@ -124,7 +124,7 @@ func listJobs(ctx context.Context, c *client, req *apiv1.ListJobsRequest) ([]*ap
 	var jobs []*apiv1.Job
 	req.PageSize, req.PageToken = 20000, ""
 	if !req.Brief {
-		req.PageSize = 2000
+		req.PageSize = 500 // an environment may be large
 	}
 	for {
 		var resp *apiv1.ListJobsResponse

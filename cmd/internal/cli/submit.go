@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -14,6 +15,9 @@ import (
 
 // maxCount is how many jobs one request may hold.
 const maxCount = 1000
+
+// maxRequestBytes is a little less than what coordinators accept.
+const maxRequestBytes = 4<<20 - 4<<10
 
 type submitOptions struct {
 	specArgs
@@ -66,6 +70,10 @@ func runSubmit(ctx context.Context, e *Env, c *client, o *submitOptions, args []
 	req := &apiv1.SubmitJobsRequest{RequestId: o.requestID}
 	for range count {
 		req.Jobs = append(req.Jobs, conv.SpecToAPI(&o.spec))
+	}
+	if n := proto.Size(req); n > maxRequestBytes {
+		return Usagef("--count %d: %d KiB of arguments and environment in all, at most %d may be in one request; submit fewer at once, or pass less with --export",
+			count, n>>10, maxRequestBytes>>10)
 	}
 	var resp *apiv1.SubmitJobsResponse
 	err := c.jobs(ctx, changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {

@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// TestEveryCommandHelps walks all commands: each has a summary, an example
+// whose commands and flags exist, and an answer to --help.
+func TestEveryCommandHelps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	root := New(w.env)
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if cmd == root || cmd.Name() == "help" {
+			return
+		}
+		if cmd.Short == "" || !strings.HasPrefix(cmd.Example, "  ") || !strings.Contains(cmd.Example, cmd.CommandPath()) {
+			t.Errorf("%s: wants a summary and an example", cmd.CommandPath())
+		}
+		for word := range strings.FieldsSeq(cmd.Example) {
+			name, isFlag := strings.CutPrefix(word, "--")
+			name = strings.Trim(name, `)"`)
+			if isFlag && name != "" && name != "epochs" && cmd.Flags().Lookup(name) == nil && !cmd.HasSubCommands() && cmd.Name() != "cancel" {
+				t.Errorf("%s: its example has the unknown flag --%s", cmd.CommandPath(), name)
+			}
+		}
+		fresh := newWorld(t)
+		if code := fresh.run(append(strings.Fields(cmd.CommandPath())[1:], "--help")...); code != 0 || !strings.Contains(fresh.out.String(), "Examples:") {
+			t.Errorf("%s --help: exit code %d: %s", cmd.CommandPath(), code, fresh.errs.String())
+		}
+	}
+	walk(root)
+}
+
+func TestExtraCommands(t *testing.T) {
+	t.Parallel()
+	extra := func() []*cobra.Command {
+		group := &cobra.Command{Use: "cluster"}
+		group.AddCommand(&cobra.Command{Use: "init", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return nil }})
+		return []*cobra.Command{group, {Use: "agent", RunE: func(*cobra.Command, []string) error {
+			return &ExitError{ExitUnavailable, cluster.Errorf(cluster.CodeInternal, "no certificate")}
+		}}}
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		want int
+		text string
+	}{
+		"merged into a group":  {[]string{"cluster", "init"}, 0, ""},
+		"the group's own stay": {[]string{"cluster", "status", "x"}, 2, "takes no arguments"},
+		"its usage errors":     {[]string{"cluster", "init", "x"}, 2, "berth cluster init --help"},
+		"nearest of both":      {[]string{"cluster", "inti"}, 2, `did you mean "init"?`},
+		"own exit code":        {[]string{"agent"}, 4, "no certificate"},
+	} {
+		w := newWorld(t)
+		if code := execute(t.Context(), tc.args, w.env, extra()...); code != tc.want || !strings.Contains(w.errs.String(), tc.text) {
+			t.Errorf("%s: exit code %d, want %d: %s", name, code, tc.want, w.errs.String())
+		}
+	}
+}
+
+func TestCompletionScriptsParse(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh"} {
+		w := newWorld(t)
+		if code := w.run("completion", shell); code != 0 || !strings.Contains(w.out.String(), "berth") {
+			t.Fatalf("%s: exit code %d: %s", shell, code, w.errs.String())
+		}
+		if _, err := exec.LookPath(shell); err != nil {
+			continue
+		}
+		cmd := exec.Command(shell, "-n")
+		cmd.Stdin = strings.NewReader(w.out.String())
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s -n: %v: %s", shell, err, out)
+		}
+	}
+}
+
+func TestFeaturesOfAModelFile(t *testing.T) {
+	t.Parallel()
+	const model = "../../../model/zoo/onnx/resnet50.onnx"
+	if _, err := os.Stat(model); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{
+		"features":      {"features", model, "--batch", "64", "--optimizer", "adamw"},
+		"features-json": {"features", model, "--batch", "8", "--inference", "-o", "json"},
+	} {
+		w := newWorld(t)
+		golden(t, name, w.transcript(args...))
+	}
+	w := newWorld(t)
+	f := newFake()
+	w.serve("/a", f)
+	if code := w.run("submit", "--onnx", model, "--batch", "64", "--", "true"); code != 0 {
+		t.Fatal(w.errs.String())
+	}
+	if s := f.requests[0].GetJobs()[0]; len(s.GetFeatures()) == 0 || s.GetGpus() != 1 {
+		t.Errorf("a job with a model carries features and gets a GPU: %v", s)
+	}
+}
+
+func TestQueueWatch(t *testing.T) {
+	for name, terminal := range map[string]bool{"terminal": true, "pipe": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.env.IsTerminal = terminal
+				w.serve("/a", newFake())
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				w.runCtx(ctx, "queue", "--watch")
+				out := w.out.String()
+				if n := strings.Count(out, "JOBID"); n != 3 {
+					t.Errorf("%d listings in 5 s, want 3", n)
+				}
+				if clears := strings.Count(out, "\x1b[2J"); terminal && clears != 3 || !terminal && clears != 0 {
+					t.Errorf("the screen was cleared %d times", clears)
+				}
+			})
+		})
+	}
+}
+
+func TestTooMuchForOneRequest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := newFake()
+	w.serve("/a", f)
+	w.env.Environ = func() []string {
+		return []string{"A=" + strings.Repeat("x", 4000), "B=" + strings.Repeat("x", 4000)}
+	}
+	if code := w.run("submit", "--count", "1000", "--", "true"); code != ExitUsage || !strings.Contains(w.errs.String(), "--export") || len(f.requests) > 0 {
+		t.Errorf("exit code %d, %d requests: %s", code, len(f.requests), w.errs.String())
+	}
+	if code := w.run("submit", "--count", "1000", "--export", "NONE", "--", "true"); code != 0 {
+		t.Errorf("exit code %d: %s", code, w.errs.String())
+	}
+}
+
+func TestWatchBeginsAgainWhenTheIndexIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		f := newFake()
+		n := 0
+		f.hook = func(_ context.Context, m string) error {
+			if m == "WatchJobs" {
+				if n++; n == 2 {
+					f.mu.Lock()
+					f.jobs[0].State = "COMPLETED"
+					f.mu.Unlock()
+					return cluster.Errorf(cluster.CodeOutOfRange, "changes are no longer held")
+				}
+			}
+			return nil
+		}
+		w.serve("/a", f)
+		wake := time.AfterFunc(time.Second, func() { f.change(func() {}) })
+		defer wake.Stop()
+		if code := w.run("wait", "12"); code != 0 || n < 3 {
+			t.Errorf("exit code %d after %d streams: %s", code, n, w.errs.String())
+		}
+	})
+}
+
+func TestTableWidths(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]int{"": 0, "abc": 3, "\u00e9": 1, "e\u0301": 1, "漢字": 4, "🚀": 2} {
+		if got := textWidth(s); got != want {
+			t.Errorf("%q: %d columns, want %d", s, got, want)
+		}
+	}
+	if got := cut("漢字漢字", 5); got != "漢字…" {
+		t.Errorf("got %q", got)
+	}
+	if got := escape("a\x9b\x7f\xff\r\n\u200f"); strings.IndexFunc(got, func(r rune) bool { return r < ' ' || r > '~' }) >= 0 {
+		t.Errorf("got %q", got)
+	}
+}
