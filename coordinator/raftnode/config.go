@@ -19,8 +19,8 @@ type Server struct {
 
 // Timing says how fast a cluster notices that its leader is gone. A follower
 // begins to look for a new one after one to two HeartbeatTimeouts of silence,
-// and another joins it within the same span, so a fail-over takes about 1.7
-// HeartbeatTimeouts and rarely more than 2.5.
+// and another joins it within the same span, so a fail-over takes about 2
+// HeartbeatTimeouts and rarely more than 2.7.
 type Timing struct {
 	// HeartbeatTimeout is the silence after which a follower doubts its
 	// leader. Heartbeats wait behind fsync here (see DESIGN.md), so it must be
@@ -40,8 +40,8 @@ type Timing struct {
 
 // DefaultTiming is for production: fail-over typically in 3 to 4 s.
 func DefaultTiming() Timing {
-	return Timing{HeartbeatTimeout: 2 * time.Second, ElectionTimeout: 2 * time.Second,
-		LeaderLeaseTimeout: 1500 * time.Millisecond, CommitTimeout: 50 * time.Millisecond}
+	return Timing{HeartbeatTimeout: 1500 * time.Millisecond, ElectionTimeout: 1500 * time.Millisecond,
+		LeaderLeaseTimeout: 1200 * time.Millisecond, CommitTimeout: 50 * time.Millisecond}
 }
 
 // FastTiming is for development on one machine: fail-over in about 1 s.

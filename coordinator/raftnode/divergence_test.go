@@ -115,14 +115,12 @@ func newGated(t *testing.T, id string, hb heartbeats, timeout time.Duration) *ga
 	return n
 }
 
-// deposed drives three nodes through the interleaving: a leads, its timers
-// being slow as those of a paused process; b or c is elected behind its back
-// and commits an entry; the new leader's heartbeats reach a before its entries
-// do; and then a gets a proposal. It reports what each replica applied.
-func deposed(t *testing.T, hb heartbeats) [][]string {
+// gatedCluster makes three nodes, of which a is slow to notice anything.
+func gatedCluster(t *testing.T, hb heartbeats) []*gated {
+	t.Helper()
 	a := newGated(t, "a", hb, time.Minute)
 	b, c := newGated(t, "b", hb, 300*time.Millisecond), newGated(t, "c", hb, 300*time.Millisecond)
-	nodes, others := []*gated{a, b, c}, []*gated{b, c}
+	nodes := []*gated{a, b, c}
 	var conf raft.Configuration
 	for i, n := range nodes {
 		conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID("abc"[i : i+1]), Address: n.gate.LocalAddr()})
@@ -132,6 +130,16 @@ func deposed(t *testing.T, hb heartbeats) [][]string {
 			t.Fatal(err)
 		}
 	}
+	return nodes
+}
+
+// deposed drives three nodes through the interleaving: a leads, its timers
+// being slow as those of a paused process; b or c is elected behind its back
+// and commits an entry; the new leader's heartbeats reach a before its entries
+// do; and then a gets a proposal. It reports what each replica applied.
+func deposed(t *testing.T, hb heartbeats) [][]string {
+	nodes := gatedCluster(t, hb)
+	a, others := nodes[0], nodes[1:]
 	addr := a.gate.LocalAddr()
 	waitFor(t, "a to lead", func() bool {
 		for _, n := range others {
@@ -144,7 +152,7 @@ func deposed(t *testing.T, hb heartbeats) [][]string {
 	if err := a.Apply([]byte("base"), time.Second).Error(); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "base everywhere", func() bool { return len(b.fsm.list()) == 1 && len(c.fsm.list()) == 1 })
+	waitFor(t, "base everywhere", func() bool { return len(others[0].fsm.list()) == 1 && len(others[1].fsm.list()) == 1 })
 	for _, n := range others {
 		n.gate.block(addr, blockAll)
 	}

@@ -2,12 +2,15 @@ package raftnode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -36,10 +39,19 @@ func newHclog(l *slog.Logger) *slogLogger {
 
 // routine are warnings that belong to a healthy cluster's start or to an
 // orderly hand-over.
-func routine(msg string) bool {
+func routine(msg string, args []any) bool {
 	switch msg {
+	case "failed to decode incoming command":
+		// A peer that goes away; anything else, such as a bad certificate, is shown.
+		return slices.ContainsFunc(args, func(a any) bool {
+			err, ok := a.(error)
+			return ok && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF))
+		})
 	case "heartbeat timeout reached, starting election", "Election timeout reached, restarting election",
 		"rejecting pre-vote request since we have a leader", "rejecting vote request since we have a leader",
+		"rejecting pre-vote request since our last term is greater", "rejecting vote request since our last term is greater",
+		"rejecting pre-vote request since our last index is greater", "rejecting vote request since our last index is greater",
+		"peer has newer term, stopping replication", "new leader elected, stepping down",
 		"no known peers, aborting election", "found temporary snapshot",
 		"appendEntries rejected, sending older logs", "previous log term mis-match", "failed to get previous log",
 		"heartbeat timeout reached, not part of a stable configuration or a non-voter, not triggering a leader election":
@@ -51,7 +63,7 @@ func routine(msg string) bool {
 // Log writes one message.
 func (l *slogLogger) Log(level hclog.Level, msg string, args ...any) {
 	to := slog.LevelDebug
-	if level >= hclog.Warn && level < hclog.Off && !routine(msg) {
+	if level >= hclog.Warn && level < hclog.Off && !routine(msg, args) {
 		to = slog.LevelWarn
 	}
 	ctx := context.Background()

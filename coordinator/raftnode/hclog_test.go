@@ -3,9 +3,11 @@ package raftnode
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -47,11 +49,15 @@ func TestHclog(t *testing.T) {
 	l.Error("failed to heartbeat to", "peer", "b", "error", errors.New("refused"))
 	l.Error("failed to heartbeat to", "peer", "b", "error", errors.New("refused again"))
 	l.Error("failed to heartbeat to", "peer", "c", "error", errors.New("refused"))
+	l.Error("failed to decode incoming command", "error", fmt.Errorf("read: %w", syscall.ECONNRESET))
+	l.Error("failed to decode incoming command", "error", errors.New("tls: bad certificate"))
 	l.Info("servers", "servers", hclog.Fmt("%d of %d", 1, 2), "odd")
 	want := `level=DEBUG msg="entering follower state" node=a leader-address=x
 level=DEBUG msg="heartbeat timeout reached, starting election" node=a
 level=WARN msg="failed to heartbeat to" node=a peer=b err=refused
 level=WARN msg="failed to heartbeat to" node=a peer=c err=refused
+level=DEBUG msg="failed to decode incoming command" node=a err="read: connection reset by peer"
+level=WARN msg="failed to decode incoming command" node=a err="tls: bad certificate"
 level=DEBUG msg=servers node=a servers="1 of 2"
 `
 	if got := b.String(); got != want {

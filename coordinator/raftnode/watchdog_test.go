@@ -12,47 +12,54 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+// dogWorld is a watchdog and what it meets.
+type dogWorld struct {
+	w      *watchdog
+	hang   chan struct{}
+	fatal  chan error
+	handed chan struct{}
+}
+
+func newDogWorld() *dogWorld {
+	d := &dogWorld{hang: make(chan struct{}), fatal: make(chan error, 1), handed: make(chan struct{}, 1)}
+	d.w = &watchdog{
+		dir: "/d", limit: 10 * time.Second, every: time.Second, ops: newOpTimes(),
+		handOver: func(ctx context.Context) error {
+			// It hangs as well, as the loop of a leader does that waits for its disk.
+			<-ctx.Done()
+			d.handed <- struct{}{}
+			return ctx.Err()
+		},
+		fatal: func(err error) { d.fatal <- err },
+		probe: func() error { return nil },
+	}
+	return d
+}
+
 // TestWatchdog runs on fake time.
 func TestWatchdog(t *testing.T) {
 	t.Parallel()
-	type world struct {
-		w    *watchdog
-		hang chan struct{}
-	}
 	for _, tc := range []struct {
 		name  string
-		setup func(*world)
+		setup func(*dogWorld)
 		want  string        // part of the error, empty for none
 		after time.Duration // least time until then
 	}{
-		{"all is well", func(*world) {}, "", 0},
-		{"probe hangs", func(w *world) { w.w.probe = func() error { <-w.hang; return nil } }, "probe the disk in /d hangs", 11 * time.Second},
-		{"probe fails", func(w *world) { w.w.probe = func() error { return errors.New("read-only file system") } }, "probe the disk of /d: read-only", time.Second},
-		{"write hangs", func(w *world) { w.w.ops.begin(opAppend) }, "append entries in /d hangs", 10 * time.Second},
-		{"write is slow but ends", func(w *world) {
+		{"all is well", func(*dogWorld) {}, "", 0},
+		{"probe hangs", func(w *dogWorld) { w.w.probe = func() error { <-w.hang; return nil } }, "probe the disk in /d hangs", 11 * time.Second},
+		{"probe fails", func(w *dogWorld) { w.w.probe = func() error { return errors.New("read-only file system") } }, "probe the disk of /d: read-only", time.Second},
+		{"write hangs", func(w *dogWorld) { w.w.ops.begin(opAppend) }, "append entries in /d hangs", 10 * time.Second},
+		{"write is slow but ends", func(w *dogWorld) {
 			done := w.w.ops.begin(opAppend)
 			time.AfterFunc(9*time.Second, done)
 		}, "", 0},
-		{"state machine hangs", func(w *world) { w.w.ops.begin(opApply) }, "the state machine hangs", 10 * time.Second},
+		{"state machine hangs", func(w *dogWorld) { w.w.ops.begin(opApply) }, "the state machine hangs", 10 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				fatal := make(chan error, 1)
-				handed := make(chan time.Duration, 1)
-				w := &world{hang: make(chan struct{})}
-				began := time.Now()
-				w.w = &watchdog{
-					dir: "/d", limit: 10 * time.Second, every: time.Second, ops: newOpTimes(),
-					handOver: func(ctx context.Context) error {
-						// It hangs as well, as the loop of a leader does that waits for its disk.
-						<-ctx.Done()
-						handed <- time.Since(began)
-						return ctx.Err()
-					},
-					fatal: func(err error) { fatal <- err },
-					probe: func() error { return nil },
-				}
+				w := newDogWorld()
+				fatal, handed, began := w.fatal, w.handed, time.Now()
 				tc.setup(w)
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan struct{})
