@@ -8,8 +8,8 @@ package gpuspec
 // MiB, so a scheduler uses NVML's own number where it has one. Tensor is the
 // dense FP16/BF16 rate with FP32 accumulation: GeForce cards have half of the
 // advertised one. K80 and M60 are half a board, as the driver shows them.
-// ContextMiB is what a process with cuBLAS and cuDNN loaded typically takes
-// before its first tensor, by architecture; it grows with driver versions.
+// ContextMiB is a rough figure by architecture, not measured type by type: what
+// a bare context takes moves by some hundred MiB with driver and CUDA version.
 var table = [...]Spec{
 	{Name: "M60", Arch: "Maxwell", Capability: "5.2", MemMiB: 8129, SMs: 16, FP32TFLOPS: 4.8, TensorTFLOPS: 0, BandwidthGBs: 160.4, TDPWatt: 150, ContextMiB: 170},
 	{Name: "K80", Arch: "Kepler", Capability: "3.7", MemMiB: 11441, SMs: 13, FP32TFLOPS: 4.1, TensorTFLOPS: 0, BandwidthGBs: 240.6, TDPWatt: 150, ContextMiB: 160},
