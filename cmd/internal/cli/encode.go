@@ -56,10 +56,11 @@ func printYAML(e *Env, v any) error {
 
 // block drops the flow style and needless quotes; the encoder quotes again
 // what would read as something else than text. Text with characters to be
-// escaped keeps the double quotes in which escapes mean something.
+// escaped keeps the double quotes in which escapes mean something; line ends
+// are among them, since the encoder's block literals do not always read back.
 func block(n *yaml.Node) {
 	n.Style = 0
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && unicodeEscapes(n.Value, long32) != n.Value {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && strings.ContainsFunc(n.Value, func(r rune) bool { return !shown(r) }) {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	for _, c := range n.Content {

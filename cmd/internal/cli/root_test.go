@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -102,7 +103,7 @@ func TestFeaturesOfAModelFile(t *testing.T) {
 		"features-json": {"features", model, "--batch", "8", "--inference", "-o", "json"},
 	} {
 		w := newWorld(t)
-		golden(t, name, w.transcript(args...))
+		golden(t, name, strings.ReplaceAll(w.transcript(args...), filepath.Dir(model)+"/", ""))
 	}
 	w := newWorld(t)
 	f := newFake()
