@@ -66,10 +66,9 @@ func parseMeta(page []byte) (boltMeta, error) {
 
 // boltWalk visits all pages that are in use.
 type boltWalk struct {
-	r    io.ReaderAt
-	meta boltMeta
-	seen map[uint64]struct{}
-	// leaf is called with each pair in key order.
+	r       io.ReaderAt
+	meta    boltMeta
+	seen    map[uint64]struct{}
 	buckets map[string]func(key, value []byte) error
 }
 

@@ -261,10 +261,12 @@ func TestDiskErrorEndsTheNode(t *testing.T) {
 
 func FuzzWalkBolt(f *testing.F) {
 	s, bolt, _ := newTestStore(f)
-	for i := range uint64(200) {
-		if err := s.StoreLog(&raft.Log{Index: i + 1, Term: 1, Data: make([]byte, 30)}); err != nil {
-			f.Fatal(err)
-		}
+	var logs []*raft.Log // enough for a branch page and its leaves
+	for i := range uint64(60) {
+		logs = append(logs, &raft.Log{Index: i + 1, Term: 1, Data: make([]byte, 30)})
+	}
+	if err := s.StoreLogs(logs); err != nil {
+		f.Fatal(err)
 	}
 	if err := errors.Join(s.SetUint64([]byte(keyTerm), 1), bolt.Sync()); err != nil {
 		f.Fatal(err)
