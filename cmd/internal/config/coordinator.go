@@ -101,8 +101,8 @@ type Lease struct {
 
 // Limits bounds what one user, and all together, may ask for.
 type Limits struct {
-	QueuedPerUser    int `yaml:"queued_per_user"`
-	QueuedTotal      int `yaml:"queued_total"`
+	QueuedPerUser int `yaml:"queued_per_user"`
+	QueuedTotal   int `yaml:"queued_total"`
 }
 
 // Log says what is logged and how.

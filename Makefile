@@ -1,0 +1,81 @@
+# Berth. `make help` lists what there is.
+
+# Tools are run by version; nothing need be installed but Go, and what
+# deploy/ci/install-test-deps.sh names.
+STATICCHECK        := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+export PROTOC_GEN_GO      := v1.36.12
+export PROTOC_GEN_GO_GRPC := v1.6.1
+
+# Packages tested at once. The end-to-end tests run whole clusters; more at
+# once makes them wait for each other.
+P        ?= 2
+FUZZTIME ?= 30s
+BENCH    ?= .
+COUNT    ?= 10
+GO       ?= go
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test short e2e bench fuzz lint generate check cover clean test-deps fmt vet tidy generate-check
+
+help: ## list the targets
+	@echo "targets:"
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+build: ## build bin/berth, with the version from git
+	$(GO) build -trimpath -buildvcs=auto -o bin/berth ./cmd/berth
+
+demo: build ## show a whole cluster at work on this machine
+	bin/berth demo
+
+test: test-deps ## run all tests with the race detector, end to end ones too
+	$(GO) test -race -shuffle=on -p $(P) -timeout 20m ./...
+
+short: ## run the tests that take seconds, without the race detector
+	$(GO) test -short ./...
+
+e2e: test-deps ## run only the end-to-end tests: real processes, kill -9
+	$(GO) test -race -count=1 -v -timeout 20m ./e2e
+
+bench: ## run benchmarks (BENCH=regexp COUNT=n) into bin/bench.txt, for benchstat
+	@mkdir -p bin
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -p 1 -timeout 2h ./... > bin/bench.txt || { cat bin/bench.txt; exit 1; }
+	@cat bin/bench.txt
+	@echo "written to bin/bench.txt"
+
+fuzz: ## run each fuzz target for FUZZTIME
+	@set -e; for pkg in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+			echo "== $$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+lint: ## run staticcheck
+	$(GO) run $(STATICCHECK) ./...
+
+generate: ## regenerate the code of proto/
+	deploy/ci/generate.sh write
+
+check: fmt vet tidy generate-check lint ## everything but the tests: format, vet, modules, generated code, lint
+
+cover: ## show the coverage of each package by its own tests
+	@mkdir -p bin
+	$(GO) test -short -coverprofile bin/cover.out ./...
+	$(GO) tool cover -func bin/cover.out | tail -1
+
+clean: ## remove what was built
+	rm -rf bin .cache
+
+test-deps:
+	@deploy/ci/install-test-deps.sh
+
+fmt:
+	@bad=$$(gofmt -l .); if [ -n "$$bad" ]; then echo "not formatted, run gofmt -w:"; echo "$$bad"; exit 1; fi
+
+vet:
+	$(GO) vet ./...
+
+tidy:
+	$(GO) mod tidy -diff
+
+generate-check:
+	deploy/ci/generate.sh check
