@@ -247,3 +247,42 @@ func TestNodeToAPI(t *testing.T) {
 		t.Error("without a ledger nothing is taken")
 	}
 }
+
+// FuzzSpecFromAPI holds for any message of a client: it is refused as invalid,
+// or gives a spec that passes its own check and means the same again.
+func FuzzSpecFromAPI(f *testing.F) {
+	for _, m := range []*apiv1.JobSpec{
+		{}, {Name: "a", Command: [][]byte{[]byte("true")}},
+		{Name: "a", Command: [][]byte{{0xff}}, Gpus: 17, TimeLimit: &durationpb.Duration{Seconds: -1}, Env: [][]byte{[]byte("=")}},
+	} {
+		raw, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var m apiv1.JobSpec
+		if proto.Unmarshal(raw, &m) != nil {
+			return
+		}
+		s, err := SpecFromAPI(&m)
+		if err != nil {
+			var e *cluster.Error
+			if !errors.As(err, &e) || e.Code != cluster.CodeInvalid || e.Msg == "" {
+				t.Fatalf("refused with %v", err)
+			}
+			return
+		}
+		if err := s.Check(); err != nil {
+			t.Fatal(err)
+		}
+		again, err := SpecFromAPI(SpecToAPI(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(s, again); d != "" {
+			t.Fatal(d)
+		}
+	})
+}

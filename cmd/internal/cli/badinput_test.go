@@ -77,6 +77,8 @@ func TestBadInput(t *testing.T) {
 			{2, []string{"submit", "--name=-rf", "--", "true"}},
 			{2, []string{"submit", "--name", "\xff\xfe", "--", "true"}},
 			{2, []string{"submit", "--node", "N 1", "--", "true"}},
+			{2, []string{"submit", "--comment", "\xff", "--", "true"}},
+			{2, []string{"submit", "--image", "\xff", "--", "true"}},
 			{2, []string{"submit", "--gpu-type", "", "--", "true"}},
 		},
 		"ids": {

@@ -133,6 +133,9 @@ type outcome struct {
 // changes something and a request without an answer had left, and
 // CodeUnavailable otherwise.
 func (c *client) call(ctx context.Context, eff effect, do func(context.Context, grpc.ClientConnInterface) error) error {
+	if c.timeout <= 0 {
+		return Usagef("--timeout %s: must be more than 0, such as 60s", c.timeout)
+	}
 	if err := c.connect(); err != nil {
 		return err
 	}
@@ -151,7 +154,7 @@ func (c *client) call(ctx context.Context, eff effect, do func(context.Context, 
 			}
 			if !indefinite(err) {
 				c.best = k
-				return err
+				return afterUnknown(err, eff == changes && unknown)
 			}
 			unknown = unknown || err.Code == cluster.CodeUnknown
 			tried = append(tried, outcome{c.conns[k].socket, err})
@@ -199,6 +202,16 @@ func (cn *conn) attempt(ctx context.Context, limit time.Duration, do func(contex
 
 func indefinite(e *cluster.Error) bool {
 	return e.Code == cluster.CodeUnknown || e.Code == cluster.CodeUnavailable
+}
+
+// afterUnknown judges a refusal that follows a try of unknown outcome: what the
+// cluster's state refuses now it may have done then. Other refusals would have
+// met the first try as well.
+func afterUnknown(err *cluster.Error, unknown bool) error {
+	if unknown && (err.Code == cluster.CodeExhausted || err.Code == cluster.CodeConflict) {
+		return cluster.Errorf(cluster.CodeUnknown, "an earlier try got no answer, and the last one was refused: %s", err.Msg)
+	}
+	return err
 }
 
 // down tells whether nothing ever listened on any socket.

@@ -161,6 +161,27 @@ func TestOutcomeUnknown(t *testing.T) {
 	})
 }
 
+// TestRefusedAfterUnknown: the job may be what fills the queue.
+func TestRefusedAfterUnknown(t *testing.T) {
+	for code, want := range map[cluster.Code]int{cluster.CodeExhausted: ExitUnknown, cluster.CodeInvalid: ExitUsage} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			f := newFake()
+			n := 0
+			f.hook = func(context.Context, string) error {
+				if n++; n == 1 {
+					return cluster.Errorf(cluster.CodeUnknown, "leadership lost")
+				}
+				return cluster.Errorf(code, "200000 jobs are waiting")
+			}
+			w.serve("/a", f)
+			if got := w.run("submit", "--", "true"); got != want || !strings.Contains(w.errs.String(), "200000 jobs are waiting") {
+				t.Errorf("%v: exit code %d, want %d: %s", code, got, want, w.errs.String())
+			}
+		})
+	}
+}
+
 func TestInterrupt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string
@@ -198,6 +219,15 @@ func TestInterrupt(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestTimeoutMustBePositive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.serve("/a", newFake())
+	if code := w.run("queue", "--timeout", "0s"); code != ExitUsage {
+		t.Errorf("exit code %d: %s", code, w.errs.String())
 	}
 }
 

@@ -32,8 +32,8 @@ type Env struct {
 	IsTerminal bool
 	Width      func() int
 	Getenv     func(string) string
-	// Environ is the whole environment, Getwd the working directory,
-	// Hostname and User who and where the caller is.
+	// Environ is the whole environment, Getwd the working directory, Hostname
+	// this machine's name, User the caller's name or number.
 	Environ  func() []string
 	Getwd    func() (string, error)
 	Hostname func() (string, error)
@@ -56,7 +56,8 @@ func SystemEnv() *Env {
 		IsTerminal: term.IsTerminal(int(os.Stdout.Fd())),
 		Width:      terminalWidth,
 		Getenv:     os.Getenv, Environ: os.Environ, Getwd: os.Getwd, Hostname: os.Hostname,
-		User: func() string { return os.Getenv("USER") },
+		// The number, since $USER is whatever somebody set and names may need LDAP.
+		User: func() string { return strconv.Itoa(os.Getuid()) },
 		Now:  time.Now,
 		Dial: func(ctx context.Context, path string) (net.Conn, error) {
 			var d net.Dialer

@@ -91,7 +91,7 @@ func (o *queueOptions) request(e *Env, args []string) (*apiv1.ListJobsRequest, e
 	if o.me {
 		me := e.User()
 		if me == "" {
-			return nil, Usagef("--me: $USER is not set; give your name with --user")
+			return nil, Usagef("--me: it is not known who you are; give your name with --user")
 		}
 		req.Users = append(req.Users, me)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -76,6 +77,11 @@ func (r *request) complete(e *Env) (warnings []string, err error) {
 		return nil, err
 	}
 	warnings = append(warnings, more...)
+	for _, f := range [...]struct{ flag, v string }{{"image", s.Image}, {"comment", s.Comment}} {
+		if !utf8.ValidString(f.v) { // the wire cannot carry it
+			return nil, Usagef("--%s %s: is not UTF-8", f.flag, shortQuote(f.v))
+		}
+	}
 	if err := s.Check(); err != nil {
 		return nil, Usagef("%w", err)
 	}

@@ -23,6 +23,7 @@ func New(env *Env, extra ...*cobra.Command) *cobra.Command {
 		Long: "Berth runs GPU jobs on your own machines and lays several on one GPU when they fit.\n" +
 			"It talks to the coordinators named in $BERTH_SOCKET (a comma-separated list of unix\n" +
 			"sockets), by default " + DefaultSocket + ".",
+		Version:       version().Version,
 		SilenceErrors: true, SilenceUsage: true, TraverseChildren: false,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              cobra.ArbitraryArgs,
