@@ -227,6 +227,17 @@ func (l *Ledger) add(b *Berth, sign int64) bool {
 	return true
 }
 
+// Remember opens an account with no capacity for a GPU that node no longer
+// reports, so that what still lies there can be taken again after a restore.
+func (l *Ledger) Remember(node NodeID, gpu GPUID) {
+	if _, ok := l.gpuAt[gpu]; ok {
+		return
+	}
+	l.gpuAt = maps.Clone(l.gpuAt)
+	l.gpuAt[gpu] = len(l.gpus)
+	l.gpus = append(l.gpus, GPUUse{ID: gpu, Node: node})
+}
+
 // RemoveNode forgets a node and its GPUs. Nothing may be taken on it.
 func (l *Ledger) RemoveNode(id NodeID) {
 	if _, ok := l.nodeAt[id]; !ok {

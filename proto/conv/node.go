@@ -2,6 +2,7 @@ package conv
 
 import (
 	"sort"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -107,11 +108,12 @@ func ReportToLog(node cluster.NodeID, r *nodev1.Report) *logv1.ReportAttempt {
 	return out
 }
 
+// clip cuts s to n bytes, and not in the middle of a character.
 func clip(s string, n int) string {
 	if len(s) > n {
-		return s[:n]
+		s = s[:n]
 	}
-	return s
+	return strings.ToValidUTF8(s, "")
 }
 
 // Assignment tells an agent to run attempt a of j.

@@ -119,7 +119,7 @@ func DefaultCoordinator() Coordinator {
 		Data:   Data{Dir: "/var/lib/berth/coordinator"},
 		// Heartbeats take the same road as log entries here and wait behind a
 		// slow disk, so the timeouts are longer than raft's own defaults.
-		Raft: Raft{Heartbeat: 3 * time.Second, Election: 3 * time.Second, Lease: 2 * time.Second, SnapshotThreshold: 8192},
+		Raft: Raft{Heartbeat: 1500 * time.Millisecond, Election: 1500 * time.Millisecond, Lease: 1200 * time.Millisecond, SnapshotThreshold: 8192},
 		TLS: CoordinatorTLS{
 			CA: "/etc/berth/tls/ca.crt", Cert: "/etc/berth/tls/coordinator.crt",
 			Key: "/etc/berth/tls/coordinator.key", CAKey: "/etc/berth/tls/ca.key",

@@ -374,16 +374,16 @@ func (*Command_InitCluster) isCommand_Kind() {}
 
 func (*Command_RemoveNode) isCommand_Kind() {}
 
-// SubmitJob adds a job under an id that the leader stamped.
+// SubmitJob adds the jobs of one request, all or none, under ids that the
+// leader stamped: first_job and those that follow it.
 type SubmitJob struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Job   uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	FirstJob uint64                 `protobuf:"varint,1,opt,name=first_job,json=firstJob,proto3" json:"first_job,omitempty"`
 	// The client's id for this request, 16–64 bytes, and a hash of its body.
-	RequestId     string      `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	BodyHash      []byte      `protobuf:"bytes,3,opt,name=body_hash,json=bodyHash,proto3" json:"body_hash,omitempty"`
-	Owner         *Owner      `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
-	Spec          *Spec       `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
-	Estimates     []*Estimate `protobuf:"bytes,6,rep,name=estimates,proto3" json:"estimates,omitempty"`
+	RequestId     string    `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	BodyHash      []byte    `protobuf:"bytes,3,opt,name=body_hash,json=bodyHash,proto3" json:"body_hash,omitempty"`
+	Owner         *Owner    `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
+	Jobs          []*NewJob `protobuf:"bytes,5,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -418,9 +418,9 @@ func (*SubmitJob) Descriptor() ([]byte, []int) {
 	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *SubmitJob) GetJob() uint64 {
+func (x *SubmitJob) GetFirstJob() uint64 {
 	if x != nil {
-		return x.Job
+		return x.FirstJob
 	}
 	return 0
 }
@@ -446,14 +446,59 @@ func (x *SubmitJob) GetOwner() *Owner {
 	return nil
 }
 
-func (x *SubmitJob) GetSpec() *Spec {
+func (x *SubmitJob) GetJobs() []*NewJob {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+type NewJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Spec          *Spec                  `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	Estimates     []*Estimate            `protobuf:"bytes,2,rep,name=estimates,proto3" json:"estimates,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NewJob) Reset() {
+	*x = NewJob{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NewJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NewJob) ProtoMessage() {}
+
+func (x *NewJob) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NewJob.ProtoReflect.Descriptor instead.
+func (*NewJob) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *NewJob) GetSpec() *Spec {
 	if x != nil {
 		return x.Spec
 	}
 	return nil
 }
 
-func (x *SubmitJob) GetEstimates() []*Estimate {
+func (x *NewJob) GetEstimates() []*Estimate {
 	if x != nil {
 		return x.Estimates
 	}
@@ -471,7 +516,7 @@ type CancelJob struct {
 
 func (x *CancelJob) Reset() {
 	*x = CancelJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[3]
+	mi := &file_berth_log_v1_log_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -483,7 +528,7 @@ func (x *CancelJob) String() string {
 func (*CancelJob) ProtoMessage() {}
 
 func (x *CancelJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[3]
+	mi := &file_berth_log_v1_log_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -496,7 +541,7 @@ func (x *CancelJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJob.ProtoReflect.Descriptor instead.
 func (*CancelJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{3}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CancelJob) GetJob() uint64 {
@@ -531,7 +576,7 @@ type ApplyPlan struct {
 
 func (x *ApplyPlan) Reset() {
 	*x = ApplyPlan{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[4]
+	mi := &file_berth_log_v1_log_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -543,7 +588,7 @@ func (x *ApplyPlan) String() string {
 func (*ApplyPlan) ProtoMessage() {}
 
 func (x *ApplyPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[4]
+	mi := &file_berth_log_v1_log_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -556,7 +601,7 @@ func (x *ApplyPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyPlan.ProtoReflect.Descriptor instead.
 func (*ApplyPlan) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{4}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ApplyPlan) GetBaseIndex() uint64 {
@@ -594,7 +639,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[5]
+	mi := &file_berth_log_v1_log_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -606,7 +651,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[5]
+	mi := &file_berth_log_v1_log_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -619,7 +664,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{5}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Start) GetJob() uint64 {
@@ -677,7 +722,7 @@ type QueueMove struct {
 
 func (x *QueueMove) Reset() {
 	*x = QueueMove{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[6]
+	mi := &file_berth_log_v1_log_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +734,7 @@ func (x *QueueMove) String() string {
 func (*QueueMove) ProtoMessage() {}
 
 func (x *QueueMove) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[6]
+	mi := &file_berth_log_v1_log_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +747,7 @@ func (x *QueueMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueMove.ProtoReflect.Descriptor instead.
 func (*QueueMove) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{6}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *QueueMove) GetJob() uint64 {
@@ -761,7 +806,7 @@ type ReportAttempt struct {
 
 func (x *ReportAttempt) Reset() {
 	*x = ReportAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[7]
+	mi := &file_berth_log_v1_log_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +818,7 @@ func (x *ReportAttempt) String() string {
 func (*ReportAttempt) ProtoMessage() {}
 
 func (x *ReportAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[7]
+	mi := &file_berth_log_v1_log_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +831,7 @@ func (x *ReportAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportAttempt.ProtoReflect.Descriptor instead.
 func (*ReportAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{7}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ReportAttempt) GetNode() string {
@@ -868,7 +913,7 @@ type RegisterNode struct {
 
 func (x *RegisterNode) Reset() {
 	*x = RegisterNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[8]
+	mi := &file_berth_log_v1_log_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +925,7 @@ func (x *RegisterNode) String() string {
 func (*RegisterNode) ProtoMessage() {}
 
 func (x *RegisterNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[8]
+	mi := &file_berth_log_v1_log_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +938,7 @@ func (x *RegisterNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNode.ProtoReflect.Descriptor instead.
 func (*RegisterNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{8}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RegisterNode) GetNode() *Node {
@@ -915,7 +960,7 @@ type SetNodeState struct {
 
 func (x *SetNodeState) Reset() {
 	*x = SetNodeState{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[9]
+	mi := &file_berth_log_v1_log_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +972,7 @@ func (x *SetNodeState) String() string {
 func (*SetNodeState) ProtoMessage() {}
 
 func (x *SetNodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[9]
+	mi := &file_berth_log_v1_log_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +985,7 @@ func (x *SetNodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeState.ProtoReflect.Descriptor instead.
 func (*SetNodeState) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{9}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SetNodeState) GetNode() string {
@@ -975,7 +1020,7 @@ type DrainNode struct {
 
 func (x *DrainNode) Reset() {
 	*x = DrainNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[10]
+	mi := &file_berth_log_v1_log_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -987,7 +1032,7 @@ func (x *DrainNode) String() string {
 func (*DrainNode) ProtoMessage() {}
 
 func (x *DrainNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[10]
+	mi := &file_berth_log_v1_log_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1000,7 +1045,7 @@ func (x *DrainNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNode.ProtoReflect.Descriptor instead.
 func (*DrainNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{10}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DrainNode) GetNode() string {
@@ -1034,7 +1079,7 @@ type RemoveNode struct {
 
 func (x *RemoveNode) Reset() {
 	*x = RemoveNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[11]
+	mi := &file_berth_log_v1_log_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1091,7 @@ func (x *RemoveNode) String() string {
 func (*RemoveNode) ProtoMessage() {}
 
 func (x *RemoveNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[11]
+	mi := &file_berth_log_v1_log_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1104,7 @@ func (x *RemoveNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNode.ProtoReflect.Descriptor instead.
 func (*RemoveNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{11}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RemoveNode) GetNode() string {
@@ -1078,7 +1123,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	mi := &file_berth_log_v1_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1135,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	mi := &file_berth_log_v1_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1148,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{12}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CreateToken) GetToken() *Token {
@@ -1123,7 +1168,7 @@ type UseToken struct {
 
 func (x *UseToken) Reset() {
 	*x = UseToken{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[13]
+	mi := &file_berth_log_v1_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1180,7 @@ func (x *UseToken) String() string {
 func (*UseToken) ProtoMessage() {}
 
 func (x *UseToken) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[13]
+	mi := &file_berth_log_v1_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1193,7 @@ func (x *UseToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseToken.ProtoReflect.Descriptor instead.
 func (*UseToken) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{13}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UseToken) GetHash() []byte {
@@ -1175,7 +1220,7 @@ type DenyIdentity struct {
 
 func (x *DenyIdentity) Reset() {
 	*x = DenyIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[14]
+	mi := &file_berth_log_v1_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1232,7 @@ func (x *DenyIdentity) String() string {
 func (*DenyIdentity) ProtoMessage() {}
 
 func (x *DenyIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[14]
+	mi := &file_berth_log_v1_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1245,7 @@ func (x *DenyIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DenyIdentity.ProtoReflect.Descriptor instead.
 func (*DenyIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{14}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DenyIdentity) GetRole() string {
@@ -1228,7 +1273,7 @@ type PublishWeights struct {
 
 func (x *PublishWeights) Reset() {
 	*x = PublishWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[15]
+	mi := &file_berth_log_v1_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1285,7 @@ func (x *PublishWeights) String() string {
 func (*PublishWeights) ProtoMessage() {}
 
 func (x *PublishWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[15]
+	mi := &file_berth_log_v1_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1298,7 @@ func (x *PublishWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishWeights.ProtoReflect.Descriptor instead.
 func (*PublishWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{15}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PublishWeights) GetVersion() uint64 {
@@ -1288,7 +1333,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	mi := &file_berth_log_v1_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1345,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	mi := &file_berth_log_v1_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1358,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{16}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -1339,7 +1384,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[17]
+	mi := &file_berth_log_v1_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1396,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[17]
+	mi := &file_berth_log_v1_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1409,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{17}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -1389,7 +1434,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1446,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1459,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{18}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -1467,7 +1512,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1524,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1537,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -1682,7 +1727,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1739,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +1752,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -1738,7 +1783,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +1795,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +1808,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -1820,7 +1865,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +1877,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +1890,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Config) GetClusterId() string {
@@ -1880,7 +1925,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +1937,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +1950,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -1959,7 +2004,7 @@ type Spec struct {
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2016,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2029,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Spec) GetName() string {
@@ -2159,7 +2204,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2216,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2229,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -2267,7 +2312,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +2324,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +2337,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Reason) GetCode() string {
@@ -2319,7 +2364,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2376,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +2389,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -2375,7 +2420,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2432,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2445,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -2457,7 +2502,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2469,7 +2514,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2482,7 +2527,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -2525,7 +2570,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2582,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2595,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Berth) GetNode() string {
@@ -2606,7 +2651,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2618,7 +2663,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2631,7 +2676,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Job) GetId() uint64 {
@@ -2764,7 +2809,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2776,7 +2821,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2789,7 +2834,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -2836,7 +2881,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2848,7 +2893,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2861,7 +2906,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -2986,7 +3031,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2998,7 +3043,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3011,7 +3056,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GPU) GetId() string {
@@ -3099,7 +3144,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3111,7 +3156,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3124,7 +3169,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Node) GetId() string {
@@ -3235,7 +3280,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3247,7 +3292,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3260,7 +3305,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Queue) GetGpu() string {
@@ -3287,7 +3332,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3344,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3357,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -3333,17 +3378,17 @@ func (x *Waiter) GetRank() int64 {
 type Request struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// SHA-256 of uid and request id, cut to 16 bytes.
-	Key           []byte `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	BodyHash      []byte `protobuf:"bytes,2,opt,name=body_hash,json=bodyHash,proto3" json:"body_hash,omitempty"`
-	Job           uint64 `protobuf:"varint,3,opt,name=job,proto3" json:"job,omitempty"`
-	AtUs          int64  `protobuf:"varint,4,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	Key           []byte   `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	BodyHash      []byte   `protobuf:"bytes,2,opt,name=body_hash,json=bodyHash,proto3" json:"body_hash,omitempty"`
+	Jobs          []uint64 `protobuf:"varint,3,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
+	AtUs          int64    `protobuf:"varint,4,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3355,7 +3400,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3368,7 +3413,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Request) GetKey() []byte {
@@ -3385,11 +3430,11 @@ func (x *Request) GetBodyHash() []byte {
 	return nil
 }
 
-func (x *Request) GetJob() uint64 {
+func (x *Request) GetJobs() []uint64 {
 	if x != nil {
-		return x.Job
+		return x.Jobs
 	}
-	return 0
+	return nil
 }
 
 func (x *Request) GetAtUs() int64 {
@@ -3413,7 +3458,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3425,7 +3470,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3438,7 +3483,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Token) GetHash() []byte {
@@ -3487,7 +3532,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3499,7 +3544,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3512,7 +3557,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -3548,7 +3593,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3560,7 +3605,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3573,7 +3618,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -3625,7 +3670,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3637,7 +3682,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3650,7 +3695,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -3763,15 +3808,17 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\finit_cluster\x18\r \x01(\v2\x19.berth.log.v1.InitClusterH\x00R\vinitCluster\x12;\n" +
 	"\vremove_node\x18\x0e \x01(\v2\x18.berth.log.v1.RemoveNodeH\x00R\n" +
 	"removeNodeB\x06\n" +
-	"\x04kind\"\xe2\x01\n" +
-	"\tSubmitJob\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x1d\n" +
+	"\x04kind\"\xb9\x01\n" +
+	"\tSubmitJob\x12\x1b\n" +
+	"\tfirst_job\x18\x01 \x01(\x04R\bfirstJob\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x1b\n" +
 	"\tbody_hash\x18\x03 \x01(\fR\bbodyHash\x12)\n" +
-	"\x05owner\x18\x04 \x01(\v2\x13.berth.log.v1.OwnerR\x05owner\x12&\n" +
-	"\x04spec\x18\x05 \x01(\v2\x12.berth.log.v1.SpecR\x04spec\x124\n" +
-	"\testimates\x18\x06 \x03(\v2\x16.berth.log.v1.EstimateR\testimates\"C\n" +
+	"\x05owner\x18\x04 \x01(\v2\x13.berth.log.v1.OwnerR\x05owner\x12(\n" +
+	"\x04jobs\x18\x05 \x03(\v2\x14.berth.log.v1.NewJobR\x04jobs\"f\n" +
+	"\x06NewJob\x12&\n" +
+	"\x04spec\x18\x01 \x01(\v2\x12.berth.log.v1.SpecR\x04spec\x124\n" +
+	"\testimates\x18\x02 \x03(\v2\x16.berth.log.v1.EstimateR\testimates\"C\n" +
 	"\tCancelJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
@@ -4022,11 +4069,11 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\awaiters\x18\x02 \x03(\v2\x14.berth.log.v1.WaiterR\awaiters\".\n" +
 	"\x06Waiter\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x12\n" +
-	"\x04rank\x18\x02 \x01(\x03R\x04rank\"_\n" +
+	"\x04rank\x18\x02 \x01(\x03R\x04rank\"a\n" +
 	"\aRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1b\n" +
-	"\tbody_hash\x18\x02 \x01(\fR\bbodyHash\x12\x10\n" +
-	"\x03job\x18\x03 \x01(\x04R\x03job\x12\x13\n" +
+	"\tbody_hash\x18\x02 \x01(\fR\bbodyHash\x12\x12\n" +
+	"\x04jobs\x18\x03 \x03(\x04R\x04jobs\x12\x13\n" +
 	"\x05at_us\x18\x04 \x01(\x03R\x04atUs\"}\n" +
 	"\x05Token\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x12\n" +
@@ -4073,111 +4120,113 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 	return file_berth_log_v1_log_proto_rawDescData
 }
 
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Entry)(nil),          // 0: berth.log.v1.Entry
 	(*Command)(nil),        // 1: berth.log.v1.Command
 	(*SubmitJob)(nil),      // 2: berth.log.v1.SubmitJob
-	(*CancelJob)(nil),      // 3: berth.log.v1.CancelJob
-	(*ApplyPlan)(nil),      // 4: berth.log.v1.ApplyPlan
-	(*Start)(nil),          // 5: berth.log.v1.Start
-	(*QueueMove)(nil),      // 6: berth.log.v1.QueueMove
-	(*ReportAttempt)(nil),  // 7: berth.log.v1.ReportAttempt
-	(*RegisterNode)(nil),   // 8: berth.log.v1.RegisterNode
-	(*SetNodeState)(nil),   // 9: berth.log.v1.SetNodeState
-	(*DrainNode)(nil),      // 10: berth.log.v1.DrainNode
-	(*RemoveNode)(nil),     // 11: berth.log.v1.RemoveNode
-	(*CreateToken)(nil),    // 12: berth.log.v1.CreateToken
-	(*UseToken)(nil),       // 13: berth.log.v1.UseToken
-	(*DenyIdentity)(nil),   // 14: berth.log.v1.DenyIdentity
-	(*PublishWeights)(nil), // 15: berth.log.v1.PublishWeights
-	(*Checkpoint)(nil),     // 16: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),    // 17: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil), // 18: berth.log.v1.SnapshotHeader
-	(*Record)(nil),         // 19: berth.log.v1.Record
-	(*SnapshotEnd)(nil),    // 20: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),           // 21: berth.log.v1.Meta
-	(*Config)(nil),         // 22: berth.log.v1.Config
-	(*Owner)(nil),          // 23: berth.log.v1.Owner
-	(*Spec)(nil),           // 24: berth.log.v1.Spec
-	(*Estimate)(nil),       // 25: berth.log.v1.Estimate
-	(*Reason)(nil),         // 26: berth.log.v1.Reason
-	(*Exit)(nil),           // 27: berth.log.v1.Exit
-	(*Usage)(nil),          // 28: berth.log.v1.Usage
-	(*GPUShare)(nil),       // 29: berth.log.v1.GPUShare
-	(*Berth)(nil),          // 30: berth.log.v1.Berth
-	(*Job)(nil),            // 31: berth.log.v1.Job
-	(*CancelRequest)(nil),  // 32: berth.log.v1.CancelRequest
-	(*Attempt)(nil),        // 33: berth.log.v1.Attempt
-	(*GPU)(nil),            // 34: berth.log.v1.GPU
-	(*Node)(nil),           // 35: berth.log.v1.Node
-	(*Queue)(nil),          // 36: berth.log.v1.Queue
-	(*Waiter)(nil),         // 37: berth.log.v1.Waiter
-	(*Request)(nil),        // 38: berth.log.v1.Request
-	(*Token)(nil),          // 39: berth.log.v1.Token
-	(*DeniedIdentity)(nil), // 40: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),        // 41: berth.log.v1.Weights
-	(*Sample)(nil),         // 42: berth.log.v1.Sample
+	(*NewJob)(nil),         // 3: berth.log.v1.NewJob
+	(*CancelJob)(nil),      // 4: berth.log.v1.CancelJob
+	(*ApplyPlan)(nil),      // 5: berth.log.v1.ApplyPlan
+	(*Start)(nil),          // 6: berth.log.v1.Start
+	(*QueueMove)(nil),      // 7: berth.log.v1.QueueMove
+	(*ReportAttempt)(nil),  // 8: berth.log.v1.ReportAttempt
+	(*RegisterNode)(nil),   // 9: berth.log.v1.RegisterNode
+	(*SetNodeState)(nil),   // 10: berth.log.v1.SetNodeState
+	(*DrainNode)(nil),      // 11: berth.log.v1.DrainNode
+	(*RemoveNode)(nil),     // 12: berth.log.v1.RemoveNode
+	(*CreateToken)(nil),    // 13: berth.log.v1.CreateToken
+	(*UseToken)(nil),       // 14: berth.log.v1.UseToken
+	(*DenyIdentity)(nil),   // 15: berth.log.v1.DenyIdentity
+	(*PublishWeights)(nil), // 16: berth.log.v1.PublishWeights
+	(*Checkpoint)(nil),     // 17: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),    // 18: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil), // 19: berth.log.v1.SnapshotHeader
+	(*Record)(nil),         // 20: berth.log.v1.Record
+	(*SnapshotEnd)(nil),    // 21: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),           // 22: berth.log.v1.Meta
+	(*Config)(nil),         // 23: berth.log.v1.Config
+	(*Owner)(nil),          // 24: berth.log.v1.Owner
+	(*Spec)(nil),           // 25: berth.log.v1.Spec
+	(*Estimate)(nil),       // 26: berth.log.v1.Estimate
+	(*Reason)(nil),         // 27: berth.log.v1.Reason
+	(*Exit)(nil),           // 28: berth.log.v1.Exit
+	(*Usage)(nil),          // 29: berth.log.v1.Usage
+	(*GPUShare)(nil),       // 30: berth.log.v1.GPUShare
+	(*Berth)(nil),          // 31: berth.log.v1.Berth
+	(*Job)(nil),            // 32: berth.log.v1.Job
+	(*CancelRequest)(nil),  // 33: berth.log.v1.CancelRequest
+	(*Attempt)(nil),        // 34: berth.log.v1.Attempt
+	(*GPU)(nil),            // 35: berth.log.v1.GPU
+	(*Node)(nil),           // 36: berth.log.v1.Node
+	(*Queue)(nil),          // 37: berth.log.v1.Queue
+	(*Waiter)(nil),         // 38: berth.log.v1.Waiter
+	(*Request)(nil),        // 39: berth.log.v1.Request
+	(*Token)(nil),          // 40: berth.log.v1.Token
+	(*DeniedIdentity)(nil), // 41: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),        // 42: berth.log.v1.Weights
+	(*Sample)(nil),         // 43: berth.log.v1.Sample
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	1,  // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
 	2,  // 1: berth.log.v1.Command.submit_job:type_name -> berth.log.v1.SubmitJob
-	3,  // 2: berth.log.v1.Command.cancel_job:type_name -> berth.log.v1.CancelJob
-	4,  // 3: berth.log.v1.Command.apply_plan:type_name -> berth.log.v1.ApplyPlan
-	7,  // 4: berth.log.v1.Command.report_attempt:type_name -> berth.log.v1.ReportAttempt
-	8,  // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
-	9,  // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
-	10, // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
-	12, // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
-	13, // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
-	14, // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
-	15, // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	16, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	17, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
-	11, // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
-	23, // 15: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	24, // 16: berth.log.v1.SubmitJob.spec:type_name -> berth.log.v1.Spec
-	25, // 17: berth.log.v1.SubmitJob.estimates:type_name -> berth.log.v1.Estimate
-	5,  // 18: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	6,  // 19: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	30, // 20: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	25, // 21: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	26, // 22: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	27, // 23: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	28, // 24: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	35, // 25: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	39, // 26: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	22, // 27: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	21, // 28: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	22, // 29: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	35, // 30: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	31, // 31: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	36, // 32: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	38, // 33: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	39, // 34: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	40, // 35: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	41, // 36: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	42, // 37: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	20, // 38: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	29, // 39: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	23, // 40: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	24, // 41: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	26, // 42: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	25, // 43: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	32, // 44: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	33, // 45: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	26, // 46: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	30, // 47: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	25, // 48: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	27, // 49: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	28, // 50: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	34, // 51: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	37, // 52: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	53, // [53:53] is the sub-list for method output_type
-	53, // [53:53] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	4,  // 2: berth.log.v1.Command.cancel_job:type_name -> berth.log.v1.CancelJob
+	5,  // 3: berth.log.v1.Command.apply_plan:type_name -> berth.log.v1.ApplyPlan
+	8,  // 4: berth.log.v1.Command.report_attempt:type_name -> berth.log.v1.ReportAttempt
+	9,  // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
+	10, // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
+	11, // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
+	13, // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
+	14, // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
+	15, // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
+	16, // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
+	17, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	18, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	12, // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
+	24, // 15: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	3,  // 16: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	25, // 17: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	26, // 18: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	6,  // 19: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	7,  // 20: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	31, // 21: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	26, // 22: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	27, // 23: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	28, // 24: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	29, // 25: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	36, // 26: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	40, // 27: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	23, // 28: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	22, // 29: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	23, // 30: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	36, // 31: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	32, // 32: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	37, // 33: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	39, // 34: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	40, // 35: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	41, // 36: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	42, // 37: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	43, // 38: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	21, // 39: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	30, // 40: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	24, // 41: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	25, // 42: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	27, // 43: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	26, // 44: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	33, // 45: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	34, // 46: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	27, // 47: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	31, // 48: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	26, // 49: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	28, // 50: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	29, // 51: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	35, // 52: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	38, // 53: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	54, // [54:54] is the sub-list for method output_type
+	54, // [54:54] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -4201,7 +4250,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_InitCluster)(nil),
 		(*Command_RemoveNode)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[19].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[20].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -4220,7 +4269,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,120 @@
+package coordinator
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Roles of certificates.
+const (
+	roleCoordinator = "coordinator"
+	roleAgent       = "agent"
+	roleGate        = "gate"
+)
+
+// caller is a user, as the kernel named them to us or to a trusted peer.
+type caller struct {
+	uid   cluster.UID
+	gid   uint32
+	name  string
+	admin bool
+}
+
+// action is what a caller wants to do.
+type action uint8
+
+const (
+	actSubmit  action = iota + 1
+	actRead           // jobs in brief, nodes, status
+	actReadJob        // one job in full
+	actCancel
+	actAdmin // nodes, tokens
+)
+
+// authorize is the one place that says who may do what; what it does not
+// allow is denied. owner is the owner of the job concerned, if any.
+func (c *Coordinator) authorize(who caller, a action, owner *cluster.Owner) error {
+	switch a {
+	case actSubmit:
+		switch {
+		case who.uid == 0 && !c.cfg.AllowRoot:
+			return cluster.Errorf(cluster.CodeDenied, "root may not submit jobs here; submit as a user, or let the administrator set users.allow_root")
+		case who.uid != 0 && who.uid < c.cfg.MinUID:
+			return cluster.Errorf(cluster.CodeDenied, "uid %d may not submit jobs: system accounts below %d are refused (users.min_uid)", who.uid, c.cfg.MinUID)
+		}
+		return nil
+	case actRead:
+		return nil
+	case actReadJob, actCancel:
+		if who.admin || owner != nil && owner.UID == who.uid {
+			return nil
+		}
+		return cluster.Errorf(cluster.CodeDenied, "the job belongs to another user")
+	case actAdmin:
+		if who.admin {
+			return nil
+		}
+		return cluster.Errorf(cluster.CodeDenied, "only an administrator may do this; administrators are listed in users.admins")
+	}
+	return cluster.Errorf(cluster.CodeDenied, "not allowed")
+}
+
+// Metadata that a trusted peer sends with a forwarded call.
+const (
+	mdUID       = "berth-on-behalf-of-uid"
+	mdGID       = "berth-on-behalf-of-gid"
+	mdForwarded = "berth-forwarded"
+)
+
+// identify finds out who calls: from the kernel on the local socket, from the
+// metadata when a coordinator or a gate speaks for somebody.
+func (c *Coordinator) identify(ctx context.Context) (caller, error) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return caller{}, cluster.Errorf(cluster.CodeUnauthenticated, "no peer")
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	if cred, ok := p.AuthInfo.(UnixPeer); ok {
+		if len(md.Get(mdUID)) > 0 {
+			return caller{}, cluster.Errorf(cluster.CodeDenied, "only a coordinator or a gate may speak for somebody else")
+		}
+		return c.user(cred.UID, cred.GID), nil
+	}
+	role, _, err := c.cfg.Peer(ctx)
+	if err != nil {
+		return caller{}, &cluster.Error{Code: cluster.CodeUnauthenticated, Msg: "a client certificate is needed", Err: err}
+	}
+	if role != roleCoordinator && role != roleGate {
+		return caller{}, cluster.Errorf(cluster.CodeDenied, "role %q may not call this", role)
+	}
+	uid, err1 := parseID(md.Get(mdUID))
+	gid, err2 := parseID(md.Get(mdGID))
+	if err1 != nil || err2 != nil {
+		return caller{}, cluster.Errorf(cluster.CodeUnauthenticated, "the call does not say for whom it is")
+	}
+	if role == roleGate && (uid == 0 || cluster.UID(uid) < c.cfg.MinUID) {
+		return caller{}, cluster.Errorf(cluster.CodeDenied, "a gate may not speak for uid %d", uid)
+	}
+	return c.user(cluster.UID(uid), gid), nil
+}
+
+func (c *Coordinator) user(uid cluster.UID, gid uint32) caller {
+	return caller{uid: uid, gid: gid, name: c.cfg.Users(uid), admin: uid == 0 || slices.Contains(c.cfg.Admins, uid)}
+}
+
+// parseID reads a uid or gid; those beyond 2³¹-1 wrap to others in some
+// programs and are refused.
+func parseID(v []string) (uint32, error) {
+	if len(v) != 1 {
+		return 0, strconv.ErrSyntax
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(v[0]), 10, 31)
+	return uint32(n), err
+}

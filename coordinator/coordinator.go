@@ -1,0 +1,223 @@
+// Package coordinator is the replicated head of a cluster: it answers users
+// and agents, proposes commands to Raft, and, on the leader, plans, learns
+// and watches the nodes.
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/raftnode"
+	"github.com/berth-scheduler/berth/fsm"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// Config is what a coordinator needs. Fields are required unless marked.
+type Config struct {
+	ID, ClusterID, ClusterName string
+	Version                    string
+	// Dir holds the Raft log and snapshots.
+	Dir string
+	// Advertise is the address that the others reach this one at, for Raft
+	// and gRPC both. Peers are all the coordinators of the cluster, this one
+	// among them.
+	Advertise string
+	Peers     []raftnode.Server
+	Timing    raftnode.Timing
+	// Raft carries Raft's connections; Listener hands out connections of
+	// daemons, whose handshake Credentials take over; Socket is where local
+	// users connect.
+	Raft        raft.StreamLayer
+	Listener    net.Listener
+	Credentials credentials.TransportCredentials
+	Socket      net.Listener
+	// Peer returns who calls over Listener: a role and an id. The error
+	// matches ErrNoCertificate when the caller showed no certificate.
+	Peer func(ctx context.Context) (role, id string, err error)
+	// Dial connects to another coordinator.
+	Dial func(addr string) (*grpc.ClientConn, error)
+	// Certs answers joins and renewals; optional: then nobody can join here.
+	Certs Certifier
+	// Users names the accounts of this host.
+	Users func(uid cluster.UID) string
+	// AllowRoot lets uid 0 submit; MinUID is the least uid that may. Admins
+	// may do everything; uid 0 is one always.
+	AllowRoot bool
+	MinUID    cluster.UID
+	Admins    []cluster.UID
+	// Lease is how long an agent may be silent before it is not trusted.
+	Lease time.Duration
+	// HeadroomMiB is kept free on every GPU; MaxShares bounds co-location.
+	HeadroomMiB int64
+	MaxShares   int
+	Policy      scheduler.Policy
+	// Gossip is the address to gossip at; optional. GossipKey is 32 bytes.
+	Gossip      string
+	GossipPeers []string
+	GossipKey   []byte
+	// Clock defaults to time.Now.
+	Clock    func() time.Time
+	Registry prometheus.Registerer
+	// Fatal is called once when this process must not go on, with what is
+	// wrong; the state on disk may be bad.
+	Fatal func(error)
+	Log   *slog.Logger
+}
+
+// Certifier issues certificates for certificate requests in PEM.
+type Certifier interface {
+	// Issue signs the key of csr for role and id and returns the certificate
+	// and the CA, both PEM.
+	Issue(csr []byte, role, id string) (cert, ca []byte, err error)
+	// Token makes a join token and returns its text and the hash to store.
+	Token() (text string, hash []byte, err error)
+	// TokenHash returns the hash of a token's secret.
+	TokenHash(secret string) ([]byte, error)
+}
+
+// ErrNoCertificate says that a caller has no certificate.
+var ErrNoCertificate = errors.New("no client certificate")
+
+// Coordinator is one of the cluster's heads. Make it with New, and call Run
+// once.
+type Coordinator struct {
+	cfg     Config
+	log     *slog.Logger
+	fsm     *fsm.FSM
+	raft    *raftnode.Node
+	prop    *proposer
+	plan    *planner
+	learn   *learner
+	live    *liveness
+	members *members
+	metrics *metrics
+	feed    *feed
+	peers   *peerConns
+
+	office atomic.Pointer[office]
+	fatal  sync.Once
+	began  time.Time
+}
+
+// office is a term of leadership: it exists from when the state is known to
+// be current until leadership is lost, and then ctx ends.
+type office struct {
+	ctx  context.Context
+	term uint64
+}
+
+// New opens the state and joins Raft. It serves nothing before Run.
+func New(cfg Config) (*Coordinator, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	if cfg.Lease <= 0 {
+		return nil, errors.New("coordinator config: Lease is missing")
+	}
+	c := &Coordinator{
+		cfg: cfg, log: cfg.Log.With("component", "coordinator", "id", cfg.ID),
+		metrics: newMetrics(cfg.Registry), began: cfg.Clock(),
+	}
+	c.fsm = fsm.New(fsm.Options{Version: cfg.Version, OnDiverged: c.diverged})
+	node, err := raftnode.Open(raftnode.Config{
+		Dir: cfg.Dir, ID: cfg.ID, Advertise: cfg.Advertise, StreamLayer: cfg.Raft, FSM: c.fsm,
+		Log: cfg.Log.With("component", "raft"), Timing: cfg.Timing, Bootstrap: cfg.Peers, ClusterID: cfg.ClusterID,
+		Fatal: c.die,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.raft = node
+	c.prop = newProposer(node, c.fsm, cfg.Clock)
+	c.learn = newLearner(c.fsm, c.log)
+	c.plan = newPlanner(c)
+	c.live = newLiveness(c)
+	c.feed = newFeed(c)
+	c.peers = newPeerConns(cfg.Dial)
+	c.metrics.watch(c)
+	return c, nil
+}
+
+// die ends the process through Config.Fatal, once.
+func (c *Coordinator) die(err error) {
+	c.fatal.Do(func() {
+		c.log.Error("cannot go on", "err", err)
+		c.cfg.Fatal(err)
+	})
+}
+
+// diverged stops a replica whose state is not the leader's.
+func (c *Coordinator) diverged(index uint64, want, got []byte) {
+	c.die(fmt.Errorf("state at index %d differs from the leader's (hash %x, want %x): "+
+		"stop this coordinator, move %s away and start it again: it rejoins by snapshot", index, got, want, c.cfg.Dir))
+}
+
+// Run serves until ctx ends, then hands leadership over and closes.
+func (c *Coordinator) Run(ctx context.Context) error {
+	if err := c.openMembers(ctx); err != nil {
+		return errors.Join(err, c.raft.Close())
+	}
+	daemons, local := c.servers()
+	// Serving goes on while leadership is handed over, so that requests in
+	// flight are answered: the servers stop last.
+	loops, lctx := errgroup.WithContext(ctx)
+	loops.Go(func() error { return c.feed.run(lctx) })
+	loops.Go(func() error { return c.lead(lctx) })
+	loops.Go(func() error { return c.members.run(lctx) })
+	serving := new(errgroup.Group)
+	serving.Go(func() error { return daemons.Serve(c.cfg.Listener) })
+	serving.Go(func() error { return local.Serve(c.cfg.Socket) })
+	err := loops.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	stopServers(daemons, local)
+	err = errors.Join(err, c.raft.Close(), c.members.close(), serving.Wait())
+	c.peers.close()
+	return err
+}
+
+// stopServers lets calls in flight finish for a moment, then cuts them off.
+func stopServers(servers ...*grpc.Server) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var wg sync.WaitGroup
+		for _, s := range servers {
+			wg.Go(s.GracefulStop)
+		}
+		wg.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(500 * time.Millisecond):
+		for _, s := range servers {
+			s.Stop()
+		}
+		<-done
+	}
+}
+
+// Healthy returns nil while there is a leader to answer users.
+func (c *Coordinator) Healthy() error {
+	if _, addr := c.raft.Leader(); addr == "" {
+		return errors.New("the coordinators have no leader")
+	}
+	return nil
+}
+
+// leading returns the present term of office, or nil.
+func (c *Coordinator) leading() *office { return c.office.Load() }

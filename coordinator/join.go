@@ -1,0 +1,87 @@
+package coordinator
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+const (
+	defaultTokenTTL = time.Hour
+	maxTokenTTL     = 30 * 24 * time.Hour
+)
+
+// errBadToken is the one answer to every bad token, so that guessing learns
+// nothing.
+var errBadToken = &cluster.Error{Code: cluster.CodeUnauthenticated,
+	Msg: "the join token is not valid for this node: it is wrong, used, expired, or for another name; make a new one with: berth token create --node NAME"}
+
+// join checks the request before it spends the token, and spends the token
+// before it issues anything.
+func (c *Coordinator) join(ctx context.Context, req *nodev1.JoinRequest) (*nodev1.JoinResponse, error) {
+	if c.cfg.Certs == nil {
+		return nil, cluster.Errorf(cluster.CodeConflict, "this coordinator has no CA key; join at another one")
+	}
+	if err := cluster.CheckName("node", req.Node); err != nil {
+		return nil, err
+	}
+	if c.leading() == nil {
+		_, addr := c.raft.Leader()
+		return nil, cluster.Errorf(cluster.CodeUnavailable, "this coordinator does not lead; the leader is %s", addr)
+	}
+	hash, err := c.cfg.Certs.TokenHash(req.TokenSecret)
+	if err != nil {
+		return nil, errBadToken
+	}
+	cert, ca, err := c.cfg.Certs.Issue(req.Csr, roleAgent, req.Node)
+	if err != nil {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "certificate request: %v", err)
+	}
+	r, err := c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_UseToken{UseToken: &logv1.UseToken{Hash: hash, Id: req.Node}}})
+	if err != nil {
+		return nil, err
+	}
+	if r.Token == nil || r.Token.Role != roleAgent {
+		return nil, errBadToken
+	}
+	resp := &nodev1.JoinResponse{Certificate: cert, Ca: ca, GossipKey: c.cfg.GossipKey, ClusterId: c.cfg.ClusterID, GossipPeers: c.cfg.GossipPeers}
+	for _, p := range c.cfg.Peers {
+		resp.Coordinators = append(resp.Coordinators, p.Addr)
+	}
+	c.log.InfoContext(ctx, "node joined", "node", req.Node)
+	return resp, nil
+}
+
+// createToken stores the hash of a new join token and returns its text.
+func (c *Coordinator) createToken(ctx context.Context, by cluster.UID, role, id string, ttl time.Duration) (string, time.Time, error) {
+	if c.cfg.Certs == nil {
+		return "", time.Time{}, cluster.Errorf(cluster.CodeConflict, "this coordinator has no CA key; ask another one")
+	}
+	if role == "" {
+		role = roleAgent
+	}
+	if role != roleAgent {
+		return "", time.Time{}, cluster.Errorf(cluster.CodeInvalid, "role %q: tokens are for role %q", role, roleAgent)
+	}
+	if err := cluster.CheckName("node", id); err != nil {
+		return "", time.Time{}, err
+	}
+	if ttl == 0 {
+		ttl = defaultTokenTTL
+	}
+	if ttl < time.Second || ttl > maxTokenTTL {
+		return "", time.Time{}, cluster.Errorf(cluster.CodeInvalid, "ttl %s: must be 1s to %s", ttl, maxTokenTTL)
+	}
+	text, hash, err := c.cfg.Certs.Token()
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	expires := c.cfg.Clock().Add(ttl)
+	_, err = c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_CreateToken{CreateToken: &logv1.CreateToken{Token: &logv1.Token{
+		Hash: hash, Role: role, Id: id, ExpiresUs: int64(cluster.TimeOf(expires)), CreatedBy: uint32(by),
+	}}}})
+	return text, expires, err
+}

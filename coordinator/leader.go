@@ -1,0 +1,123 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+// lead follows Raft's notices of leadership and runs what only a leader runs,
+// until ctx ends.
+func (c *Coordinator) lead(ctx context.Context) error {
+	changes := c.raft.LeaderChanges()
+	leads := c.raft.IsLeader()
+	for {
+		if leads {
+			if err := c.holdOffice(ctx, changes); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case leads = <-changes:
+		}
+	}
+}
+
+// holdOffice is one term of leadership. It returns nil when it was lost.
+func (c *Coordinator) holdOffice(ctx context.Context, changes <-chan bool) error {
+	octx, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
+	g, gctx := errgroup.WithContext(octx)
+	g.Go(func() error {
+		for {
+			select {
+			case <-gctx.Done():
+				return gctx.Err()
+			case l := <-changes:
+				if !l {
+					lost(errors.New("leadership lost"))
+					return errNotLeader
+				}
+			}
+		}
+	})
+	g.Go(func() error { return c.govern(gctx) })
+	err := g.Wait()
+	c.office.Store(nil)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	c.log.InfoContext(ctx, "no longer leader", "err", err)
+	return nil
+}
+
+// govern waits until every entry of earlier terms is applied here, and only
+// then plans and answers: before that the state may lack acknowledged submits.
+func (c *Coordinator) govern(ctx context.Context) error {
+	began := time.Now()
+	if err := c.raft.Barrier(ctx); err != nil {
+		return err
+	}
+	term := c.raft.Term()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.prop.run(ctx, term) })
+	if err := c.ensureInit(ctx); err != nil {
+		return errors.Join(err, g.Wait())
+	}
+	c.learn.reload()
+	c.live.reset()
+	g.Go(func() error { return c.plan.run(ctx) })
+	g.Go(func() error { return c.live.run(ctx) })
+	g.Go(func() error { return c.checkpoints(ctx) })
+	c.office.Store(&office{ctx: ctx, term: term})
+	c.log.InfoContext(ctx, "leading", "term", term, "index", c.fsm.Index(), "dur", time.Since(began))
+	return g.Wait()
+}
+
+// ensureInit writes the cluster's identity into a new log.
+func (c *Coordinator) ensureInit(ctx context.Context) error {
+	if _, _, _, ok := c.fsm.Config(); ok {
+		return nil
+	}
+	for {
+		_, err := c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_InitCluster{InitCluster: &logv1.InitCluster{
+			Config: &logv1.Config{ClusterId: c.cfg.ClusterID, Name: c.cfg.ClusterName},
+		}}})
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		// The proposer's loop may not have begun yet.
+		if !sleep(ctx, 10*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+}
+
+// checkpoints commits the leader's state hash each time it took one, so that
+// every replica compares its own.
+func (c *Coordinator) checkpoints(ctx context.Context) error {
+	last, _ := c.fsm.LastCheckpoint()
+	for {
+		if err := c.fsm.WaitChange(ctx, c.fsm.Index()); err != nil {
+			return err
+		}
+		index, hash := c.fsm.LastCheckpoint()
+		if index == last {
+			if !sleep(ctx, 100*time.Millisecond) {
+				return ctx.Err()
+			}
+			continue
+		}
+		last = index
+		_, err := c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_Checkpoint{Checkpoint: &logv1.Checkpoint{Index: index, Hash: hash}}})
+		if err != nil && ctx.Err() == nil {
+			c.log.WarnContext(ctx, "checkpoint not committed", "index", index, "err", err)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package coordinator
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// liveness holds what the leader last heard of each node. It is soft: a new
+// leader gives every node a whole lease to call.
+type liveness struct {
+	c *Coordinator
+
+	mu    sync.Mutex
+	since time.Time // since when this coordinator listens
+	nodes map[cluster.NodeID]*contact
+}
+
+type contact struct {
+	last time.Time
+	gpus map[cluster.GPUID]*nodev1.GPUUsage
+}
+
+func newLiveness(c *Coordinator) *liveness {
+	return &liveness{c: c, nodes: map[cluster.NodeID]*contact{}}
+}
+
+// reset begins a term: nobody was heard yet.
+func (l *liveness) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.since = l.c.cfg.Clock()
+	clear(l.nodes)
+}
+
+// heard records a sign of life, and what the node's cards show.
+func (l *liveness) heard(node cluster.NodeID, gpus []*nodev1.GPUUsage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.nodes[node]
+	if n == nil {
+		n = &contact{gpus: map[cluster.GPUID]*nodev1.GPUUsage{}}
+		l.nodes[node] = n
+	}
+	n.last = l.c.cfg.Clock()
+	for _, g := range gpus {
+		n.gpus[cluster.GPUID(g.Uuid)] = g
+	}
+}
+
+// last returns when node was last heard, zero when not in this term, and what
+// a card of it showed, or nil.
+func (l *liveness) last(node cluster.NodeID) (time.Time, map[cluster.GPUID]*nodev1.GPUUsage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.nodes[node]
+	if n == nil {
+		return time.Time{}, nil
+	}
+	gpus := make(map[cluster.GPUID]*nodev1.GPUUsage, len(n.gpus))
+	for id, g := range n.gpus {
+		gpus[id] = g
+	}
+	return n.last, gpus
+}
+
+// run declares nodes unreachable whose lease ran out, until ctx ends.
+func (l *liveness) run(ctx context.Context) error {
+	every := min(time.Second, l.c.cfg.Lease/4)
+	for {
+		for _, n := range l.silent() {
+			_, err := l.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_SetNodeState{SetNodeState: &logv1.SetNodeState{
+				Node: string(n.ID), State: uint32(cluster.NodeUnreachable), BootId: n.BootID,
+			}}})
+			if err == nil {
+				l.c.log.WarnContext(ctx, "node is silent; its jobs are unreachable", "node", string(n.ID), "dur", l.c.cfg.Lease)
+			} else if ctx.Err() == nil {
+				l.c.log.WarnContext(ctx, "cannot record a silent node", "node", string(n.ID), "err", err)
+			}
+		}
+		if !sleep(ctx, every) {
+			return ctx.Err()
+		}
+	}
+}
+
+func (l *liveness) silent() []*cluster.Node {
+	now := l.c.cfg.Clock()
+	var out []*cluster.Node
+	for _, n := range l.c.fsm.Nodes() {
+		if n.State != cluster.NodeReady {
+			continue
+		}
+		last, _ := l.last(n.ID)
+		l.mu.Lock()
+		if last.Before(l.since) {
+			last = l.since
+		}
+		l.mu.Unlock()
+		if now.Sub(last) > l.c.cfg.Lease {
+			out = append(out, n)
+		}
+	}
+	return out
+}

@@ -1,0 +1,246 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// Bounds of one planning cycle.
+const (
+	// coalesce is how long the planner waits for company after the first
+	// change, so that a burst is planned at once.
+	coalesce = time.Millisecond
+	// fullEvery is the interval of full passes; a pass that takes long makes
+	// it longer, so that planning takes at most a fifth of the time.
+	fullEvery   = time.Second
+	fullShare   = 5
+	maxStarts   = 1000 // per command
+	maxMoves    = 5000 // per command
+	planTimeout = 30 * time.Second
+)
+
+// planner turns changes of the state into plans and proposes them. Only the
+// leader's runs.
+type planner struct {
+	fsm     *fsm.FSM
+	prop    *proposer
+	policy  scheduler.Policy
+	clock   func() time.Time
+	log     *slog.Logger
+	metrics *metrics
+
+	mu       sync.Mutex
+	released map[cluster.GPUID]struct{}
+	arrived  []cluster.JobID
+	full     bool
+	wake     chan struct{}
+}
+
+func newPlanner(c *Coordinator) *planner {
+	return &planner{
+		fsm: c.fsm, prop: c.prop, policy: c.cfg.Policy, clock: c.cfg.Clock, log: c.log.With("component", "planner"),
+		metrics: c.metrics, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
+	}
+}
+
+// note takes over what changed; it never blocks.
+func (p *planner) note(cs []fsm.Change) {
+	p.mu.Lock()
+	hit := false
+	for _, c := range cs {
+		for _, g := range c.Released {
+			p.released[g] = struct{}{}
+			hit = true
+		}
+		switch {
+		case c.New:
+			p.arrived = append(p.arrived, c.Job)
+			hit = true
+		case c.Node != "":
+			p.full, hit = true, true
+		}
+	}
+	p.mu.Unlock()
+	if hit {
+		p.poke()
+	}
+}
+
+// again asks for a full pass.
+func (p *planner) again() {
+	p.mu.Lock()
+	p.full = true
+	p.mu.Unlock()
+	p.poke()
+}
+
+func (p *planner) poke() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run plans until ctx ends, beginning with a full pass.
+func (p *planner) run(ctx context.Context) error {
+	p.again()
+	var lastFull time.Time
+	interval := fullEvery
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	seen := uint64(0) // index after the last full pass
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.wake:
+			if !sleep(ctx, coalesce) {
+				return ctx.Err()
+			}
+		case <-timer.C:
+		}
+		released, arrived, full := p.takeWork()
+		due := time.Since(lastFull) >= interval
+		full = full || due && p.fsm.Index() != seen
+		if err := p.fast(ctx, released); err != nil {
+			return err
+		}
+		switch {
+		case full && due:
+			began := time.Now()
+			if err := p.pass(ctx, "full", nil); err != nil {
+				return err
+			}
+			lastFull, seen = time.Now(), p.fsm.Index()
+			interval = max(fullEvery, fullShare*time.Since(began))
+		case full:
+			p.keepFull()
+			fallthrough
+		default:
+			if err := p.pass(ctx, "arrival", arrived); err != nil {
+				return err
+			}
+		}
+		timer.Reset(interval)
+	}
+}
+
+func (p *planner) takeWork() (released []cluster.GPUID, arrived []cluster.JobID, full bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for g := range p.released {
+		released = append(released, g)
+	}
+	clear(p.released)
+	arrived, p.arrived = p.arrived, nil
+	full, p.full = p.full, false
+	return released, arrived, full
+}
+
+// keepFull remembers that a full pass is wanted, for the next tick.
+func (p *planner) keepFull() {
+	p.mu.Lock()
+	p.full = true
+	p.mu.Unlock()
+}
+
+// fast starts the heads of the queues of GPUs on which something ended.
+func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
+	if len(gpus) == 0 {
+		return nil
+	}
+	slices.Sort(gpus)
+	var plan cluster.Plan
+	p.fsm.Read(func(st *fsm.State) { plan = scheduler.OnRelease(st, gpus, p.policy) })
+	return p.propose(ctx, &plan, "release")
+}
+
+// pass plans everything that waits ("full") or only the jobs given ("arrival").
+func (p *planner) pass(ctx context.Context, kind string, only []cluster.JobID) error {
+	arrival := kind == "arrival"
+	if arrival && len(only) == 0 || p.waiting() == 0 {
+		return nil
+	}
+	began := time.Now()
+	snap := p.fsm.SchedulerSnapshot()
+	snap.Now = max(snap.Now, cluster.TimeOf(p.clock()))
+	if arrival {
+		snap.Waiting = p.stillWaiting(only)
+		if len(snap.Waiting) == 0 {
+			return nil
+		}
+	}
+	plan := scheduler.Schedule(snap, p.policy)
+	p.metrics.cycle(kind, time.Since(began))
+	return p.propose(ctx, &plan, kind)
+}
+
+func (p *planner) waiting() int {
+	n := p.fsm.Counts()
+	return n[cluster.JobPending] + n[cluster.JobQueued]
+}
+
+func (p *planner) stillWaiting(ids []cluster.JobID) []*cluster.Job {
+	out := make([]*cluster.Job, 0, len(ids))
+	for _, id := range ids {
+		if j, ok := p.fsm.Job(id); ok && j.State == cluster.JobPending {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// propose commits a plan in pieces of bounded size. What the state machine
+// rejects is planned again from a fresh view.
+func (p *planner) propose(ctx context.Context, plan *cluster.Plan, kind string) error {
+	for len(plan.Starts)+len(plan.Moves) > 0 {
+		ns, nm := min(len(plan.Starts), maxStarts), min(len(plan.Moves), maxMoves)
+		part := cluster.Plan{BaseIndex: plan.BaseIndex, Starts: plan.Starts[:ns], Moves: plan.Moves[:nm]}
+		plan.Starts, plan.Moves = plan.Starts[ns:], plan.Moves[nm:]
+		pctx, cancel := context.WithTimeout(ctx, planTimeout)
+		r, err := p.prop.one(pctx, &logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&part)}})
+		cancel()
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			p.log.WarnContext(ctx, "plan not committed; planning again", "err", err)
+			if !sleep(ctx, 100*time.Millisecond) {
+				return ctx.Err()
+			}
+			p.again()
+			return nil
+		}
+		if r.Plan == nil {
+			return errors.New("state machine gave no answer to a plan")
+		}
+		p.metrics.planned(kind, r.Plan)
+		if len(r.Plan.Rejected) > 0 {
+			p.log.DebugContext(ctx, "plan partly rejected", "count", len(r.Plan.Rejected), "reason", r.Plan.Rejected[0].Reason.String())
+			p.again()
+		}
+	}
+	return nil
+}
+
+// sleep waits for d; it reports false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

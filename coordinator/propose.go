@@ -1,0 +1,206 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/raftnode"
+	"github.com/berth-scheduler/berth/fsm"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+// Limits of one log entry. An entry that is too large holds up heartbeats.
+const (
+	maxEntryBytes    = 1 << 20
+	maxEntryCommands = 2048
+	// maxPending bounds the commands that wait to be proposed; beyond it
+	// callers are told to come back.
+	maxPending = 16384
+)
+
+// proposer turns commands into Raft entries, many to one entry (group
+// commit): while an entry is on its way to the disks of a majority, what
+// comes meanwhile gathers for the next one.
+type proposer struct {
+	raft  *raftnode.Node
+	fsm   *fsm.FSM
+	clock func() time.Time
+
+	mu      sync.Mutex
+	queue   []*proposal
+	wake    chan struct{}
+	leading bool // set while a leader's loop takes from queue
+}
+
+// proposal is commands that must be in one entry, in order.
+type proposal struct {
+	cmds []*logv1.Command
+	size int
+	done chan proposed
+}
+
+type proposed struct {
+	results []fsm.Result
+	err     error
+}
+
+func newProposer(r *raftnode.Node, f *fsm.FSM, clock func() time.Time) *proposer {
+	return &proposer{raft: r, fsm: f, clock: clock, wake: make(chan struct{}, 1)}
+}
+
+// errNotLeader says that nothing was proposed.
+var errNotLeader = &cluster.Error{Code: cluster.CodeUnavailable, Msg: "this coordinator does not lead now; nothing was done; try again"}
+
+// do proposes cmds in one entry and waits for their results. Errors are
+// *cluster.Error: CodeUnavailable when certainly nothing was done, CodeUnknown
+// when it may have been. When ctx ends first the outcome is unknown too.
+func (p *proposer) do(ctx context.Context, cmds ...*logv1.Command) ([]fsm.Result, error) {
+	pr := &proposal{cmds: cmds, done: make(chan proposed, 1)}
+	for _, c := range cmds {
+		pr.size += proto.Size(c)
+	}
+	p.mu.Lock()
+	if !p.leading {
+		p.mu.Unlock()
+		return nil, errNotLeader
+	}
+	if len(p.queue) >= maxPending {
+		p.mu.Unlock()
+		return nil, cluster.Errorf(cluster.CodeExhausted, "%d requests wait for the disk already; try again in a second", maxPending)
+	}
+	p.queue = append(p.queue, pr)
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case r := <-pr.done:
+		return r.results, r.err
+	case <-ctx.Done():
+		return nil, &cluster.Error{Code: cluster.CodeUnknown, Msg: "gave up waiting; it may still be done: ask again with the same request id", Err: ctx.Err()}
+	}
+}
+
+// one proposes a single command and folds its result's error in.
+func (p *proposer) one(ctx context.Context, cmd *logv1.Command) (fsm.Result, error) {
+	rs, err := p.do(ctx, cmd)
+	if err != nil {
+		return fsm.Result{}, err
+	}
+	if rs[0].Err != nil {
+		return rs[0], rs[0].Err
+	}
+	return rs[0], nil
+}
+
+// run proposes what gathers until ctx ends. It is the leader's: term is the
+// term in which it leads, and the state machine ignores entries of another.
+func (p *proposer) run(ctx context.Context, term uint64) error {
+	p.mu.Lock()
+	p.leading = true
+	p.mu.Unlock()
+	defer p.stop()
+	next := p.fsm.NextJobID()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.wake:
+		}
+		for {
+			batch := p.take()
+			if len(batch) == 0 {
+				break
+			}
+			next = p.commit(ctx, term, next, batch)
+		}
+	}
+}
+
+// stop refuses what still waits: none of it was proposed.
+func (p *proposer) stop() {
+	p.mu.Lock()
+	waiting := p.queue
+	p.queue, p.leading = nil, false
+	p.mu.Unlock()
+	for _, pr := range waiting {
+		pr.done <- proposed{err: errNotLeader}
+	}
+}
+
+func (p *proposer) take() []*proposal {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	size, cmds, n := 0, 0, 0
+	for n < len(p.queue) {
+		pr := p.queue[n]
+		if n > 0 && (size+pr.size > maxEntryBytes || cmds+len(pr.cmds) > maxEntryCommands) {
+			break
+		}
+		size += pr.size
+		cmds += len(pr.cmds)
+		n++
+	}
+	batch := p.queue[:n:n]
+	p.queue = p.queue[n:]
+	return batch
+}
+
+// commit proposes one entry and hands each caller its results. Job ids are
+// stamped here, in the order in which entries are proposed, so that they rise
+// in the log.
+func (p *proposer) commit(ctx context.Context, term uint64, next cluster.JobID, batch []*proposal) cluster.JobID {
+	var cmds []*logv1.Command
+	for _, pr := range batch {
+		for _, c := range pr.cmds {
+			if s := c.GetSubmitJob(); s != nil {
+				s.FirstJob = uint64(next)
+				next += cluster.JobID(len(s.Jobs))
+			}
+		}
+		cmds = append(cmds, pr.cmds...)
+	}
+	data, err := fsm.EncodeEntry(term, cluster.TimeOf(p.clock()), cmds)
+	var answer any
+	if err == nil {
+		// The callers wait with their own deadlines; the entry is not taken
+		// back when one of them goes away.
+		_, answer, err = p.raft.Propose(context.WithoutCancel(ctx), data)
+	}
+	results, ok := answer.([]fsm.Result)
+	if err == nil && (!ok || len(results) != len(cmds)) {
+		err = cluster.Errorf(cluster.CodeInternal, "state machine answered %T for %d commands", answer, len(cmds))
+	}
+	if err != nil {
+		err = outcomeError(err)
+	}
+	at := 0
+	for _, pr := range batch {
+		if err != nil {
+			pr.done <- proposed{err: err}
+			continue
+		}
+		pr.done <- proposed{results: results[at : at+len(pr.cmds) : at+len(pr.cmds)]}
+		at += len(pr.cmds)
+	}
+	return next
+}
+
+// outcomeError says in a user's words what Raft's error means.
+func outcomeError(err error) error {
+	if _, ok := errors.AsType[*cluster.Error](err); ok {
+		return err
+	}
+	switch raftnode.Classify(err) {
+	case raftnode.Refused:
+		return &cluster.Error{Code: cluster.CodeUnavailable, Msg: errNotLeader.Msg, Err: err}
+	default:
+		return &cluster.Error{Code: cluster.CodeUnknown, Msg: "leadership changed before the answer came; it may have been done: ask again with the same request id", Err: err}
+	}
+}

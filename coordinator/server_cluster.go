@@ -1,0 +1,210 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/hex"
+	"os"
+	"sort"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/raftnode"
+	"github.com/berth-scheduler/berth/fsm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	peerv1 "github.com/berth-scheduler/berth/proto/berth/peer/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// clusterServer answers administrators, and users who look around.
+type clusterServer struct {
+	apiv1.UnimplementedClusterServiceServer
+	c *Coordinator
+}
+
+// memberTimeout bounds the question to each coordinator: a status must come
+// soon even when one of them is gone.
+const memberTimeout = time.Second
+
+// GetStatus lists the coordinators and counts the jobs.
+func (s *clusterServer) GetStatus(ctx context.Context, _ *apiv1.GetStatusRequest) (*apiv1.GetStatusResponse, error) {
+	id, name, _, _ := s.c.fsm.Config()
+	resp := &apiv1.GetStatusResponse{ClusterId: id, Name: name, Index: s.c.fsm.Index(), AnsweredBy: s.c.cfg.ID}
+	leader, _ := s.c.raft.Leader()
+	members := s.c.raft.Members()
+	resp.Members = make([]*apiv1.Member, len(members))
+	var wg sync.WaitGroup
+	for i, m := range members {
+		wg.Go(func() { resp.Members[i] = s.c.member(ctx, m, m.ID == leader) })
+	}
+	wg.Wait()
+	for st, n := range s.c.fsm.Counts() {
+		if n > 0 {
+			resp.Jobs = append(resp.Jobs, &apiv1.JobCount{State: st.String(), Count: uint32(n)})
+		}
+	}
+	sort.Slice(resp.Jobs, func(i, k int) bool { return resp.Jobs[i].State < resp.Jobs[k].State })
+	return resp, nil
+}
+
+// member asks one coordinator how it stands.
+func (c *Coordinator) member(ctx context.Context, m raftnode.Member, leader bool) *apiv1.Member {
+	out := &apiv1.Member{Id: m.ID, Address: m.Addr, Voter: m.Voter, Leader: leader}
+	var r *peerv1.GetMemberResponse
+	if m.ID == c.cfg.ID {
+		r = c.self()
+	} else {
+		ctx, cancel := context.WithTimeout(ctx, memberTimeout)
+		defer cancel()
+		conn, err := c.peers.get(m.Addr)
+		if err != nil {
+			return out
+		}
+		if r, err = peerv1.NewPeerServiceClient(conn).GetMember(ctx, &peerv1.GetMemberRequest{}); err != nil {
+			return out
+		}
+	}
+	out.Reachable = true
+	out.Term, out.LastIndex, out.AppliedIndex = r.Term, r.LastIndex, r.AppliedIndex
+	out.StateHash, out.StateHashIndex = hex.EncodeToString(r.StateHash), r.StateHashIndex
+	out.Pid, out.Version = r.Pid, r.Version
+	return out
+}
+
+func (c *Coordinator) self() *peerv1.GetMemberResponse {
+	index, hash := c.fsm.LastCheckpoint()
+	return &peerv1.GetMemberResponse{
+		Id: c.cfg.ID, Term: c.raft.Term(), LastIndex: c.raft.LastIndex(), AppliedIndex: c.raft.AppliedIndex(),
+		StateHash: hash, StateHashIndex: index, Pid: uint32(os.Getpid()), Version: c.cfg.Version,
+	}
+}
+
+// peerServer answers other coordinators.
+type peerServer struct {
+	peerv1.UnimplementedPeerServiceServer
+	c *Coordinator
+}
+
+// GetMember describes this coordinator.
+func (s *peerServer) GetMember(ctx context.Context, _ *peerv1.GetMemberRequest) (*peerv1.GetMemberResponse, error) {
+	if role, _, err := s.c.cfg.Peer(ctx); err != nil || role != roleCoordinator {
+		return nil, status.Error(codes.PermissionDenied, "this is for coordinators")
+	}
+	return s.c.self(), nil
+}
+
+// ListNodes describes nodes: what the ledger says, what was measured last, and
+// what gossip says, side by side.
+func (s *clusterServer) ListNodes(ctx context.Context, req *apiv1.ListNodesRequest) (*apiv1.ListNodesResponse, error) {
+	resp := &apiv1.ListNodesResponse{Index: s.c.fsm.Index()}
+	if len(req.Ids) == 0 {
+		for _, n := range s.c.fsm.Nodes() {
+			resp.Nodes = append(resp.Nodes, s.c.nodeView(n))
+		}
+		return resp, nil
+	}
+	for _, id := range req.Ids {
+		n, ok := s.c.fsm.Node(cluster.NodeID(id))
+		if !ok {
+			return nil, toStatus(ctx, s.c.log, noNode(id))
+		}
+		resp.Nodes = append(resp.Nodes, s.c.nodeView(n))
+	}
+	return resp, nil
+}
+
+func noNode(id string) error {
+	return cluster.Errorf(cluster.CodeNotFound, "node %q is not known; see: berth node list", id)
+}
+
+func (c *Coordinator) nodeView(n *cluster.Node) *apiv1.Node {
+	var v *apiv1.Node
+	c.fsm.Read(func(st *fsm.State) {
+		v = conv.NodeToAPI(n, st.Ledger())
+		for _, g := range v.Gpus {
+			g.Queued = uint32(len(st.Queue(cluster.GPUID(g.Uuid))))
+		}
+	})
+	last, shown := c.live.last(n.ID)
+	if !last.IsZero() {
+		v.LastContact = timestamppb.New(last)
+	}
+	for _, j := range c.fsm.NodeJobs(n.ID) {
+		v.Jobs = append(v.Jobs, uint64(j.ID))
+	}
+	v.Gossip = c.members.view(string(n.ID))
+	for _, g := range v.Gpus {
+		for _, id := range c.fsm.GPUJobs(cluster.GPUID(g.Uuid)) {
+			g.Jobs = append(g.Jobs, uint64(id))
+		}
+		if u := shown[cluster.GPUID(g.Uuid)]; u != nil {
+			g.MeasuredUsedMib, g.MeasuredUtilMilli = u.UsedMib, u.UtilMilli
+			g.BusyMs, g.BusySince = u.BusyMs, u.Since
+		}
+		if free, ok := c.members.freeMiB(string(n.ID), g.Uuid); ok {
+			g.GossipFreeMib = free
+		}
+	}
+	return v
+}
+
+// DrainNode stops new jobs from starting on a node; running ones go on.
+func (s *clusterServer) DrainNode(ctx context.Context, req *apiv1.DrainNodeRequest) (*apiv1.DrainNodeResponse, error) {
+	n, err := s.setDrain(ctx, req.Id, true, req.Reason)
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	return &apiv1.DrainNodeResponse{Node: n}, nil
+}
+
+// ResumeNode lets jobs start on a node again.
+func (s *clusterServer) ResumeNode(ctx context.Context, req *apiv1.ResumeNodeRequest) (*apiv1.ResumeNodeResponse, error) {
+	n, err := s.setDrain(ctx, req.Id, false, "")
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	return &apiv1.ResumeNodeResponse{Node: n}, nil
+}
+
+const maxReason = 256
+
+func (s *clusterServer) setDrain(ctx context.Context, id string, drain bool, reason string) (*apiv1.Node, error) {
+	who := callerOf(ctx)
+	if err := s.c.authorize(who, actAdmin, nil); err != nil {
+		return nil, err
+	}
+	if len(reason) > maxReason {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "reason: %d bytes, at most %d are allowed", len(reason), maxReason)
+	}
+	if _, ok := s.c.fsm.Node(cluster.NodeID(id)); !ok {
+		return nil, noNode(id)
+	}
+	_, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_DrainNode{DrainNode: &logv1.DrainNode{Node: id, Drain: drain, Reason: reason}}})
+	if err != nil {
+		return nil, err
+	}
+	s.c.log.InfoContext(ctx, "node drain changed", "node", id, "drain", drain, "uid", who.uid)
+	n, ok := s.c.fsm.Node(cluster.NodeID(id))
+	if !ok {
+		return nil, noNode(id)
+	}
+	return s.c.nodeView(n), nil
+}
+
+// CreateToken makes a single-use token with which a node may join.
+func (s *clusterServer) CreateToken(ctx context.Context, req *apiv1.CreateTokenRequest) (*apiv1.CreateTokenResponse, error) {
+	who := callerOf(ctx)
+	if err := s.c.authorize(who, actAdmin, nil); err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	text, expires, err := s.c.createToken(ctx, who.uid, req.Role, req.Id, req.Ttl.AsDuration())
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	return &apiv1.CreateTokenResponse{Token: text, Expires: timestamppb.New(expires)}, nil
+}

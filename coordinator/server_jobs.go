@@ -1,0 +1,290 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/sha256"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// Limits of the users' API.
+const (
+	maxJobsPerCall  = 1000
+	maxWaiting      = 200_000
+	defaultPage     = 1000
+	maxPage         = 20_000
+	minRequestID    = 16
+	maxRequestID    = 64
+	maxIDsPerFilter = 1000
+)
+
+// jobServer answers users.
+type jobServer struct {
+	apiv1.UnimplementedJobServiceServer
+	c *Coordinator
+}
+
+// SubmitJobs commits jobs, all or none, and returns their ids.
+func (s *jobServer) SubmitJobs(ctx context.Context, req *apiv1.SubmitJobsRequest) (*apiv1.SubmitJobsResponse, error) {
+	resp, err := s.submit(ctx, callerOf(ctx), req)
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	return resp, nil
+}
+
+func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJobsRequest) (*apiv1.SubmitJobsResponse, error) {
+	if err := s.c.authorize(who, actSubmit, nil); err != nil {
+		return nil, err
+	}
+	if err := checkRequestID(req.RequestId); err != nil {
+		return nil, err
+	}
+	if n := len(req.Jobs); n < 1 || n > maxJobsPerCall {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "jobs: %d in one request, 1 to %d are allowed", n, maxJobsPerCall)
+	}
+	counts := s.c.fsm.Counts()
+	if waiting := counts[cluster.JobPending] + counts[cluster.JobQueued]; waiting+len(req.Jobs) > maxWaiting {
+		return nil, cluster.Errorf(cluster.CodeExhausted, "%d jobs are waiting, at most %d may; submit again when some have started", waiting, maxWaiting)
+	}
+	cmd := &logv1.SubmitJob{
+		RequestId: req.RequestId, Owner: &logv1.Owner{Uid: uint32(who.uid), Gid: who.gid, Name: who.name},
+	}
+	body := sha256.New()
+	nodes := s.c.fsm.Nodes()
+	for i, js := range req.Jobs {
+		data, err := proto.MarshalOptions{Deterministic: true}.Marshal(js)
+		if err != nil {
+			return nil, cluster.Errorf(cluster.CodeInvalid, "jobs[%d]: %v", i, err)
+		}
+		body.Write(strconv.AppendInt(nil, int64(len(data)), 10))
+		body.Write(data)
+		job, err := s.c.learn.job(who, js, nodes)
+		if err != nil {
+			return nil, err
+		}
+		if err := scheduler.NeverFits(nodes, job, s.c.cfg.Policy); err != nil {
+			return nil, err
+		}
+		cmd.Jobs = append(cmd.Jobs, &logv1.NewJob{Spec: conv.SpecToLog(job.Spec), Estimates: conv.EstimatesToLog(job.Estimates)})
+	}
+	cmd.BodyHash = body.Sum(nil)
+	r, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: cmd}})
+	if err != nil {
+		return nil, err
+	}
+	resp := &apiv1.SubmitJobsResponse{Index: r.Index}
+	for _, id := range r.Jobs {
+		resp.Ids = append(resp.Ids, uint64(id))
+	}
+	return resp, nil
+}
+
+func checkRequestID(id string) error {
+	if n := len(id); n < minRequestID || n > maxRequestID {
+		return cluster.Errorf(cluster.CodeInvalid, "request_id: %d characters, must have %d to %d; make a random one and keep it for retries", n, minRequestID, maxRequestID)
+	}
+	for _, b := range []byte(id) {
+		if b <= ' ' || b > '~' {
+			return cluster.Errorf(cluster.CodeInvalid, "request_id: holds byte %#x; only printable ASCII without spaces is allowed", b)
+		}
+	}
+	return nil
+}
+
+// GetJob returns one job in full; of another user's job, in brief.
+func (s *jobServer) GetJob(ctx context.Context, req *apiv1.GetJobRequest) (*apiv1.GetJobResponse, error) {
+	if err := s.c.current(ctx); err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	j, ok := s.c.fsm.Job(cluster.JobID(req.Id))
+	if !ok {
+		return nil, toStatus(ctx, s.c.log, noJob(req.Id))
+	}
+	return &apiv1.GetJobResponse{Job: s.c.view(j, callerOf(ctx), full), Index: s.c.fsm.Index()}, nil
+}
+
+func noJob(id uint64) error {
+	return cluster.Errorf(cluster.CodeNotFound, "job %d is not known: it was never submitted, or it ended long ago and was forgotten", id)
+}
+
+// ListJobs returns a page of jobs in order of id.
+func (s *jobServer) ListJobs(ctx context.Context, req *apiv1.ListJobsRequest) (*apiv1.ListJobsResponse, error) {
+	resp, err := s.list(ctx, req)
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	return resp, nil
+}
+
+func (s *jobServer) list(ctx context.Context, req *apiv1.ListJobsRequest) (*apiv1.ListJobsResponse, error) {
+	if err := s.c.current(ctx); err != nil {
+		return nil, err
+	}
+	q, err := s.query(req)
+	if err != nil {
+		return nil, err
+	}
+	who := callerOf(ctx)
+	jobs, index := s.c.fsm.Jobs(q)
+	resp := &apiv1.ListJobsResponse{Index: index, Jobs: make([]*apiv1.Job, 0, len(jobs))}
+	how := full
+	if req.Brief {
+		how = brief
+	}
+	for _, j := range jobs {
+		resp.Jobs = append(resp.Jobs, s.c.view(j, who, how))
+	}
+	if len(jobs) == q.Limit {
+		resp.NextPageToken = strconv.FormatUint(uint64(jobs[len(jobs)-1].ID), 10)
+	}
+	return resp, nil
+}
+
+func (s *jobServer) query(req *apiv1.ListJobsRequest) (fsm.Query, error) {
+	q := fsm.Query{Limit: defaultPage}
+	if req.PageSize > 0 {
+		q.Limit = int(min(req.PageSize, maxPage))
+	}
+	if req.PageToken != "" {
+		after, err := strconv.ParseUint(req.PageToken, 10, 64)
+		if err != nil {
+			return q, cluster.Errorf(cluster.CodeInvalid, "page_token %q is not one that a listing returned", req.PageToken)
+		}
+		q.After = cluster.JobID(after)
+	}
+	if len(req.States)+len(req.Users)+len(req.Ids) > maxIDsPerFilter {
+		return q, cluster.Errorf(cluster.CodeInvalid, "filter: more than %d states, users and ids", maxIDsPerFilter)
+	}
+	for _, name := range req.States {
+		st, err := cluster.ParseJobState(name)
+		if err != nil {
+			return q, cluster.Errorf(cluster.CodeInvalid, "states: %v; one of PENDING, QUEUED, STARTING, RUNNING, COMPLETING, UNREACHABLE, COMPLETED, FAILED, CANCELLED, TIMEOUT, OUT_OF_MEMORY, NODE_FAIL, PREEMPTED, DEADLINE", err)
+		}
+		q.States = append(q.States, st)
+	}
+	if len(req.States) == 0 && !req.Finished && len(req.Ids) == 0 {
+		q.States = []cluster.JobState{cluster.JobPending, cluster.JobQueued, cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable}
+	}
+	users := map[string]struct{}{}
+	for _, u := range req.Users {
+		users[u] = struct{}{}
+	}
+	ids := map[cluster.JobID]struct{}{}
+	for _, id := range req.Ids {
+		ids[cluster.JobID(id)] = struct{}{}
+	}
+	if len(users)+len(ids) > 0 {
+		q.Keep = func(j *cluster.Job) bool {
+			_, byName := users[j.Owner.Name]
+			_, byUID := users[strconv.FormatUint(uint64(j.Owner.UID), 10)]
+			_, byID := ids[j.ID]
+			return (len(users) == 0 || byName || byUID) && (len(ids) == 0 || byID)
+		}
+	}
+	return q, nil
+}
+
+// CancelJobs ends jobs. Each gets its own outcome; ids that are wrong change
+// nothing for the others.
+func (s *jobServer) CancelJobs(ctx context.Context, req *apiv1.CancelJobsRequest) (*apiv1.CancelJobsResponse, error) {
+	resp, err := s.cancel(ctx, callerOf(ctx), req)
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	return resp, nil
+}
+
+func (s *jobServer) cancel(ctx context.Context, who caller, req *apiv1.CancelJobsRequest) (*apiv1.CancelJobsResponse, error) {
+	if n := len(req.Ids); n < 1 || n > maxJobsPerCall {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "ids: %d in one request, 1 to %d are allowed", n, maxJobsPerCall)
+	}
+	resp := &apiv1.CancelJobsResponse{}
+	var cmds []*logv1.Command
+	var at []int // cmds[i] answers resp.Results[at[i]]
+	for i, id := range req.Ids {
+		res := &apiv1.CancelResult{Id: id}
+		resp.Results = append(resp.Results, res)
+		j, ok := s.c.fsm.Job(cluster.JobID(id))
+		switch {
+		case !ok:
+			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
+		case s.c.authorize(who, actCancel, &j.Owner) != nil:
+			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED
+		default:
+			cmds = append(cmds, &logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{
+				Job: id, By: uint32(who.uid), Admin: j.Owner.UID != who.uid,
+			}}})
+			at = append(at, i)
+		}
+	}
+	if len(cmds) == 0 {
+		return resp, nil
+	}
+	results, err := s.c.prop.do(ctx, cmds...)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range results {
+		resp.Results[at[i]].Outcome = cancelOutcomes[r.Cancel]
+	}
+	return resp, nil
+}
+
+var cancelOutcomes = map[fsm.CancelOutcome]apiv1.CancelOutcome{
+	fsm.Cancelled: apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED,
+	fsm.Finished:  apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED,
+	fsm.NotFound:  apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND,
+}
+
+// ExplainJob says why a job waits.
+func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest) (*apiv1.ExplainJobResponse, error) {
+	if err := s.c.current(ctx); err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	j, ok := s.c.fsm.Job(cluster.JobID(req.Id))
+	if !ok {
+		return nil, toStatus(ctx, s.c.log, noJob(req.Id))
+	}
+	resp := &apiv1.ExplainJobResponse{Job: s.c.view(j, callerOf(ctx), full)}
+	if !j.State.Waiting() {
+		return resp, nil
+	}
+	snap := s.c.fsm.SchedulerSnapshot()
+	snap.Now = max(snap.Now, cluster.TimeOf(s.c.cfg.Clock()))
+	for _, e := range scheduler.Explain(snap, j, s.c.cfg.Policy) {
+		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{
+			Code: string(e.Reason.Code), Detail: e.Reason.Detail, Count: uint32(e.Count),
+		})
+	}
+	return resp, nil
+}
+
+// Predict says what a job would need on each GPU type of the cluster.
+func (s *jobServer) Predict(ctx context.Context, req *apiv1.PredictRequest) (*apiv1.PredictResponse, error) {
+	preds, err := s.c.learn.explain(callerOf(ctx), req.Spec, s.c.fsm.Nodes())
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	return &apiv1.PredictResponse{Predictions: preds}, nil
+}
+
+// current makes sure that this coordinator still leads, so that what it reads
+// is not older than an answer already given elsewhere.
+func (c *Coordinator) current(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := c.raft.VerifyLeader(ctx); err != nil {
+		return &cluster.Error{Code: cluster.CodeUnavailable, Msg: errNotLeader.Msg, Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,324 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// nodeServer answers agents.
+type nodeServer struct {
+	nodev1.UnimplementedNodeServiceServer
+	c *Coordinator
+}
+
+const (
+	reportTimeout  = 30 * time.Second
+	firstHello     = 10 * time.Second
+	sendQueue      = 64
+	redirectIfNone = 2 * time.Second
+)
+
+// Session serves one agent for as long as this coordinator leads.
+func (s *nodeServer) Session(stream nodev1.NodeService_SessionServer) error {
+	role, id, err := s.c.cfg.Peer(stream.Context())
+	if err != nil || role != roleAgent {
+		return status.Error(codes.PermissionDenied, "sessions are for agents")
+	}
+	of := s.c.awaitOffice(stream.Context(), redirectIfNone)
+	if of == nil {
+		leaderID, addr := s.c.raft.Leader()
+		return stream.Send(&nodev1.SessionResponse{Kind: &nodev1.SessionResponse_Redirect{Redirect: &nodev1.Redirect{
+			LeaderId: leaderID, LeaderAddr: addr,
+		}}})
+	}
+	m, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	hello := m.GetHello()
+	if hello == nil {
+		return status.Error(codes.InvalidArgument, "a session begins with hello")
+	}
+	if hello.Node != id {
+		return status.Errorf(codes.PermissionDenied, "the certificate is of node %q, the session says %q", id, hello.Node)
+	}
+	// The session ends with the stream or with this term of office.
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	defer context.AfterFunc(of.ctx, cancel)()
+	ss := &session{
+		c: s.c, term: of.term, node: cluster.NodeID(id), stream: stream,
+		out: make(chan *nodev1.SessionResponse, sendQueue), reports: make(chan []*nodev1.Report, sendQueue),
+		sent: map[cluster.AttemptID]bool{}, log: s.c.log.With("node", id),
+	}
+	if err := ss.register(ctx, hello); err != nil {
+		return toStatus(ctx, s.c.log, err)
+	}
+	err = ss.run(ctx)
+	if of.ctx.Err() != nil {
+		return status.Error(codes.Unavailable, "this coordinator no longer leads")
+	}
+	if err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
+		return toStatus(ctx, s.c.log, err)
+	}
+	return nil
+}
+
+// awaitOffice returns the present term of office; when there is none yet but
+// this node is Raft's leader, or there is no leader at all, it waits a moment.
+func (c *Coordinator) awaitOffice(ctx context.Context, atMost time.Duration) *office {
+	deadline := time.Now().Add(atMost)
+	for {
+		if of := c.leading(); of != nil {
+			return of
+		}
+		_, addr := c.raft.Leader()
+		if addr != "" && addr != c.cfg.Advertise || time.Now().After(deadline) {
+			return nil
+		}
+		if !sleep(ctx, 20*time.Millisecond) {
+			return nil
+		}
+	}
+}
+
+// session is the leader's end of the stream to one agent.
+type session struct {
+	c       *Coordinator
+	log     *slog.Logger
+	term    uint64
+	node    cluster.NodeID
+	stream  nodev1.NodeService_SessionServer
+	out     chan *nodev1.SessionResponse
+	reports chan []*nodev1.Report
+	// sent holds the attempts that the agent was told of, and whether it was
+	// told to stop them.
+	sent map[cluster.AttemptID]bool
+}
+
+// register records the node as hello describes it, when that is news.
+func (ss *session) register(ctx context.Context, h *nodev1.Hello) error {
+	n, err := conv.NodeFromHello(h, ss.c.cfg.HeadroomMiB, ss.c.cfg.MaxShares)
+	if err != nil {
+		return err
+	}
+	if old, ok := ss.c.fsm.Node(n.ID); !ok || old.State != cluster.NodeReady || !sameInventory(old, n) {
+		_, err := ss.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}})
+		if err != nil {
+			return err
+		}
+		ss.log.InfoContext(ctx, "node registered", "gpus", len(n.GPUs), "boot", n.BootID)
+	}
+	ss.c.live.heard(n.ID, nil)
+	return nil
+}
+
+func sameInventory(a, b *cluster.Node) bool {
+	if a.Address != b.Address || a.BootID != b.BootID || a.CPUMilli != b.CPUMilli || a.MemMiB != b.MemMiB ||
+		a.Version != b.Version || len(a.GPUs) != len(b.GPUs) || len(a.Runtimes) != len(b.Runtimes) {
+		return false
+	}
+	for i := range a.GPUs {
+		if a.GPUs[i] != b.GPUs[i] {
+			return false
+		}
+	}
+	for i := range a.Runtimes {
+		if a.Runtimes[i] != b.Runtimes[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// run serves until ctx ends or the stream breaks. Three goroutines share it:
+// one receives, one commits reports, one owns what is sent.
+func (ss *session) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	received := make(chan error, 1)
+	// Recv returns only when the stream's own context ends, which is after
+	// this function returns; so its goroutine is not part of the group.
+	go func() { received <- ss.receive(ctx) }()
+	g.Go(func() error {
+		select {
+		case err := <-received:
+			if err == nil {
+				err = io.EOF
+			}
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	g.Go(func() error { return ss.commitReports(ctx) })
+	g.Go(func() error { return ss.push(ctx) })
+	return g.Wait()
+}
+
+func (ss *session) receive(ctx context.Context) error {
+	for {
+		m, err := ss.stream.Recv()
+		if err != nil {
+			return err
+		}
+		switch k := m.Kind.(type) {
+		case *nodev1.SessionRequest_Heartbeat:
+			ss.c.live.heard(ss.node, k.Heartbeat.Gpus)
+			ss.queue(ctx, &nodev1.SessionResponse{Kind: &nodev1.SessionResponse_LeaseGranted{LeaseGranted: &nodev1.LeaseGranted{
+				Sequence: k.Heartbeat.Sequence, Lease: durationpb.New(ss.c.cfg.Lease),
+			}}})
+		case *nodev1.SessionRequest_Reports:
+			ss.c.live.heard(ss.node, nil)
+			select {
+			case ss.reports <- k.Reports.Reports:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		case *nodev1.SessionRequest_Hello:
+			if err := ss.register(ctx, k.Hello); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (ss *session) queue(ctx context.Context, m *nodev1.SessionResponse) {
+	select {
+	case ss.out <- m:
+	case <-ctx.Done():
+	}
+}
+
+// commitReports proposes what the agent reports and acknowledges what is
+// committed. What is not stays unacknowledged, and comes again.
+func (ss *session) commitReports(ctx context.Context) error {
+	for {
+		var batch []*nodev1.Report
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case batch = <-ss.reports:
+		}
+	gather:
+		for len(batch) < maxEntryCommands/2 {
+			select {
+			case more := <-ss.reports:
+				batch = append(batch, more...)
+			default:
+				break gather
+			}
+		}
+		cmds := make([]*logv1.Command, 0, len(batch))
+		for _, r := range batch {
+			cmds = append(cmds, &logv1.Command{Kind: &logv1.Command_ReportAttempt{ReportAttempt: conv.ReportToLog(ss.node, r)}})
+		}
+		pctx, cancel := context.WithTimeout(ctx, reportTimeout)
+		results, err := ss.c.prop.do(pctx, cmds...)
+		cancel()
+		if err != nil {
+			return err // the agent finds the next leader and says it again
+		}
+		acks := &nodev1.Acks{}
+		for i, r := range batch {
+			if results[i].Err != nil {
+				// Refused for good: an attempt of another node, or long over.
+				ss.log.DebugContext(ctx, "report refused", "job", r.Job, "attempt", r.Attempt, "err", results[i].Err)
+			}
+			acks.Acks = append(acks.Acks, &nodev1.Ack{Job: r.Job, Attempt: r.Attempt, Token: r.Token, State: r.State})
+		}
+		ss.queue(ctx, &nodev1.SessionResponse{Kind: &nodev1.SessionResponse_Acks{Acks: acks}})
+	}
+}
+
+// push sends the whole desired set, then each change of it, and whatever else
+// is queued.
+func (ss *session) push(ctx context.Context) error {
+	changed, cancel := ss.c.feed.subscribe(ss.node)
+	defer cancel()
+	if err := ss.sendDesired(true); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case m := <-ss.out:
+			if err := ss.stream.Send(m); err != nil {
+				return err
+			}
+		case <-changed:
+			if err := ss.sendDesired(false); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// sendDesired sends what should be on the node: all of it when full, else
+// what differs from what was sent last.
+func (ss *session) sendDesired(full bool) error {
+	d := &nodev1.Desired{Term: ss.term, Full: full}
+	d.Revision = ss.c.fsm.Index()
+	now := map[cluster.AttemptID]bool{}
+	for _, j := range ss.c.fsm.NodeJobs(ss.node) {
+		a := j.Live()
+		if a == nil || a.Berth.Node != ss.node {
+			continue
+		}
+		id, stop := cluster.AttemptID{Job: j.ID, No: a.No}, j.Cancel != nil
+		now[id] = stop
+		if was, known := ss.sent[id]; full || !known || was != stop {
+			as := conv.Assignment(j, a)
+			as.Stop = stop
+			d.Assignments = append(d.Assignments, as)
+		}
+	}
+	for id := range ss.sent {
+		if _, ok := now[id]; !ok {
+			d.Released = append(d.Released, &nodev1.AttemptRef{Job: uint64(id.Job), Attempt: id.No})
+		}
+	}
+	ss.sent = now
+	if !full && len(d.Assignments) == 0 && len(d.Released) == 0 {
+		return nil
+	}
+	return ss.stream.Send(&nodev1.SessionResponse{Kind: &nodev1.SessionResponse_Desired{Desired: d}})
+}
+
+// Join exchanges a token for a certificate.
+func (s *nodeServer) Join(ctx context.Context, req *nodev1.JoinRequest) (*nodev1.JoinResponse, error) {
+	resp, err := s.c.join(ctx, req)
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	return resp, nil
+}
+
+// Renew issues a new certificate for the identity that asks.
+func (s *nodeServer) Renew(ctx context.Context, req *nodev1.RenewRequest) (*nodev1.RenewResponse, error) {
+	role, id, err := s.c.cfg.Peer(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unauthenticated, "a certificate is needed to renew one")
+	}
+	if s.c.cfg.Certs == nil {
+		return nil, status.Error(codes.FailedPrecondition, "this coordinator has no CA key; ask another one")
+	}
+	cert, ca, err := s.c.cfg.Certs.Issue(req.Csr, role, id)
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, cluster.Errorf(cluster.CodeInvalid, "certificate request: %v", err))
+	}
+	return &nodev1.RenewResponse{Certificate: cert, Ca: ca}, nil
+}

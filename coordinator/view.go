@@ -1,0 +1,45 @@
+package coordinator
+
+import (
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// detail is how much of a job a view holds.
+type detail uint8
+
+const (
+	brief detail = iota // a line of a listing
+	full
+)
+
+// view is a job as who may see it: what a user runs, and with which
+// environment, is shown to the owner and to administrators only.
+func (c *Coordinator) view(j *cluster.Job, who caller, d detail) *apiv1.Job {
+	return conv.JobToAPI(j, conv.JobDetail{
+		GPU: c.gpuName, QueuePosition: c.queuePosition(j), Brief: d == brief,
+		Redact: c.authorize(who, actReadJob, &j.Owner) != nil,
+	})
+}
+
+// gpuName looks up what a listing calls a card.
+func (c *Coordinator) gpuName(n cluster.NodeID, g cluster.GPUID) (typ string, index int) {
+	node, ok := c.fsm.Node(n)
+	if !ok {
+		return "", -1
+	}
+	card := node.GPU(g)
+	if card == nil {
+		return "", -1
+	}
+	return card.Type, card.Index
+}
+
+func (c *Coordinator) queuePosition(j *cluster.Job) int {
+	if j.State != cluster.JobQueued {
+		return 0
+	}
+	_, pos := c.fsm.QueuePosition(j.ID)
+	return pos
+}

@@ -1,0 +1,117 @@
+package coordinator
+
+import (
+	"slices"
+
+	"google.golang.org/grpc"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+const (
+	watchPage   = 500
+	maxWatchIDs = 1000
+)
+
+// WatchJobs sends the present state of the jobs asked for and then each
+// change. Any coordinator answers, from what it has applied: the index in
+// each response is Raft's, so a client may go on at another one.
+func (s *jobServer) WatchJobs(req *apiv1.WatchJobsRequest, stream grpc.ServerStreamingServer[apiv1.WatchJobsResponse]) error {
+	ctx := stream.Context()
+	if len(req.Ids) > maxWatchIDs {
+		return toStatus(ctx, s.c.log, cluster.Errorf(cluster.CodeInvalid, "ids: %d, at most %d can be watched at once; watch all instead", len(req.Ids), maxWatchIDs))
+	}
+	w := &watch{c: s.c, who: callerOf(ctx), stream: stream, ids: map[cluster.JobID]struct{}{}}
+	for _, id := range req.Ids {
+		w.ids[cluster.JobID(id)] = struct{}{}
+	}
+	after := req.FromIndex
+	if index := s.c.fsm.Index(); after > index {
+		// The other coordinator was ahead of this one; catch up first.
+		if err := s.c.fsm.WaitChange(ctx, after-1); err != nil {
+			return toStatus(ctx, s.c.log, err)
+		}
+	}
+	if after == 0 {
+		var err error
+		if after, err = w.present(); err != nil {
+			return err
+		}
+	}
+	for {
+		if err := s.c.fsm.WaitChange(ctx, after); err != nil {
+			return toStatus(ctx, s.c.log, err)
+		}
+		cs, upTo, ok := s.c.fsm.Changes(after)
+		if !ok {
+			return toStatus(ctx, s.c.log, cluster.Errorf(cluster.CodeOutOfRange, "changes after index %d are no longer held; watch again from index 0", after))
+		}
+		if err := w.changes(cs, upTo); err != nil {
+			return err
+		}
+		after = upTo
+	}
+}
+
+type watch struct {
+	c      *Coordinator
+	who    caller
+	stream grpc.ServerStreamingServer[apiv1.WatchJobsResponse]
+	ids    map[cluster.JobID]struct{} // empty means all
+}
+
+func (w *watch) wanted(id cluster.JobID) bool {
+	_, ok := w.ids[id]
+	return ok || len(w.ids) == 0
+}
+
+// present sends the jobs as they are, in pages, and returns the index from
+// which changes go on. A change during the paging is sent again later.
+func (w *watch) present() (uint64, error) {
+	index := w.c.fsm.Index()
+	q := fsm.Query{Limit: watchPage}
+	if len(w.ids) > 0 {
+		q.Keep = func(j *cluster.Job) bool { return w.wanted(j.ID) }
+	}
+	for {
+		jobs, _ := w.c.fsm.Jobs(q)
+		if err := w.send(jobs, index, true); err != nil {
+			return 0, err
+		}
+		if len(jobs) < q.Limit {
+			return index, nil
+		}
+		q.After = jobs[len(jobs)-1].ID
+	}
+}
+
+func (w *watch) changes(cs []fsm.Change, upTo uint64) error {
+	ids := make([]cluster.JobID, 0, len(cs))
+	for _, c := range cs {
+		if c.Job != 0 && w.wanted(c.Job) {
+			ids = append(ids, c.Job)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	jobs := make([]*cluster.Job, 0, len(ids))
+	for _, id := range ids {
+		if j, ok := w.c.fsm.Job(id); ok {
+			jobs = append(jobs, j)
+		}
+	}
+	return w.send(jobs, upTo, false)
+}
+
+func (w *watch) send(jobs []*cluster.Job, index uint64, snapshot bool) error {
+	resp := &apiv1.WatchJobsResponse{Index: index, Snapshot: snapshot}
+	for _, j := range jobs {
+		resp.Jobs = append(resp.Jobs, w.c.view(j, w.who, full))
+	}
+	return w.stream.Send(resp)
+}

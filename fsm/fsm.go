@@ -1,0 +1,207 @@
+// Package fsm is Berth's replicated state machine: a function of the Raft log
+// alone. It reads no clock, draws no lots and starts nothing; what the leader
+// decides comes to it as commands, and what it refuses, it refuses on every
+// replica alike.
+package fsm
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+const (
+	entryVersion     = 1
+	checkpointEvery  = 1000
+	rememberedHashes = 64
+	defaultRing      = 65536
+)
+
+// Options configures an FSM.
+type Options struct {
+	// OnDiverged is called, under the state's lock, when a checkpoint shows
+	// that this replica's state differs from the leader's. It must not call
+	// back into the FSM.
+	OnDiverged func(index uint64, want, got []byte)
+	// Version is written into snapshots, for people.
+	Version string
+	// ChangeRing is how many changes are held for watchers; 0 means 65536.
+	ChangeRing int
+}
+
+// FSM implements raft.FSM. Raft calls Apply, Snapshot and Restore; everybody
+// else reads, from any goroutine.
+type FSM struct {
+	opts Options
+
+	mu     sync.RWMutex
+	st     *State
+	hashes []indexHash // of the last checkpoints, newest last
+	ring   ring
+	news   chan struct{} // closed and replaced at each entry
+}
+
+type indexHash struct {
+	index uint64
+	hash  []byte
+}
+
+// New returns an empty state machine.
+func New(o Options) *FSM {
+	if o.ChangeRing == 0 {
+		o.ChangeRing = defaultRing
+	}
+	return &FSM{opts: o, st: newState(), ring: ring{cap: o.ChangeRing}, news: make(chan struct{})}
+}
+
+func newState() *State {
+	return &State{
+		nextJob: 1,
+		jobs:    map[cluster.JobID]*cluster.Job{}, nodes: map[cluster.NodeID]*cluster.Node{}, queues: map[cluster.GPUID][]cluster.Waiter{},
+		requests: map[requestKey]request{}, tokens: map[string]*logv1.Token{}, denied: map[identity]cluster.Time{},
+		ledger: cluster.NewLedger(nil), nodeJobs: map[cluster.NodeID]map[cluster.JobID]struct{}{},
+		gpuJobs: map[cluster.GPUID][]cluster.JobID{}, gpuNode: map[cluster.GPUID]cluster.NodeID{}, hash: newHasher(),
+	}
+}
+
+// CancelOutcome is what a cancel did.
+type CancelOutcome uint8
+
+// The outcomes of a cancel.
+const (
+	NotFound CancelOutcome = iota
+	Cancelled
+	Finished // it had ended before
+)
+
+// TokenInfo is what a spent join token was for.
+type TokenInfo struct{ Role, ID string }
+
+// Result is what became of one command. Err is a refusal, the same on every
+// replica, and then nothing was changed.
+type Result struct {
+	Index    uint64
+	Err      *cluster.Error
+	Jobs     []cluster.JobID // submitted
+	Existing bool            // by an earlier request with the same id
+	Plan     *cluster.PlanResult
+	Cancel   CancelOutcome
+	// Released tells that the reported attempt is over and may be forgotten.
+	Released bool
+	Token    *TokenInfo
+}
+
+// EncodeEntry makes the log entry of commands that are proposed together.
+func EncodeEntry(term uint64, now cluster.Time, cmds []*logv1.Command) ([]byte, error) {
+	data, err := proto.Marshal(&logv1.Entry{Version: entryVersion, Term: term, NowUs: int64(now), Commands: cmds})
+	if err != nil {
+		return nil, fmt.Errorf("encode log entry: %w", err)
+	}
+	return data, nil
+}
+
+// decode reads a log entry. An entry of a newer version, or with a command
+// that this version does not know, is an error.
+func decode(data []byte) (*logv1.Entry, error) {
+	e := new(logv1.Entry)
+	if err := proto.Unmarshal(data, e); err != nil {
+		return nil, err
+	}
+	if e.Version != entryVersion {
+		return nil, fmt.Errorf("version %d, this berth reads %d", e.Version, entryVersion)
+	}
+	for i, c := range e.Commands {
+		if c.Kind == nil {
+			return nil, fmt.Errorf("command %d is of a kind that this berth does not know", i)
+		}
+	}
+	return e, nil
+}
+
+// Apply implements raft.FSM. Raft calls it from one goroutine, in log order.
+// The answer is a []Result, one a command.
+func (f *FSM) Apply(l *raft.Log) any {
+	e, err := decode(l.Data)
+	if err != nil {
+		// A replica that cannot read an entry must stop, not skip it.
+		panic(fmt.Sprintf("fsm: log entry %d: %v", l.Index, err))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	results := f.st.applyEntry(l.Index, l.Term, e)
+	for _, c := range e.Commands {
+		if cp := c.GetCheckpoint(); cp != nil && e.Term == l.Term {
+			f.compare(cp)
+		}
+	}
+	if f.st.index/checkpointEvery != f.st.lastHash/checkpointEvery {
+		f.st.lastHash = f.st.index
+		f.hashes = append(f.hashes, indexHash{f.st.index, f.st.hashNow()})
+		if len(f.hashes) > rememberedHashes {
+			f.hashes = f.hashes[1:]
+		}
+	}
+	f.ring.add(f.st.changes, l.Index)
+	f.st.changes = nil
+	f.wake()
+	return results
+}
+
+// applyEntry applies the commands of one entry in order. An entry that a
+// deposed leader proposed in another term is ignored: whoever proposed it was
+// told that the outcome is unknown, and asks again.
+func (s *State) applyEntry(index, term uint64, e *logv1.Entry) []Result {
+	results := make([]Result, len(e.Commands))
+	s.index, s.term = index, term
+	if e.Term != term {
+		for i := range results {
+			results[i] = refuse(cluster.CodeUnavailable, "proposed in an older term; nothing was done; try again")
+			results[i].Index = index
+		}
+		return results
+	}
+	s.now = max(s.now, cluster.Time(e.NowUs))
+	for i, c := range e.Commands {
+		results[i] = s.apply(index, c)
+	}
+	return results
+}
+
+// compare holds this replica's hash against the leader's, where it has one.
+func (f *FSM) compare(c *logv1.Checkpoint) {
+	for _, h := range f.hashes {
+		if h.index == c.Index && !bytes.Equal(h.hash, c.Hash) && f.opts.OnDiverged != nil {
+			f.opts.OnDiverged(c.Index, c.Hash, h.hash)
+		}
+	}
+}
+
+func (f *FSM) wake() {
+	close(f.news)
+	f.news = make(chan struct{})
+}
+
+// WaitChange returns when an entry after the given index is applied, or with
+// ctx's error.
+func (f *FSM) WaitChange(ctx context.Context, after uint64) error {
+	for {
+		f.mu.RLock()
+		index, news := f.st.index, f.news
+		f.mu.RUnlock()
+		if index > after {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-news:
+		}
+	}
+}

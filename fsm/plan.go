@@ -1,0 +1,169 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// applyPlan commits each start and each move that is still right, and rejects
+// the others whole.
+func (s *State) applyPlan(index uint64, p *cluster.Plan) *cluster.PlanResult {
+	res := &cluster.PlanResult{Index: index}
+	for i := range p.Starts {
+		st := &p.Starts[i]
+		if r := s.conflict(st); r.Code != "" {
+			res.Rejected = append(res.Rejected, cluster.Rejection{Job: st.Job, Reason: r})
+			continue
+		}
+		s.start(index, st)
+		res.Started = append(res.Started, cluster.AttemptID{Job: st.Job, No: st.Attempt})
+	}
+	for i := range p.Moves {
+		m := &p.Moves[i]
+		if r := s.move(index, m); r.Code != "" {
+			res.Rejected = append(res.Rejected, cluster.Rejection{Job: m.Job, Reason: r})
+			continue
+		}
+		res.Moved++
+	}
+	return res
+}
+
+func stale(format string, args ...any) cluster.Reason {
+	return cluster.Reason{Code: cluster.ReasonStale, Detail: fmt.Sprintf(format, args...)}
+}
+
+// conflict returns why a start can no longer be committed, the zero Reason
+// when it can.
+func (s *State) conflict(st *cluster.Start) cluster.Reason {
+	j, ok := s.jobs[st.Job]
+	switch {
+	case !ok:
+		return stale("job %d is gone", st.Job)
+	case !j.State.Waiting() || j.Cancel != nil:
+		return stale("job %d is %s", st.Job, j.State)
+	case st.Attempt != uint32(len(j.Attempts))+1:
+		return stale("attempt %d of job %d was planned, %d is next", st.Attempt, st.Job, len(j.Attempts)+1)
+	}
+	if r := s.unlikeSpec(j, st); r.Code != "" {
+		return r
+	}
+	if r := s.ledger.Fits(&st.Berth); r.Code != "" {
+		return r
+	}
+	if st.Overtook == "" {
+		for _, g := range st.Berth.GPUs {
+			if q := s.queues[g.GPU]; len(q) > 0 && q[0].Job != j.ID {
+				return cluster.Reason{Code: cluster.ReasonOvertake, Detail: fmt.Sprintf("job %d is before it in the queue of GPU %s", q[0].Job, g.GPU)}
+			}
+		}
+	}
+	return cluster.Reason{}
+}
+
+// unlikeSpec tells where a start gives the job something else than it asked
+// for.
+func (s *State) unlikeSpec(j *cluster.Job, st *cluster.Start) cluster.Reason {
+	if len(st.Berth.GPUs) != j.Spec.GPUs {
+		return stale("%d GPUs were planned, %d are asked for", len(st.Berth.GPUs), j.Spec.GPUs)
+	}
+	if j.Spec.Node != "" && j.Spec.Node != st.Berth.Node {
+		return stale("node %s was planned, %s is asked for", st.Berth.Node, j.Spec.Node)
+	}
+	for _, g := range st.Berth.GPUs {
+		if (j.Spec.Exclusive || j.NeedWhole) && !g.Share.Exclusive {
+			return stale("a share was planned, whole GPUs are asked for")
+		}
+		if u, ok := s.ledger.GPU(g.GPU); ok && j.Spec.GPUType != "" && u.Type != j.Spec.GPUType {
+			return stale("GPU type %s was planned, %s is asked for", u.Type, j.Spec.GPUType)
+		}
+		if !g.Share.Exclusive && g.Share.MemMiB < j.MinGPUMemMiB {
+			return stale("%d MiB were planned, it needs %d", g.Share.MemMiB, j.MinGPUMemMiB)
+		}
+	}
+	return cluster.Reason{}
+}
+
+// start commits one start that conflicts with nothing.
+func (s *State) start(index uint64, st *cluster.Start) {
+	old := s.jobs[st.Job]
+	j := old.Clone()
+	s.unqueue(j)
+	a := cluster.Attempt{
+		No: st.Attempt, Token: cluster.Token(index), State: cluster.JobStarting, Berth: st.Berth, BootID: s.nodes[st.Berth.Node].BootID,
+		Estimate: st.Estimate, Placed: s.now, Why: st.Why, Overtook: st.Overtook,
+	}
+	s.ledger.Take(&st.Berth)
+	for _, g := range st.Berth.GPUs {
+		for _, other := range s.gpuJobs[g.GPU] {
+			s.meet(index, other, j.ID)
+			a.Neighbours = addNeighbour(a.Neighbours, other)
+		}
+		s.layOn(g.GPU, j.ID)
+	}
+	j.Attempts = append(j.Attempts, a)
+	j.State, j.Reason, j.Revision = cluster.JobStarting, cluster.Reason{}, index
+	j.Started, j.Ended = 0, 0
+	s.putJob(old, j)
+	s.changes = append(s.changes, Change{Job: j.ID})
+}
+
+// layOn records that a job lies on a GPU. The order is that of ids, so that a
+// restored replica has the same.
+func (s *State) layOn(gpu cluster.GPUID, id cluster.JobID) {
+	on := s.gpuJobs[gpu]
+	i, _ := slices.BinarySearch(on, id)
+	s.gpuJobs[gpu] = slices.Insert(slices.Clone(on), i, id)
+}
+
+func addNeighbour(ns []cluster.JobID, id cluster.JobID) []cluster.JobID {
+	if len(ns) >= cluster.MaxNeighbours || slices.Contains(ns, id) {
+		return ns
+	}
+	return append(slices.Clone(ns), id)
+}
+
+// meet records on a running job that another one came beside it.
+func (s *State) meet(index uint64, id, newcomer cluster.JobID) {
+	old := s.jobs[id]
+	if old == nil || old.Live() == nil {
+		return
+	}
+	ns := addNeighbour(old.Last().Neighbours, newcomer)
+	if len(ns) == len(old.Last().Neighbours) {
+		return
+	}
+	j := old.Clone()
+	j.Last().Neighbours = ns
+	j.Revision = index
+	s.putJob(old, j)
+}
+
+// move puts a waiting job into a queue, or out of one.
+func (s *State) move(index uint64, m *cluster.QueueMove) cluster.Reason {
+	old, ok := s.jobs[m.Job]
+	if !ok || !old.State.Waiting() || old.Cancel != nil {
+		return stale("job %d does not wait any more", m.Job)
+	}
+	if m.GPU != "" {
+		g, ok := s.ledger.GPU(m.GPU)
+		if !ok || old.Spec.GPUs == 0 {
+			return stale("there is no GPU %s for it", m.GPU)
+		}
+		if n := s.nodes[g.Node]; n == nil || n.GPU(m.GPU) == nil {
+			return stale("GPU %s is gone", m.GPU)
+		}
+	}
+	j := old.Clone()
+	s.unqueue(j)
+	j.State, j.Reason, j.Revision = cluster.JobPending, cluster.Reason{Code: m.Reason}, index
+	if m.GPU != "" {
+		j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
+		s.enqueue(m.GPU, cluster.Waiter{Job: j.ID, Rank: m.Rank})
+	}
+	s.putJob(old, j)
+	s.changes = append(s.changes, Change{Job: j.ID})
+	return cluster.Reason{}
+}

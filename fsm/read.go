@@ -1,0 +1,309 @@
+package fsm
+
+import (
+	"maps"
+	"slices"
+	"sort"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Change says that a job or a node changed at an index.
+type Change struct {
+	Index uint64
+	Job   cluster.JobID  // or 0
+	Node  cluster.NodeID // or ""
+	// New tells that the job began to wait.
+	New bool
+	// Released are the GPUs on which something was freed.
+	Released []cluster.GPUID
+}
+
+// ring holds the newest changes.
+type ring struct {
+	cap   int
+	items []Change
+	from  uint64 // changes up to this index are no longer held
+}
+
+func (r *ring) reset(index uint64) { r.items, r.from = nil, index }
+
+func (r *ring) add(cs []Change, index uint64) {
+	for i := range cs {
+		cs[i].Index = index
+	}
+	r.items = append(r.items, cs...)
+	if drop := len(r.items) - r.cap; drop > r.cap/4 {
+		r.from = r.items[drop-1].Index
+		// Never cut an entry in two.
+		for drop < len(r.items) && r.items[drop].Index == r.from {
+			drop++
+		}
+		r.items = slices.Clone(r.items[drop:])
+	}
+}
+
+// Changes returns what changed after an index, up to upTo. ok is false when
+// the ring no longer holds all of it.
+func (f *FSM) Changes(after uint64) (cs []Change, upTo uint64, ok bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if after < f.ring.from {
+		return nil, f.st.index, false
+	}
+	i := sort.Search(len(f.ring.items), func(i int) bool { return f.ring.items[i].Index > after })
+	return slices.Clone(f.ring.items[i:]), f.st.index, true
+}
+
+// Index returns the index of the last applied entry.
+func (f *FSM) Index() uint64 { return read(f, func(s *State) uint64 { return s.index }) }
+
+// Now returns the leader's clock as of the last entry; it never goes back.
+func (f *FSM) Now() cluster.Time { return read(f, func(s *State) cluster.Time { return s.now }) }
+
+// NextJobID returns the least id that the next job may have.
+func (f *FSM) NextJobID() cluster.JobID {
+	return read(f, func(s *State) cluster.JobID { return s.nextJob })
+}
+
+func read[T any](f *FSM, get func(*State) T) T {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return get(f.st)
+}
+
+// Read calls fn with the state under the read lock. fn keeps nothing but
+// immutable values, and calls no method of the FSM.
+func (f *FSM) Read(fn func(*State)) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	fn(f.st)
+}
+
+// Index returns the index of the last applied entry.
+func (s *State) Index() uint64 { return s.index }
+
+// Now returns the leader's clock as of the last entry.
+func (s *State) Now() cluster.Time { return s.now }
+
+// Ledger returns the live ledger: not to be kept, not to be changed.
+func (s *State) Ledger() *cluster.Ledger { return s.ledger }
+
+// Job returns a job.
+func (s *State) Job(id cluster.JobID) (*cluster.Job, bool) {
+	j, ok := s.jobs[id]
+	return j, ok
+}
+
+// Node returns a node.
+func (s *State) Node(id cluster.NodeID) (*cluster.Node, bool) {
+	n, ok := s.nodes[id]
+	return n, ok
+}
+
+// Queue returns who waits for a GPU, in order.
+func (s *State) Queue(g cluster.GPUID) []cluster.Waiter { return s.queues[g] }
+
+// Job returns a job.
+func (f *FSM) Job(id cluster.JobID) (*cluster.Job, bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.st.Job(id)
+}
+
+// Node returns a node.
+func (f *FSM) Node(id cluster.NodeID) (*cluster.Node, bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.st.Node(id)
+}
+
+// Nodes returns all nodes by id.
+func (f *FSM) Nodes() []*cluster.Node { return read(f, (*State).sortedNodes) }
+
+func (s *State) sortedNodes() []*cluster.Node {
+	out := make([]*cluster.Node, 0, len(s.nodes))
+	for _, id := range sortedKeys(s.nodes) {
+		out = append(out, s.nodes[id])
+	}
+	return out
+}
+
+// NodeJobs returns the jobs with a live attempt on a node, by id.
+func (f *FSM) NodeJobs(id cluster.NodeID) []*cluster.Job {
+	return read(f, func(s *State) []*cluster.Job { return s.jobsOf(s.liveOn(id)) })
+}
+
+func (s *State) jobsOf(ids []cluster.JobID) []*cluster.Job {
+	out := make([]*cluster.Job, 0, len(ids))
+	for _, id := range ids {
+		out = append(out, s.jobs[id])
+	}
+	return out
+}
+
+// GPUJobs returns the jobs that lie on a GPU, by id.
+func (f *FSM) GPUJobs(g cluster.GPUID) []cluster.JobID {
+	return read(f, func(s *State) []cluster.JobID { return s.gpuJobs[g] })
+}
+
+// Queue returns who waits for a GPU, in order.
+func (f *FSM) Queue(g cluster.GPUID) []cluster.Waiter {
+	return read(f, func(s *State) []cluster.Waiter { return s.queues[g] })
+}
+
+// QueuePosition returns the queue that a job is in and its place there from
+// 1, or nothing.
+func (f *FSM) QueuePosition(id cluster.JobID) (cluster.GPUID, int) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	j := f.st.jobs[id]
+	if j == nil || j.Queue == "" {
+		return "", 0
+	}
+	i := slices.IndexFunc(f.st.queues[j.Queue], func(w cluster.Waiter) bool { return w.Job == id })
+	return j.Queue, i + 1
+}
+
+// Counts returns how many jobs are in each state.
+func (f *FSM) Counts() map[cluster.JobState]int {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	out := make(map[cluster.JobState]int, len(f.st.counts))
+	for st, n := range f.st.counts {
+		if n > 0 {
+			out[cluster.JobState(st)] = n
+		}
+	}
+	return out
+}
+
+// Query selects jobs.
+type Query struct {
+	After  cluster.JobID // ids above this
+	Limit  int           // 0 means no limit
+	States []cluster.JobState
+	Keep   func(*cluster.Job) bool // nil keeps all
+}
+
+// Jobs returns jobs by id, and the index as of which they are.
+func (f *FSM) Jobs(q Query) ([]*cluster.Job, uint64) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	var want [cluster.JobDeadline + 1]bool
+	waiting, running, finished := len(q.States) == 0, len(q.States) == 0, len(q.States) == 0
+	for st := range want {
+		want[st] = len(q.States) == 0
+	}
+	for _, st := range q.States {
+		want[st] = true
+		waiting, running, finished = waiting || st.Waiting(), running || st.Live(), finished || st.Terminal()
+	}
+	var out []*cluster.Job
+	full := func() bool { return q.Limit > 0 && len(out) >= q.Limit }
+	take := func(id cluster.JobID) bool {
+		if j := f.st.jobs[id]; want[j.State] && (q.Keep == nil || q.Keep(j)) {
+			out = append(out, j)
+		}
+		return !full()
+	}
+	f.st.walk(q.After, waiting, running, finished, take)
+	return out, f.st.index
+}
+
+// walk visits the ids of the chosen classes in order.
+func (s *State) walk(after cluster.JobID, waiting, running, finished bool, take func(cluster.JobID) bool) {
+	if finished {
+		for _, id := range sortedKeys(s.jobs) {
+			if id > after && !take(id) {
+				return
+			}
+		}
+		return
+	}
+	if waiting != running {
+		set := &s.waiting
+		if running {
+			set = &s.running
+		}
+		set.after(after, take)
+		return
+	}
+	// Running jobs are few: merge them in.
+	var live []cluster.JobID
+	s.running.after(after, func(id cluster.JobID) bool { live = append(live, id); return true })
+	more := true
+	s.waiting.after(after, func(id cluster.JobID) bool {
+		for more && len(live) > 0 && live[0] < id {
+			more = take(live[0])
+			live = live[1:]
+		}
+		more = more && take(id)
+		return more
+	})
+	for more && len(live) > 0 {
+		more = take(live[0])
+		live = live[1:]
+	}
+}
+
+// SchedulerSnapshot returns an immutable view for the scheduler.
+func (f *FSM) SchedulerSnapshot() *cluster.Snapshot {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	s := f.st
+	snap := &cluster.Snapshot{
+		Index: s.index, Now: s.now, Nodes: s.sortedNodes(), Ledger: s.ledger.Clone(), Queues: maps.Clone(s.queues),
+		Waiting: make([]*cluster.Job, 0, s.waiting.n), Running: make([]*cluster.Job, 0, s.running.n),
+	}
+	s.waiting.after(0, func(id cluster.JobID) bool { snap.Waiting = append(snap.Waiting, s.jobs[id]); return true })
+	s.running.after(0, func(id cluster.JobID) bool { snap.Running = append(snap.Running, s.jobs[id]); return true })
+	return snap
+}
+
+// Config returns the cluster's identity; ok is false in a new log.
+func (f *FSM) Config() (clusterID, name string, keepFinished int, ok bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	c := f.st.config
+	return c.GetClusterId(), c.GetName(), int(c.GetKeepFinished()), c != nil
+}
+
+// Denied tells whether an identity was removed from the cluster.
+func (f *FSM) Denied(role, id string) bool {
+	return read(f, func(s *State) bool { return s.isDenied(role, id) })
+}
+
+// Weights returns the predictor's published weights; version 0 is none.
+func (f *FSM) Weights() (version uint64, blob []byte) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.st.weights.GetVersion(), f.st.weights.GetBlob()
+}
+
+// Samples returns what finished attempts taught, oldest first.
+func (f *FSM) Samples() []Sample {
+	return read(f, func(s *State) []Sample { return slices.Clone(s.samples) })
+}
+
+// SampleSeq returns the number of the newest sample.
+func (f *FSM) SampleSeq() uint64 { return read(f, func(s *State) uint64 { return s.sampleNo }) }
+
+// Hash returns the canonical hash of the state: equal on replicas that
+// applied the same log.
+func (f *FSM) Hash() []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.st.hashNow()
+}
+
+// LastCheckpoint returns the newest hash that was taken on the way, and its
+// index; 0 is none since the start.
+func (f *FSM) LastCheckpoint() (index uint64, hash []byte) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if n := len(f.hashes); n > 0 {
+		return f.hashes[n-1].index, f.hashes[n-1].hash
+	}
+	return 0, nil
+}

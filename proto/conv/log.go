@@ -1,0 +1,253 @@
+package conv
+
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+// OwnerToLog converts an owner.
+func OwnerToLog(o cluster.Owner) *logv1.Owner {
+	return &logv1.Owner{Uid: uint32(o.UID), Gid: o.GID, Name: o.Name}
+}
+
+// OwnerFromLog converts back; nil becomes the zero owner.
+func OwnerFromLog(m *logv1.Owner) cluster.Owner {
+	return cluster.Owner{UID: cluster.UID(m.GetUid()), GID: m.GetGid(), Name: m.GetName()}
+}
+
+// SpecToLog converts a spec.
+func SpecToLog(s *cluster.Spec) *logv1.Spec {
+	return &logv1.Spec{
+		Name: s.Name, Command: toBytes(s.Command), Env: toBytes(s.Env), Dir: []byte(s.Dir), Image: s.Image,
+		Gpus: uint32(s.GPUs), Exclusive: s.Exclusive, GpuType: s.GPUType, Node: string(s.Node),
+		GpuMemMib: s.GPUMemMiB, GpuMilli: s.GPUMilli, DurationUs: s.Duration.Microseconds(),
+		MemMib: s.MemMiB, CpuMilli: s.CPUMilli, TimeLimitUs: s.TimeLimit.Microseconds(),
+		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
+		RequeueOnLoss: s.RequeueOnLoss, Signature: s.Signature, Features: s.Features, Comment: s.Comment,
+	}
+}
+
+func us(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// SpecFromLog converts back.
+func SpecFromLog(m *logv1.Spec) *cluster.Spec {
+	return &cluster.Spec{
+		Name: m.GetName(), Command: fromBytes(m.GetCommand()), Env: fromBytes(m.GetEnv()), Dir: string(m.GetDir()), Image: m.GetImage(),
+		GPUs: int(m.GetGpus()), Exclusive: m.GetExclusive(), GPUType: m.GetGpuType(), Node: cluster.NodeID(m.GetNode()),
+		GPUMemMiB: m.GetGpuMemMib(), GPUMilli: m.GetGpuMilli(), Duration: us(m.GetDurationUs()),
+		MemMiB: m.GetMemMib(), CPUMilli: m.GetCpuMilli(), TimeLimit: us(m.GetTimeLimitUs()),
+		Stdin: string(m.GetStdin()), Stdout: string(m.GetStdout()), Stderr: string(m.GetStderr()),
+		RequeueOnLoss: m.GetRequeueOnLoss(), Signature: m.GetSignature(), Features: m.GetFeatures(), Comment: m.GetComment(),
+	}
+}
+
+// EstimateToLog converts an estimate.
+func EstimateToLog(e cluster.Estimate) *logv1.Estimate {
+	return &logv1.Estimate{
+		GpuType: e.GPUType, GpuMemMib: e.GPUMemMiB, GpuMemP95Mib: e.GPUMemP95MiB, Milli: e.Milli,
+		DurationUs: e.Duration.Microseconds(), HostMemMib: e.HostMemMiB, CpuMilli: e.CPUMilli, PowerW: e.PowerW,
+		ConfidenceMilli: e.ConfidenceMilli, Source: e.Source,
+	}
+}
+
+// EstimateFromLog converts back.
+func EstimateFromLog(m *logv1.Estimate) cluster.Estimate {
+	return cluster.Estimate{
+		GPUType: m.GetGpuType(), GPUMemMiB: m.GetGpuMemMib(), GPUMemP95MiB: m.GetGpuMemP95Mib(), Milli: m.GetMilli(),
+		Duration: us(m.GetDurationUs()), HostMemMiB: m.GetHostMemMib(), CPUMilli: m.GetCpuMilli(), PowerW: m.GetPowerW(),
+		ConfidenceMilli: m.GetConfidenceMilli(), Source: m.GetSource(),
+	}
+}
+
+// EstimatesToLog converts estimates in order.
+func EstimatesToLog(es []cluster.Estimate) []*logv1.Estimate {
+	out := make([]*logv1.Estimate, 0, len(es))
+	for _, e := range es {
+		out = append(out, EstimateToLog(e))
+	}
+	return out
+}
+
+// EstimatesFromLog converts back.
+func EstimatesFromLog(ms []*logv1.Estimate) []cluster.Estimate {
+	out := make([]cluster.Estimate, 0, len(ms))
+	for _, m := range ms {
+		out = append(out, EstimateFromLog(m))
+	}
+	return out
+}
+
+// BerthToLog converts a berth.
+func BerthToLog(b *cluster.Berth) *logv1.Berth {
+	m := &logv1.Berth{Node: string(b.Node), CpuMilli: b.CPUMilli, MemMib: b.MemMiB}
+	for _, g := range b.GPUs {
+		m.Gpus = append(m.Gpus, &logv1.GPUShare{Gpu: string(g.GPU), MemMib: g.Share.MemMiB, Milli: g.Share.Milli, Exclusive: g.Share.Exclusive})
+	}
+	return m
+}
+
+// BerthFromLog converts back.
+func BerthFromLog(m *logv1.Berth) cluster.Berth {
+	b := cluster.Berth{Node: cluster.NodeID(m.GetNode()), CPUMilli: m.GetCpuMilli(), MemMiB: m.GetMemMib()}
+	for _, g := range m.GetGpus() {
+		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: cluster.GPUID(g.Gpu), Share: cluster.Share{MemMiB: g.MemMib, Milli: g.Milli, Exclusive: g.Exclusive}})
+	}
+	return b
+}
+
+// PlanToLog converts a plan; what is unplaced is not stored.
+func PlanToLog(p *cluster.Plan) *logv1.ApplyPlan {
+	m := &logv1.ApplyPlan{BaseIndex: p.BaseIndex}
+	for i := range p.Starts {
+		s := &p.Starts[i]
+		m.Starts = append(m.Starts, &logv1.Start{
+			Job: uint64(s.Job), Attempt: s.Attempt, Berth: BerthToLog(&s.Berth), Estimate: EstimateToLog(s.Estimate),
+			Why: s.Why, Overtook: s.Overtook,
+		})
+	}
+	for _, v := range p.Moves {
+		m.Moves = append(m.Moves, &logv1.QueueMove{
+			Job: uint64(v.Job), Gpu: string(v.GPU), Rank: v.Rank, EstStartUs: int64(v.EstStart), Reason: string(v.Reason),
+		})
+	}
+	return m
+}
+
+// PlanFromLog converts back.
+func PlanFromLog(m *logv1.ApplyPlan) cluster.Plan {
+	p := cluster.Plan{BaseIndex: m.GetBaseIndex()}
+	for _, s := range m.GetStarts() {
+		p.Starts = append(p.Starts, cluster.Start{
+			Job: cluster.JobID(s.Job), Attempt: s.Attempt, Berth: BerthFromLog(s.Berth), Estimate: EstimateFromLog(s.Estimate),
+			Why: s.Why, Overtook: s.Overtook,
+		})
+	}
+	for _, v := range m.GetMoves() {
+		p.Moves = append(p.Moves, cluster.QueueMove{
+			Job: cluster.JobID(v.Job), GPU: cluster.GPUID(v.Gpu), Rank: v.Rank, EstStart: cluster.Time(v.EstStartUs), Reason: cluster.ReasonCode(v.Reason),
+		})
+	}
+	return p
+}
+
+// UsageToLog converts what was measured.
+func UsageToLog(u cluster.Usage) *logv1.Usage {
+	return &logv1.Usage{
+		GpuMemPeakMib: u.GPUMemPeakMiB, Milli: u.Milli, HostMemPeakMib: u.HostMemPeakMiB, CpuMilli: u.CPUMilli,
+		DurationUs: u.Duration.Microseconds(), GpuOom: u.GPUOOM,
+	}
+}
+
+// UsageFromLog converts back.
+func UsageFromLog(m *logv1.Usage) cluster.Usage {
+	return cluster.Usage{
+		GPUMemPeakMiB: m.GetGpuMemPeakMib(), Milli: m.GetMilli(), HostMemPeakMiB: m.GetHostMemPeakMib(), CPUMilli: m.GetCpuMilli(),
+		Duration: us(m.GetDurationUs()), GPUOOM: m.GetGpuOom(),
+	}
+}
+
+func reasonToLog(r cluster.Reason) *logv1.Reason {
+	if r == (cluster.Reason{}) {
+		return nil
+	}
+	return &logv1.Reason{Code: string(r.Code), Detail: r.Detail}
+}
+
+// ReasonFromLog converts a reason; nil becomes none.
+func ReasonFromLog(m *logv1.Reason) cluster.Reason {
+	return cluster.Reason{Code: cluster.ReasonCode(m.GetCode()), Detail: m.GetDetail()}
+}
+
+// JobToLog converts a job with its attempts.
+func JobToLog(j *cluster.Job) *logv1.Job {
+	m := &logv1.Job{
+		Id: uint64(j.ID), Revision: j.Revision, Owner: OwnerToLog(j.Owner), Spec: SpecToLog(j.Spec), State: uint32(j.State),
+		Reason: reasonToLog(j.Reason), Estimates: EstimatesToLog(j.Estimates), MinGpuMemMib: j.MinGPUMemMiB, NeedWhole: j.NeedWhole,
+		SubmittedUs: int64(j.Submitted), EligibleUs: int64(j.Eligible), StartedUs: int64(j.Started), EndedUs: int64(j.Ended),
+		Queue: string(j.Queue), EstStartUs: int64(j.EstStart),
+	}
+	if c := j.Cancel; c != nil {
+		m.Cancel = &logv1.CancelRequest{AtUs: int64(c.At), By: uint32(c.By), Admin: c.Admin}
+	}
+	for i := range j.Attempts {
+		a := &j.Attempts[i]
+		am := &logv1.Attempt{
+			No: a.No, Token: uint64(a.Token), State: uint32(a.State), Reason: reasonToLog(a.Reason), Berth: BerthToLog(&a.Berth),
+			BootId: a.BootID, Estimate: EstimateToLog(a.Estimate), PlacedUs: int64(a.Placed), StartedUs: int64(a.Started), EndedUs: int64(a.Ended),
+			Why: a.Why, Overtook: a.Overtook,
+		}
+		if a.Exit != nil {
+			am.Exit = &logv1.Exit{Code: a.Exit.Code, Signal: a.Exit.Signal}
+		}
+		if a.Usage != (cluster.Usage{}) {
+			am.Usage = UsageToLog(a.Usage)
+		}
+		for _, n := range a.Neighbours {
+			am.Neighbours = append(am.Neighbours, uint64(n))
+		}
+		m.Attempts = append(m.Attempts, am)
+	}
+	return m
+}
+
+// JobFromLog converts back.
+func JobFromLog(m *logv1.Job) *cluster.Job {
+	j := &cluster.Job{
+		ID: cluster.JobID(m.GetId()), Revision: m.GetRevision(), Owner: OwnerFromLog(m.GetOwner()), Spec: SpecFromLog(m.GetSpec()),
+		State: cluster.JobState(m.GetState()), Reason: ReasonFromLog(m.GetReason()), Estimates: EstimatesFromLog(m.GetEstimates()),
+		MinGPUMemMiB: m.GetMinGpuMemMib(), NeedWhole: m.GetNeedWhole(), Submitted: cluster.Time(m.GetSubmittedUs()),
+		Eligible: cluster.Time(m.GetEligibleUs()), Started: cluster.Time(m.GetStartedUs()), Ended: cluster.Time(m.GetEndedUs()),
+		Queue: cluster.GPUID(m.GetQueue()), EstStart: cluster.Time(m.GetEstStartUs()),
+	}
+	if c := m.GetCancel(); c != nil {
+		j.Cancel = &cluster.CancelRequest{At: cluster.Time(c.AtUs), By: cluster.UID(c.By), Admin: c.Admin}
+	}
+	for _, am := range m.GetAttempts() {
+		a := cluster.Attempt{
+			No: am.No, Token: cluster.Token(am.Token), State: cluster.JobState(am.State), Reason: ReasonFromLog(am.Reason), Berth: BerthFromLog(am.Berth),
+			BootID: am.BootId, Estimate: EstimateFromLog(am.Estimate), Placed: cluster.Time(am.PlacedUs), Started: cluster.Time(am.StartedUs), Ended: cluster.Time(am.EndedUs),
+			Why: am.Why, Overtook: am.Overtook, Usage: UsageFromLog(am.Usage),
+		}
+		if am.Exit != nil {
+			a.Exit = &cluster.Exit{Code: am.Exit.Code, Signal: am.Exit.Signal}
+		}
+		for _, n := range am.Neighbours {
+			a.Neighbours = append(a.Neighbours, cluster.JobID(n))
+		}
+		j.Attempts = append(j.Attempts, a)
+	}
+	return j
+}
+
+// NodeToLog converts a node.
+func NodeToLog(n *cluster.Node) *logv1.Node {
+	m := &logv1.Node{
+		Id: string(n.ID), Revision: n.Revision, Address: n.Address, BootId: n.BootID, State: uint32(n.State), Drain: n.Drain, DrainReason: n.DrainReason,
+		CpuMilli: n.CPUMilli, MemMib: n.MemMiB, Runtimes: n.Runtimes, Version: n.Version, RegisteredUs: int64(n.Registered), ChangedUs: int64(n.Changed),
+	}
+	for _, g := range n.GPUs {
+		m.Gpus = append(m.Gpus, &logv1.GPU{
+			Id: string(g.ID), Index: uint32(g.Index), Type: g.Type, MemMib: g.MemMiB, SellableMib: g.SellableMiB,
+			MaxShares: uint32(g.MaxShares), Numa: int32(g.NUMA), Pci: g.PCI, CapMode: g.CapMode,
+		})
+	}
+	return m
+}
+
+// NodeFromLog converts back.
+func NodeFromLog(m *logv1.Node) *cluster.Node {
+	n := &cluster.Node{
+		ID: cluster.NodeID(m.GetId()), Revision: m.GetRevision(), Address: m.GetAddress(), BootID: m.GetBootId(), State: cluster.NodeState(m.GetState()),
+		Drain: m.GetDrain(), DrainReason: m.GetDrainReason(), CPUMilli: m.GetCpuMilli(), MemMiB: m.GetMemMib(), Runtimes: m.GetRuntimes(),
+		Version: m.GetVersion(), Registered: cluster.Time(m.GetRegisteredUs()), Changed: cluster.Time(m.GetChangedUs()),
+	}
+	for _, g := range m.GetGpus() {
+		n.GPUs = append(n.GPUs, cluster.GPU{
+			ID: cluster.GPUID(g.Id), Index: int(g.Index), Type: g.Type, MemMiB: g.MemMib, SellableMiB: g.SellableMib,
+			MaxShares: int(g.MaxShares), NUMA: int(g.Numa), PCI: g.Pci, CapMode: g.CapMode,
+		})
+	}
+	return n
+}
