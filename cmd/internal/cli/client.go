@@ -181,6 +181,7 @@ func (cn *conn) attempt(ctx context.Context, limit time.Duration, do func(contex
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cn.sent.Store(false)
+	start := time.Now()
 	err := do(ctx, cn.grpc)
 	if err == nil {
 		return nil
@@ -195,7 +196,7 @@ func (cn *conn) attempt(ctx context.Context, limit time.Duration, do func(contex
 	if dial, ok := cn.dialErr.Load().(error); ok && !cn.reached.Load() {
 		ce.Msg = dial.Error()
 	} else if ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		ce.Msg = fmt.Sprintf("no answer within %s", limit)
+		ce.Msg = fmt.Sprintf("no answer within %s", time.Since(start).Round(time.Second))
 	}
 	return ce
 }
