@@ -37,7 +37,7 @@ func inferReshape(c *ctx) bool {
 		out[at] = total / rest
 	} else if rest != total {
 		// A shape with the batch written in, although the input's is symbolic.
-		if rest == 0 || total%(rest/out[0]) != 0 {
+		if len(out) == 0 || rest == 0 || total%(rest/out[0]) != 0 {
 			return false
 		}
 		out[0] = total / (rest / out[0])

@@ -352,7 +352,7 @@ func (p *plan) keepForBackward(s *step) {
 	case savesOutput:
 		keep(s.out[:min(1, len(s.out))])
 	}
-	if s.rule.mask != nil {
+	if s.rule.mask != nil && len(s.out) > 0 { // a hostile node may have no outputs
 		s.mask = s.rule.mask(p, s)
 	}
 }

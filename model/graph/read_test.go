@@ -134,6 +134,7 @@ func FuzzRead(f *testing.F) {
 		f.Add(b, int64(2))
 	}
 	f.Add(model(nested(3)), int64(1))
+	f.Add(model(bytesField(nil, 1, bytesField(nil, 4, []byte("LayerNormalization")))), int64(1)) // without outputs
 	f.Add(model(bytesField(nil, 5, tensorProto("w", 3, 4))), int64(1))
 	f.Fuzz(func(t *testing.T, b []byte, batch int64) {
 		g, err := Read(bytes.NewReader(b))

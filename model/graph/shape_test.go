@@ -1,10 +1,14 @@
 package graph
 
 import (
+	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 func ints(name string, v ...int64) Attr { return Attr{Name: name, Ints: v} }
@@ -174,6 +178,55 @@ func TestOptionsAreChecked(t *testing.T) {
 			t.Errorf("%+v: no error from Trace", o)
 		}
 	}
+}
+
+// TestRulesSurviveAnything gives every operator inputs, outputs and attributes
+// of the wrong number, rank and size.
+func TestRulesSurviveAnything(t *testing.T) {
+	t.Parallel()
+	ops := slices.Sorted(maps.Keys(rules))
+	names := []string{"kernel_shape", "strides", "pads", "dilations", "axes", "perm", "split", "axis", "group", "blocksize", "keepdims",
+		"hidden_size", "q_num_heads", "kv_num_heads", "batch_dims", "ceil_mode", "layout", "to", "start", "end", "value_ints", "num_outputs"}
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.SampledFrom([]int64{math.MinInt64, -2, -1, 0, 1, 2, 3, 7, 8, MaxDim, math.MaxInt64})
+		dim := rapid.SampledFrom([]int64{0, 1, 2, 3, 7, 8, MaxDim})
+		g := &Graph{}
+		in := []string{"", "nowhere"}
+		for i := range 4 {
+			name := string(rune('a' + i))
+			w := Tensor{Name: name, Type: rapid.SampledFrom([]DType{Float, Int64}).Draw(t, "type"), Dims: rapid.SliceOfN(dim, 0, 5).Draw(t, "dims")}
+			if rapid.Bool().Draw(t, "constant") {
+				w = constant(name, rapid.SliceOfN(size, 0, 5).Draw(t, "value")...)
+			}
+			g.Initializers = append(g.Initializers, w)
+			v := Value{Name: name + "x", Type: Float, Known: true}
+			for _, d := range rapid.SliceOfN(dim, 0, 5).Draw(t, "input") {
+				v.Dims = append(v.Dims, Dim{Value: d})
+			}
+			g.Inputs = append(g.Inputs, v)
+			in = append(in, name, v.Name)
+		}
+		for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
+			n := Node{Op: rapid.SampledFrom(ops).Draw(t, "op"), Inputs: rapid.SliceOfN(rapid.SampledFrom(in), 0, 5).Draw(t, "in")}
+			for _, name := range rapid.SliceOfN(rapid.SampledFrom(names), 0, 4).Draw(t, "attrs") {
+				n.Attrs = append(n.Attrs, Attr{Name: name, I: size.Draw(t, "i"), Ints: rapid.SliceOfN(size, 0, 5).Draw(t, "ints")})
+			}
+			for j := range rapid.IntRange(0, 3).Draw(t, "out") {
+				name := fmt.Sprint("r", i, j)
+				n.Outputs, in = append(n.Outputs, name), append(in, name)
+			}
+			g.Nodes = append(g.Nodes, n)
+		}
+		opt := Options{Batch: rapid.Int64Range(1, 64).Draw(t, "batch"), Training: true, Precision: AMP, Optimizer: Adam}
+		s, err := Summarize(g, opt)
+		if err != nil || s.SavedBytes < 0 || s.FLOPs < 0 || s.LiveBytes < 0 || s.MovedBytes < 0 || s.WorkspaceBytes < 0 {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		ev, err := Trace(g, opt)
+		if err != nil || Peak(ev) < 0 {
+			t.Fatalf("peak %d, %v", Peak(ev), err)
+		}
+	})
 }
 
 func TestSaturation(t *testing.T) {
