@@ -339,10 +339,12 @@ func (p *plan) rootAct(id int32) int32 {
 func (p *plan) keepForBackward(s *step) {
 	keep := func(ids []int32) {
 		for _, id := range ids {
-			if r := p.rootAct(id); r >= 0 && !slices.Contains(s.saved, r) {
+			if r := p.rootAct(id); r >= 0 {
 				s.saved = append(s.saved, r)
 			}
 		}
+		slices.Sort(s.saved) // a hostile node may name a hundred thousand
+		s.saved = slices.Compact(s.saved)
 	}
 	switch s.rule.saves {
 	case savesInput:
