@@ -1,0 +1,326 @@
+// Package cgroup caps and measures the processes of an attempt by the
+// kernel's control groups, version 1 and 2, each controller where it is
+// mounted. It follows the kernel's documents admin-guide/cgroup-v1 and
+// admin-guide/cgroup-v2.
+package cgroup
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Hierarchy is where the controllers of a machine are mounted.
+type Hierarchy struct {
+	// Unified is the mount point of cgroup v2 when the memory controller is
+	// there, else "". Memory, CPU and Account are the v1 mount points.
+	Unified              string
+	Memory, CPU, Account string
+}
+
+// Detect reads /proc/self/mountinfo.
+func Detect() (Hierarchy, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return Hierarchy{}, fmt.Errorf("find control groups: %w", err)
+	}
+	defer f.Close()
+	var h Hierarchy
+	sc := bufio.NewScanner(f)
+	for sc.Scan() {
+		pre, post, ok := strings.Cut(sc.Text(), " - ")
+		fields, super := strings.Fields(pre), strings.Fields(post)
+		if !ok || len(fields) < 5 || len(super) < 3 {
+			continue
+		}
+		switch point := fields[4]; super[0] {
+		case "cgroup2":
+			if c, err := os.ReadFile(filepath.Join(point, "cgroup.controllers")); err == nil && strings.Contains(" "+strings.TrimSpace(string(c))+" ", " memory ") {
+				h.Unified = point
+			}
+		case "cgroup":
+			for opt := range strings.SplitSeq(super[2], ",") {
+				switch opt {
+				case "memory":
+					h.Memory = point
+				case "cpu":
+					h.CPU = point
+				case "cpuacct":
+					h.Account = point
+				}
+			}
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return h, err
+	}
+	if h.Unified == "" && h.Memory == "" {
+		return h, errors.New("no memory controller is mounted, neither cgroup v1 nor v2")
+	}
+	return h, nil
+}
+
+// Group is the control group of one attempt.
+type Group struct {
+	h    Hierarchy
+	path string // below the mount points, "/berth/j1-a1"
+}
+
+// Open names a group without making it.
+func (h Hierarchy) Open(path string) *Group { return &Group{h: h, path: path} }
+
+// Limits caps a group. MemBytes 0 is no cap; with a cap swap is 0. CPUMilli
+// is a weight, 0 the default.
+type Limits struct {
+	MemBytes int64
+	CPUMilli int64
+}
+
+func (g *Group) dirs() []string {
+	var out []string
+	if g.h.Unified != "" {
+		return []string{filepath.Join(g.h.Unified, g.path)}
+	}
+	for _, m := range []string{g.h.Memory, g.h.CPU, g.h.Account} {
+		if m != "" {
+			d := filepath.Join(m, g.path)
+			if len(out) == 0 || out[len(out)-1] != d {
+				out = append(out, d)
+			}
+		}
+	}
+	return out
+}
+
+// Create makes the group with its limits, and reads the cap back: a cap that
+// does not hold is an error.
+func (g *Group) Create(l Limits) error {
+	for _, d := range g.dirs() {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return fmt.Errorf("make control group: %w", err)
+		}
+	}
+	if g.h.Unified != "" {
+		return g.limitUnified(l)
+	}
+	mem := filepath.Join(g.h.Memory, g.path)
+	if l.MemBytes > 0 {
+		if err := write(mem, "memory.limit_in_bytes", l.MemBytes); err != nil {
+			return err
+		}
+		// Swap accounting is off on some kernels; then there is no file.
+		if err := write(mem, "memory.memsw.limit_in_bytes", l.MemBytes); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := g.verify(mem, "memory.limit_in_bytes", l.MemBytes); err != nil {
+			return err
+		}
+	}
+	if l.CPUMilli > 0 && g.h.CPU != "" {
+		return write(filepath.Join(g.h.CPU, g.path), "cpu.shares", max(2, l.CPUMilli*1024/1000))
+	}
+	return nil
+}
+
+func (g *Group) limitUnified(l Limits) error {
+	dir := filepath.Join(g.h.Unified, g.path)
+	for d := filepath.Dir(g.path); ; d = filepath.Dir(d) {
+		// Controllers pass to children only where each level says so.
+		err := os.WriteFile(filepath.Join(g.h.Unified, d, "cgroup.subtree_control"), []byte("+memory +cpu"), 0)
+		if err != nil {
+			return fmt.Errorf("enable controllers in %s: %w", d, err)
+		}
+		if d == "/" || d == "." {
+			break
+		}
+	}
+	if l.MemBytes > 0 {
+		if err := write(dir, "memory.max", l.MemBytes); err != nil {
+			return err
+		}
+		if err := write(dir, "memory.swap.max", 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := g.verify(dir, "memory.max", l.MemBytes); err != nil {
+			return err
+		}
+	}
+	if l.CPUMilli > 0 {
+		return write(dir, "cpu.weight", min(10000, max(1, l.CPUMilli/10)))
+	}
+	return nil
+}
+
+func write(dir, file string, v int64) error {
+	if err := os.WriteFile(filepath.Join(dir, file), strconv.AppendInt(nil, v, 10), 0); err != nil {
+		return fmt.Errorf("set %s: %w", file, err)
+	}
+	return nil
+}
+
+func (g *Group) verify(dir, file string, want int64) error {
+	got, err := readInt(filepath.Join(dir, file))
+	if err != nil {
+		return err
+	}
+	if page := int64(os.Getpagesize()); got > want || got < want-page {
+		return fmt.Errorf("%s of %s is %d after %d was written", file, g.path, got, want)
+	}
+	return nil
+}
+
+func readInt(path string) (int64, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+}
+
+// Add moves a process into the group.
+func (g *Group) Add(pid int) error {
+	for _, d := range g.dirs() {
+		if err := write(d, "cgroup.procs", int64(pid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OOMKills is how many processes of the group the kernel ended at its cap.
+func (g *Group) OOMKills() (int64, error) {
+	path := filepath.Join(g.h.Memory, g.path, "memory.oom_control")
+	if g.h.Unified != "" {
+		path = filepath.Join(g.h.Unified, g.path, "memory.events")
+	}
+	return keyed(path, "oom_kill")
+}
+
+func keyed(path, key string) (int64, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == key {
+			return strconv.ParseInt(f[1], 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("%s has no %s", path, key)
+}
+
+// MemPeak is the high-water mark of the group's memory in bytes, 0 when the
+// kernel keeps none.
+func (g *Group) MemPeak() int64 {
+	path := filepath.Join(g.h.Memory, g.path, "memory.max_usage_in_bytes")
+	if g.h.Unified != "" {
+		path = filepath.Join(g.h.Unified, g.path, "memory.peak")
+	}
+	n, err := readInt(path)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// CPUTime is the user and system time of the group, 0 when unknown.
+func (g *Group) CPUTime() time.Duration {
+	if g.h.Unified != "" {
+		us, err := keyed(filepath.Join(g.h.Unified, g.path, "cpu.stat"), "usage_usec")
+		if err != nil {
+			return 0
+		}
+		return time.Duration(us) * time.Microsecond
+	}
+	if g.h.Account == "" {
+		return 0
+	}
+	ns, err := readInt(filepath.Join(g.h.Account, g.path, "cpuacct.usage"))
+	if err != nil {
+		return 0
+	}
+	return time.Duration(ns)
+}
+
+// Kill sends SIGKILL to every process of the group, also to those that are
+// forked meanwhile.
+func (g *Group) Kill() error {
+	if g.h.Unified != "" {
+		if err := os.WriteFile(filepath.Join(g.h.Unified, g.path, "cgroup.kill"), []byte("1"), 0); err == nil {
+			return nil
+		}
+	}
+	for range 100 {
+		pids, err := g.procs()
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return err
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return fmt.Errorf("processes of %s do not end", g.path)
+}
+
+func (g *Group) procs() ([]int, error) {
+	b, err := os.ReadFile(filepath.Join(g.dirs()[0], "cgroup.procs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, f := range strings.Fields(string(b)) {
+		pid, err := strconv.Atoi(f)
+		if err != nil {
+			return nil, err
+		}
+		if pid != 0 {
+			out = append(out, pid)
+		}
+	}
+	return out, nil
+}
+
+// Remove deletes the group; its processes must have ended. The kernel lets go
+// of a group a moment after the last of them.
+func (g *Group) Remove() error {
+	for _, d := range g.dirs() {
+		var err error
+		for range 50 {
+			if err = os.Remove(d); err == nil || errors.Is(err, fs.ErrNotExist) {
+				err = nil
+				break
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+		if err != nil {
+			return fmt.Errorf("remove control group: %w", err)
+		}
+	}
+	return nil
+}
+
+// RemoveUp deletes the group and every empty group above it.
+func (g *Group) RemoveUp() error {
+	err := g.Remove()
+	for p := filepath.Dir(g.path); err == nil && p != "/" && p != "."; p = filepath.Dir(p) {
+		for _, d := range g.h.Open(p).dirs() {
+			if rmErr := os.Remove(d); rmErr != nil {
+				return nil // not empty, or gone: others' business
+			}
+		}
+	}
+	return err
+}

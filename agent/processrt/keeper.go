@@ -1,0 +1,445 @@
+package processrt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// keeper forks and reaps the tasks of one state directory.
+type keeper struct {
+	dir    string
+	parent string
+	groups cgroup.Hierarchy
+	caps   bool // control groups can be used
+	log    *slog.Logger
+	spawn  *spawner
+	ends   *endLog
+
+	mu       sync.Mutex
+	tasks    map[cluster.AttemptID]*task
+	watchers map[chan cluster.AttemptID]struct{}
+	quit     chan struct{}
+	quitting sync.Once
+	reapers  sync.WaitGroup
+}
+
+// task is one attempt. Its launch never changes; the rest is under keeper.mu.
+type task struct {
+	launch *agent.Launch
+	state  agent.Task
+}
+
+// KeeperMain is the keeper's process: it serves until it is told to shut down
+// or another keeper holds the directory. Signals that end an agent do not end
+// it, so that jobs outlive a stop of the service.
+func KeeperMain(_ context.Context, dir, parent string) error {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	lock, err := os.OpenFile(filepath.Join(dir, "keeper.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("another keeper holds %s: %w", dir, err)
+	}
+	k := &keeper{
+		dir: dir, parent: parent, log: log, spawn: newSpawner(),
+		tasks: map[cluster.AttemptID]*task{}, watchers: map[chan cluster.AttemptID]struct{}{}, quit: make(chan struct{}),
+	}
+	if k.groups, err = cgroup.Detect(); err == nil && os.Getuid() == 0 {
+		k.caps = true
+	}
+	if err := k.load(); err != nil {
+		return err
+	}
+	sock := filepath.Join(dir, socketName)
+	if err := os.Remove(sock); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	ln, err := net.Listen("unix", sock)
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(sock, 0o600); err != nil {
+		return err
+	}
+	go func() {
+		<-k.quit
+		ln.Close()
+	}()
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			break
+		}
+		go k.serve(c)
+	}
+	k.reapers.Wait()
+	return k.ends.close()
+}
+
+func (k *keeper) taskFile(id cluster.AttemptID) string {
+	return filepath.Join(k.dir, "tasks", id.String()+".json")
+}
+
+// load finds the tasks of an earlier keeper. One that ran when that keeper
+// died is lost: its exit code went with its parent.
+func (k *keeper) load() error {
+	if err := os.MkdirAll(filepath.Join(k.dir, "tasks"), 0o700); err != nil {
+		return err
+	}
+	var err error
+	var ends map[cluster.AttemptID]agent.Task
+	if k.ends, ends, err = openEndLog(filepath.Join(k.dir, "ends.log")); err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(k.dir, "tasks", "*.json"))
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			return err
+		}
+		var rec struct {
+			Launch  *agent.Launch
+			Started bool
+		}
+		if err := json.Unmarshal(data, &rec); err != nil || rec.Launch == nil {
+			return fmt.Errorf("task record %s is damaged; move it away and start again: %w", f, err)
+		}
+		id := rec.Launch.ID
+		t := &task{launch: rec.Launch, state: agent.Task{ID: id, Token: rec.Launch.Token, Phase: agent.TaskCreated}}
+		if end, ok := ends[id]; ok {
+			t.state = end
+		} else if _, err := os.Stat(k.taskFile(id) + ".started"); err == nil {
+			t.state.Phase = agent.TaskLost
+			k.killGroup(id)
+		}
+		k.tasks[id] = t
+	}
+	return nil
+}
+
+func (k *keeper) group(id cluster.AttemptID) *cgroup.Group {
+	return k.groups.Open(path.Join(k.parent, id.String()))
+}
+
+func (k *keeper) killGroup(id cluster.AttemptID) {
+	if !k.caps {
+		return
+	}
+	if err := k.group(id).Kill(); err != nil {
+		k.log.Error("cannot kill what is left of a task", "task", id.String(), "err", err)
+	}
+}
+
+// serve answers one connection until it ends.
+func (k *keeper) serve(c net.Conn) {
+	defer c.Close()
+	for {
+		var req request
+		if err := readFrame(c, &req); err != nil {
+			return
+		}
+		if req.Op == opWatch {
+			k.watch(c)
+			return
+		}
+		resp := k.handle(req)
+		if err := writeFrame(c, resp); err != nil {
+			return
+		}
+		if req.Op == opShutdown {
+			k.quitting.Do(func() { close(k.quit) })
+			return
+		}
+	}
+}
+
+func (k *keeper) handle(req request) *response {
+	resp := &response{}
+	var err error
+	switch req.Op {
+	case opCreate:
+		err = k.create(req.Launch)
+	case opStart:
+		err = k.start(req.ID)
+	case opSignal:
+		err = k.signal(req.ID, req.Signal)
+	case opDelete:
+		err = k.delete(req.ID)
+	case opList:
+		resp.Tasks = k.list()
+	case opInspect:
+		k.mu.Lock()
+		if t := k.tasks[req.ID]; t != nil {
+			resp.Tasks = []agent.Task{t.state}
+		}
+		k.mu.Unlock()
+	case opShutdown:
+		err = k.shutdown()
+	default:
+		err = fmt.Errorf("unknown operation %q", req.Op)
+	}
+	if err != nil {
+		resp.fail(err)
+	}
+	return resp
+}
+
+func (k *keeper) list() []agent.Task {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := make([]agent.Task, 0, len(k.tasks))
+	for _, t := range k.tasks {
+		out = append(out, t.state)
+	}
+	return out
+}
+
+// create makes the record and the control group of a task.
+func (k *keeper) create(l *agent.Launch) error {
+	if l == nil || l.ID.Job == 0 || len(l.Args) == 0 {
+		return errors.New("create: the launch is incomplete")
+	}
+	k.mu.Lock()
+	known := k.tasks[l.ID] != nil
+	k.mu.Unlock()
+	if known {
+		return nil
+	}
+	if err := checkDir(l.Dir); err != nil {
+		return err
+	}
+	if k.caps {
+		if err := k.group(l.ID).Create(cgroup.Limits{MemBytes: l.MemBytes, CPUMilli: l.CPUMilli}); err != nil {
+			return err
+		}
+	} else if l.MemBytes > 0 {
+		k.log.Warn("no control groups: the memory cap is not enforced", "task", l.ID.String())
+	}
+	data, err := json.Marshal(struct{ Launch *agent.Launch }{l})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(k.taskFile(l.ID), data, 0o600); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.tasks[l.ID] == nil {
+		k.tasks[l.ID] = &task{launch: l, state: agent.Task{ID: l.ID, Token: l.Token, Phase: agent.TaskCreated}}
+	}
+	return nil
+}
+
+// checkDir refuses working directories under which paths mean other things
+// than they say.
+func checkDir(dir string) error {
+	for _, bad := range []string{"/proc", "/sys", "/dev"} {
+		if dir == bad || len(dir) > len(bad) && dir[:len(bad)+1] == bad+"/" {
+			return &agent.LaunchError{Code: 125, Reason: "WORKDIR", Err: fmt.Errorf("%s may not lie under %s", dir, bad)}
+		}
+	}
+	return nil
+}
+
+// start forks the first process of a task.
+func (k *keeper) start(id cluster.AttemptID) error {
+	k.mu.Lock()
+	t := k.tasks[id]
+	if t == nil || t.state.Phase != agent.TaskCreated {
+		k.mu.Unlock()
+		if t == nil {
+			return fmt.Errorf("start: there is no task %s", id)
+		}
+		return nil
+	}
+	k.mu.Unlock()
+	// From here on a keeper that dies leaves a task that may have run.
+	if err := os.WriteFile(k.taskFile(id)+".started", nil, 0o600); err != nil {
+		return err
+	}
+	var g *cgroup.Group
+	if k.caps {
+		g = k.group(id)
+	}
+	began := time.Now()
+	pid, err := k.spawn.start(t.launch, g)
+	if err != nil {
+		os.Remove(k.taskFile(id) + ".started")
+		return err
+	}
+	k.mu.Lock()
+	t.state.Phase, t.state.PID, t.state.Started = agent.TaskRunning, pid, began
+	k.mu.Unlock()
+	k.reapers.Go(func() { k.reap(t, pid, g) })
+	return nil
+}
+
+// reap waits for the first process of a task and records how it ended.
+func (k *keeper) reap(t *task, pid int, g *cgroup.Group) {
+	var ws syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(pid, &ws, 0, nil)
+		if err == nil && (ws.Exited() || ws.Signaled()) {
+			break
+		}
+		if err != nil && !errors.Is(err, syscall.EINTR) {
+			k.log.Error("cannot wait for a process", "pid", pid, "err", err)
+			return
+		}
+	}
+	k.mu.Lock()
+	end := t.state
+	k.mu.Unlock()
+	end.Phase, end.Ended = agent.TaskStopped, time.Now()
+	if ws.Signaled() {
+		end.Signal, end.ExitCode = ws.Signal(), 128+int(ws.Signal())
+	} else {
+		end.ExitCode = ws.ExitStatus()
+	}
+	if g != nil {
+		if n, err := g.OOMKills(); err == nil {
+			end.OOMKilled = n > 0 && end.Signal == syscall.SIGKILL
+		}
+		end.MemPeakBytes, end.CPUTime = g.MemPeak(), g.CPUTime()
+		// The job is its first process; what it left behind must not go on
+		// using its share.
+		if err := g.Kill(); err != nil {
+			k.log.Error("cannot kill what is left of a task", "task", end.ID.String(), "err", err)
+		}
+	}
+	if err := k.ends.put(end); err != nil {
+		k.log.Error("cannot record an exit", "task", end.ID.String(), "err", err)
+		return
+	}
+	k.mu.Lock()
+	t.state = end
+	for w := range k.watchers {
+		select {
+		case w <- end.ID:
+		default: // the agent looks by itself from time to time
+		}
+	}
+	k.mu.Unlock()
+}
+
+func (k *keeper) signal(id cluster.AttemptID, sig syscall.Signal) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t := k.tasks[id]
+	if t == nil || t.state.Phase != agent.TaskRunning {
+		return nil
+	}
+	if sig == syscall.SIGKILL && k.caps {
+		return k.group(id).Kill()
+	}
+	// The task is not reaped while its phase is running under the lock, or its
+	// pid is that of a zombie: nobody else has the number.
+	if err := syscall.Kill(t.state.PID, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
+}
+
+func (k *keeper) delete(id cluster.AttemptID) error {
+	k.mu.Lock()
+	t := k.tasks[id]
+	if t == nil {
+		k.mu.Unlock()
+		return nil
+	}
+	if t.state.Phase == agent.TaskRunning {
+		k.mu.Unlock()
+		return fmt.Errorf("delete: task %s runs", id)
+	}
+	delete(k.tasks, id)
+	left := len(k.tasks)
+	k.mu.Unlock()
+	if k.caps {
+		if err := k.group(id).Remove(); err != nil {
+			return err
+		}
+	}
+	for _, f := range []string{k.taskFile(id), k.taskFile(id) + ".started"} {
+		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if left == 0 {
+		return k.ends.truncate()
+	}
+	return nil
+}
+
+func (k *keeper) watch(c net.Conn) {
+	ch := make(chan cluster.AttemptID, exitsQueue)
+	k.mu.Lock()
+	k.watchers[ch] = struct{}{}
+	k.mu.Unlock()
+	defer func() {
+		k.mu.Lock()
+		delete(k.watchers, ch)
+		k.mu.Unlock()
+	}()
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		var b [1]byte
+		c.Read(b[:]) // returns when the agent is gone
+	}()
+	for {
+		select {
+		case <-gone:
+			return
+		case <-k.quit:
+			return
+		case id := <-ch:
+			if writeFrame(c, response{Ended: &id}) != nil {
+				return
+			}
+		}
+	}
+}
+
+// shutdown ends all tasks and removes their groups.
+func (k *keeper) shutdown() error {
+	var errs []error
+	for _, t := range k.list() {
+		if t.Phase == agent.TaskRunning {
+			if k.caps {
+				errs = append(errs, k.group(t.ID).Kill())
+			} else {
+				errs = append(errs, syscall.Kill(-t.PID, syscall.SIGKILL))
+			}
+		}
+	}
+	k.reapers.Wait()
+	for _, t := range k.list() {
+		errs = append(errs, k.delete(t.ID))
+	}
+	if k.caps {
+		errs = append(errs, k.groups.Open(k.parent).RemoveUp())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,262 @@
+// Package processrt runs attempts as plain processes in control groups, for
+// machines without containerd. A small keeper process, one a state directory,
+// forks and reaps them, so that they and their exit codes outlive the agent.
+package processrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Config describes a Runtime.
+type Config struct {
+	// Dir holds the keeper's socket and records; its path must be short.
+	Dir string
+	// Exe starts the keeper when "--dir Dir --cgroup Parent" is appended.
+	Exe []string
+	// CgroupParent is the group under which each attempt gets its own.
+	CgroupParent string
+	Log          *slog.Logger
+}
+
+const (
+	socketName  = "keeper.sock"
+	keeperStart = 10 * time.Second
+	exitsQueue  = 1024
+	idleConns   = 16
+)
+
+// Runtime implements agent.Runtime.
+type Runtime struct {
+	cfg   Config
+	exits chan cluster.AttemptID
+	stop  context.CancelFunc
+	wg    sync.WaitGroup
+	idle  chan net.Conn
+}
+
+// Open connects to the keeper of cfg.Dir, starting one when none answers.
+func Open(ctx context.Context, cfg Config) (*Runtime, error) {
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	r := &Runtime{cfg: cfg, exits: make(chan cluster.AttemptID, exitsQueue), idle: make(chan net.Conn, idleConns)}
+	if err := r.ensureKeeper(ctx); err != nil {
+		return nil, err
+	}
+	wctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	r.stop = stop
+	r.wg.Go(func() { r.watch(wctx) })
+	return r, nil
+}
+
+func (r *Runtime) socket() string { return filepath.Join(r.cfg.Dir, socketName) }
+
+func (r *Runtime) ensureKeeper(ctx context.Context) error {
+	if c, err := net.Dial("unix", r.socket()); err == nil {
+		return c.Close()
+	}
+	args := append(append([]string(nil), r.cfg.Exe[1:]...), "--dir", r.cfg.Dir, "--cgroup", r.cfg.CgroupParent)
+	cmd := exec.Command(r.cfg.Exe[0], args...)
+	log, err := os.OpenFile(filepath.Join(r.cfg.Dir, "keeper.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start keeper: %w", err)
+	}
+	gone := make(chan error, 1)
+	go func() { gone <- cmd.Wait() }() // ends with the keeper, at the latest with us
+	deadline := time.Now().Add(keeperStart)
+	for {
+		if c, err := net.Dial("unix", r.socket()); err == nil {
+			return c.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-gone:
+			return fmt.Errorf("keeper ended at once: %v; its log is %s", err, log.Name())
+		case <-time.After(2 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("keeper does not answer within %s; its log is %s", keeperStart, log.Name())
+		}
+	}
+}
+
+// watch passes on which tasks stop, from one keeper after another.
+func (r *Runtime) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := r.watchOnce(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		r.cfg.Log.Warn("lost the keeper; looking for it", "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+		if err := r.ensureKeeper(ctx); err != nil {
+			r.cfg.Log.Error("no keeper", "err", err)
+		}
+	}
+}
+
+func (r *Runtime) watchOnce(ctx context.Context) error {
+	c, err := net.Dial("unix", r.socket())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	if err := writeFrame(c, request{Op: opWatch}); err != nil {
+		return err
+	}
+	for {
+		var resp response
+		if err := readFrame(c, &resp); err != nil {
+			return err
+		}
+		if resp.Ended == nil {
+			continue
+		}
+		select {
+		case r.exits <- *resp.Ended:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// call asks the keeper one thing. Connections are kept for the next call.
+func (r *Runtime) call(ctx context.Context, req request) (*response, error) {
+	var c net.Conn
+	select {
+	case c = <-r.idle:
+	default:
+		var err error
+		if c, err = net.Dial("unix", r.socket()); err != nil {
+			return nil, fmt.Errorf("keeper: %w", err)
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	var resp response
+	err := writeFrame(c, req)
+	if err == nil {
+		err = readFrame(c, &resp)
+	}
+	if !stop() {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("keeper: %w", err)
+	}
+	select {
+	case r.idle <- c:
+	default:
+		c.Close()
+	}
+	return &resp, resp.error()
+}
+
+// Name implements agent.Runtime.
+func (r *Runtime) Name() string { return "process" }
+
+// Create implements agent.Runtime.
+func (r *Runtime) Create(ctx context.Context, l *agent.Launch) error {
+	if l.Image != "" {
+		return &agent.LaunchError{Code: 125, Reason: "IMAGE", Err: errors.New("this node runs no images: it has no containerd")}
+	}
+	_, err := r.call(ctx, request{Op: opCreate, Launch: l})
+	return err
+}
+
+// Start implements agent.Runtime.
+func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
+	_, err := r.call(ctx, request{Op: opStart, ID: id})
+	return err
+}
+
+// Signal implements agent.Runtime.
+func (r *Runtime) Signal(ctx context.Context, id cluster.AttemptID, sig syscall.Signal) error {
+	_, err := r.call(ctx, request{Op: opSignal, ID: id, Signal: sig})
+	return err
+}
+
+// Delete implements agent.Runtime.
+func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
+	_, err := r.call(ctx, request{Op: opDelete, ID: id})
+	return err
+}
+
+// List implements agent.Runtime.
+func (r *Runtime) List(ctx context.Context) ([]agent.Task, error) {
+	resp, err := r.call(ctx, request{Op: opList})
+	if err != nil {
+		return nil, err
+	}
+	return resp.Tasks, nil
+}
+
+// Inspect implements agent.Runtime.
+func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (agent.Task, error) {
+	resp, err := r.call(ctx, request{Op: opInspect, ID: id})
+	if err != nil {
+		return agent.Task{}, err
+	}
+	if len(resp.Tasks) != 1 {
+		return agent.Task{ID: id}, nil
+	}
+	return resp.Tasks[0], nil
+}
+
+// Exits implements agent.Runtime.
+func (r *Runtime) Exits() <-chan cluster.AttemptID { return r.exits }
+
+// Close lets go of the keeper, which goes on with its tasks.
+func (r *Runtime) Close() error {
+	r.stop()
+	r.wg.Wait()
+	for {
+		select {
+		case c := <-r.idle:
+			c.Close()
+		default:
+			return nil
+		}
+	}
+}
+
+// StopKeeper ends the keeper of dir and all its tasks, if there is one.
+func StopKeeper(dir string) error {
+	c, err := net.Dial("unix", filepath.Join(dir, socketName))
+	if err != nil {
+		return nil // none runs
+	}
+	defer c.Close()
+	if err := writeFrame(c, request{Op: opShutdown}); err != nil {
+		return err
+	}
+	var resp response
+	if err := readFrame(c, &resp); err != nil {
+		return fmt.Errorf("stop keeper of %s: %w", dir, err)
+	}
+	return resp.error()
+}

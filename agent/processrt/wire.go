@@ -1,0 +1,95 @@
+package processrt
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// op is what the agent asks of the keeper.
+type op string
+
+const (
+	opCreate   op = "create"
+	opStart    op = "start"
+	opSignal   op = "signal"
+	opDelete   op = "delete"
+	opList     op = "list"
+	opInspect  op = "inspect"
+	opWatch    op = "watch"    // answers with the id of each task that stops
+	opShutdown op = "shutdown" // ends all tasks, then the keeper
+)
+
+type request struct {
+	Op     op
+	Launch *agent.Launch     `json:",omitempty"`
+	ID     cluster.AttemptID `json:",omitempty"`
+	Signal syscall.Signal    `json:",omitempty"`
+}
+
+type response struct {
+	Err    string             `json:",omitempty"`
+	Launch *launchFault       `json:",omitempty"`
+	Tasks  []agent.Task       `json:",omitempty"`
+	Ended  *cluster.AttemptID `json:",omitempty"`
+}
+
+// launchFault is an agent.LaunchError on the wire.
+type launchFault struct {
+	Code        int
+	Reason, Msg string
+}
+
+// maxFrame bounds a message: a list of tasks is the largest.
+const maxFrame = 64 << 20
+
+func writeFrame(w io.Writer, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	buf := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
+	_, err = w.Write(append(buf, body...))
+	return err
+}
+
+func readFrame(r io.Reader, v any) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n > maxFrame {
+		return fmt.Errorf("message of %d bytes", n)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return err
+	}
+	return json.Unmarshal(body, v)
+}
+
+func (r *response) fail(err error) {
+	var le *agent.LaunchError
+	if errors.As(err, &le) {
+		r.Launch = &launchFault{Code: le.Code, Reason: le.Reason, Msg: le.Err.Error()}
+		return
+	}
+	r.Err = err.Error()
+}
+
+func (r *response) error() error {
+	switch {
+	case r.Launch != nil:
+		return &agent.LaunchError{Code: r.Launch.Code, Reason: r.Launch.Reason, Err: errors.New(r.Launch.Msg)}
+	case r.Err != "":
+		return errors.New(r.Err)
+	}
+	return nil
+}
