@@ -1,0 +1,40 @@
+// Command berth is all of Berth: the coordinator, the agent, a development
+// cluster, and the command line for users and administrators.
+package main
+
+import (
+	"os"
+	"runtime/debug"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli"
+	"github.com/berth-scheduler/berth/cmd/internal/daemon"
+	"github.com/berth-scheduler/berth/cmd/internal/demo"
+	"github.com/berth-scheduler/berth/cmd/internal/dev"
+	"github.com/berth-scheduler/berth/cmd/internal/simjob"
+)
+
+func main() {
+	commands := append(daemon.Commands(version()),
+		dev.NewCommand(os.Stdout, os.Stderr),
+		demo.NewCommand(os.Stdout, os.Stderr),
+		simjob.NewCommand(os.Stdout),
+	)
+	os.Exit(cli.Main(os.Args[1:], cli.SystemEnv(), commands...))
+}
+
+// version is what the build recorded: the module's version, or the commit.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return "devel-" + s.Value[:12]
+		}
+	}
+	return "devel"
+}

@@ -1,0 +1,288 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/containerdrt"
+	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/agent/gpu/nvml"
+	"github.com/berth-scheduler/berth/agent/gpu/sim"
+	"github.com/berth-scheduler/berth/agent/processrt"
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/config"
+	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// RunAgent serves as the agent of this node until ctx ends. Jobs go on.
+func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.Logger) error {
+	src, err := tlsconf.OpenSource(tlsconf.Files{CA: cfg.TLS.CA, Cert: cfg.TLS.Cert, Key: cfg.TLS.Key}, log)
+	if err != nil {
+		return err
+	}
+	ac := agent.Config{
+		Node: cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Version: version, Dir: cfg.Data.Dir,
+		Coordinators: cfg.Coordinators, Dial: Dialer(src, tlsconf.RoleCoordinator),
+		Users: newAccounts(cfg.Users), Env: cfg.Jobs.Env, Grace: cfg.Jobs.Grace, Log: log,
+	}
+	if err := os.MkdirAll(cfg.Data.Dir, 0o700); err != nil {
+		return fmt.Errorf("data.dir: %w", err)
+	}
+	if ac.BootID, err = bootID(); err != nil {
+		return err
+	}
+	if ac.CPUMilli, ac.MemMiB, err = machine(); err != nil {
+		return err
+	}
+	if cfg.Node.CPUs > 0 {
+		ac.CPUMilli = int64(cfg.Node.CPUs) * 1000
+	}
+	if cfg.Node.MemoryMiB > 0 {
+		ac.MemMiB = int64(cfg.Node.MemoryMiB)
+	}
+	closeGPUs, err := openGPUs(cfg, &ac, log)
+	if err != nil {
+		return err
+	}
+	defer closeGPUs()
+	closeRuntimes, err := openRuntimes(ctx, cfg, &ac, log)
+	if err != nil {
+		return err
+	}
+	defer closeRuntimes()
+	svc, err := newService(version, log)
+	if err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	if cfg.Gossip.Addr != "" {
+		if err := joinGossip(gctx, g, cfg, &ac, log); err != nil {
+			return err
+		}
+	}
+	a, err := agent.New(ctx, ac)
+	if err != nil {
+		return err
+	}
+	g.Go(func() error { return a.Run(gctx) })
+	g.Go(func() error { return src.Run(gctx, renewAgent(ac.Dial, cfg.Coordinators)) })
+	if err := svc.run(gctx, g, cfg.Listen.Metrics, func() error { return nil }); err != nil {
+		return err
+	}
+	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+func joinGossip(ctx context.Context, g *errgroup.Group, cfg *config.Agent, ac *agent.Config, log *slog.Logger) error {
+	key, err := readKey(cfg.Gossip.KeyFile)
+	if err != nil {
+		return err
+	}
+	m, err := agent.OpenMembers(agent.MembersConfig{
+		Node: ac.Node, BootID: ac.BootID, Addr: cfg.Gossip.Addr, Key: key, Join: cfg.Gossip.Join, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	ac.Observe = m.Observe
+	g.Go(func() error { return m.Run(ctx) })
+	return nil
+}
+
+// renewAgent asks any coordinator for a new certificate.
+func renewAgent(dial func(string) (*grpc.ClientConn, error), coordinators []string) tlsconf.RenewFunc {
+	return func(ctx context.Context, csr []byte) (cert, ca []byte, err error) {
+		var errs []error
+		for _, addr := range coordinators {
+			conn, err := dial(addr)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			resp, err := nodev1.NewNodeServiceClient(conn).Renew(ctx, &nodev1.RenewRequest{Csr: csr})
+			conn.Close()
+			if err == nil {
+				return resp.Certificate, resp.Ca, nil
+			}
+			errs = append(errs, fmt.Errorf("%s: %w", addr, err))
+		}
+		return nil, nil, errors.Join(errs...)
+	}
+}
+
+func openGPUs(cfg *config.Agent, ac *agent.Config, log *slog.Logger) (func(), error) {
+	var p gpu.Provider
+	var err error
+	switch cfg.GPUs.Provider {
+	case "none":
+		return func() {}, nil
+	case "sim":
+		var specs []sim.Spec
+		if specs, err = sim.ParseSpecs(cfg.GPUs.Sim); err == nil {
+			p, err = sim.New(sim.Config{
+				Node: cfg.Node.Name, Specs: specs, Socket: cfg.GPUs.SimSocket, Log: log,
+			})
+		}
+		ac.CapMode = "sim"
+	default:
+		p, err = nvml.New(nvml.Config{Log: log})
+		// Without a mechanism that enforces a share, a card is not shared.
+		ac.CapMode = "none"
+	}
+	if err != nil {
+		return nil, fmt.Errorf("gpus.provider %s: %w", cfg.GPUs.Provider, err)
+	}
+	ac.GPUs = p
+	return func() { p.Close() }, nil
+}
+
+// openRuntimes opens what runs jobs. Under "auto" it is containerd where its
+// socket is, and processes otherwise.
+func openRuntimes(ctx context.Context, cfg *config.Agent, ac *agent.Config, log *slog.Logger) (func(), error) {
+	kind := cfg.Runtime.Kind
+	if kind == "auto" {
+		kind = "process"
+		if _, err := os.Stat(cfg.Runtime.Containerd.Socket); err == nil {
+			kind = "containerd"
+		}
+	}
+	if kind == "containerd" {
+		rt, err := containerdrt.Open(ctx, containerdrt.Config{
+			Address: cfg.Runtime.Containerd.Socket, Namespace: cfg.Runtime.Containerd.Namespace,
+			Dir: filepath.Join(cfg.Data.Dir, "containerd"), CgroupParent: cfg.Cgroup.Parent, Log: log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		ac.Host, ac.Images = rt, rt
+		return func() { rt.Close() }, nil
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	rt, err := processrt.Open(ctx, processrt.Config{
+		Dir: filepath.Join(cfg.Data.Dir, "process"), Exe: []string{exe, "process-keeper"},
+		CgroupParent: cfg.Cgroup.Parent, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	ac.Host = rt
+	return func() { rt.Close() }, nil
+}
+
+// bootID changes when the machine boots.
+func bootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("boot id: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// machine returns the cores in thousandths and the memory in MiB that jobs may
+// use: all of the machine but a small part for its daemons.
+func machine() (cpuMilli, memMiB int64, err error) {
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, 0, fmt.Errorf("memory of this machine: %w", err)
+	}
+	for line := range strings.Lines(string(data)) {
+		f := strings.Fields(line)
+		if len(f) >= 2 && f[0] == "MemTotal:" {
+			kb, err := strconv.ParseInt(f[1], 10, 64)
+			if err != nil {
+				return 0, 0, fmt.Errorf("memory of this machine: %w", err)
+			}
+			mib := kb >> 10
+			return int64(runtime.NumCPU()) * 1000, mib - min(mib/16, 2048), nil
+		}
+	}
+	return 0, 0, errors.New("memory of this machine: /proc/meminfo has no MemTotal")
+}
+
+// accounts resolves users through this host's name service.
+type accounts struct {
+	allowRoot bool
+
+	mu    sync.Mutex
+	known map[uint64]account
+}
+
+type account struct {
+	user agent.User
+	at   time.Time
+}
+
+func newAccounts(u config.Users) *accounts {
+	return &accounts{allowRoot: u.AllowRoot, known: map[uint64]account{}}
+}
+
+// Resolve implements agent.Users.
+func (a *accounts) Resolve(uid, gid uint32, name string) (agent.User, error) {
+	if uid == 0 && !a.allowRoot {
+		return agent.User{}, errors.New("jobs of root are refused on this node (users.allow_root)")
+	}
+	key := uint64(uid)<<32 | uint64(gid)
+	a.mu.Lock()
+	e, ok := a.known[key]
+	a.mu.Unlock()
+	if !ok || time.Since(e.at) > nameLife {
+		u, err := lookup(uid, gid)
+		if err != nil {
+			return agent.User{}, err
+		}
+		e = account{user: u, at: time.Now()}
+		a.mu.Lock()
+		a.known[key] = e
+		a.mu.Unlock()
+	}
+	if e.user.Name != name {
+		return agent.User{}, fmt.Errorf("uid %d is %q on this node and %q where the job was submitted; the accounts must agree", uid, e.user.Name, name)
+	}
+	return e.user, nil
+}
+
+// lookup finds an account; one that has no entry runs with its numeric ids
+// alone, as containers' users often do.
+func lookup(uid, gid uint32) (agent.User, error) {
+	id := strconv.FormatUint(uint64(uid), 10)
+	u, err := user.LookupId(id)
+	if errors.As(err, new(user.UnknownUserIdError)) {
+		return agent.User{Name: id, Home: "/", Shell: "/bin/sh", Groups: []uint32{gid}}, nil
+	}
+	if err != nil {
+		return agent.User{}, fmt.Errorf("look up uid %s: %w", id, err)
+	}
+	out := agent.User{Name: u.Username, Home: u.HomeDir, Shell: "/bin/sh"}
+	ids, err := u.GroupIds()
+	if err != nil {
+		return agent.User{}, fmt.Errorf("groups of %s: %w", u.Username, err)
+	}
+	for _, s := range ids {
+		n, err := strconv.ParseUint(s, 10, 32)
+		if err != nil {
+			return agent.User{}, fmt.Errorf("groups of %s: %w", u.Username, err)
+		}
+		out.Groups = append(out.Groups, uint32(n))
+	}
+	return out, nil
+}

@@ -1,0 +1,164 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/agent/processrt"
+	"github.com/berth-scheduler/berth/cmd/internal/config"
+	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
+)
+
+// Commands returns the commands that run and set up daemons.
+func Commands(version string) []*cobra.Command {
+	return []*cobra.Command{
+		newCoordinatorCommand(version), newAgentCommand(version), newKeeperCommand(), newConfigCommand(), newClusterCommand(),
+	}
+}
+
+type daemonOptions struct {
+	config string
+	set    []string
+}
+
+func (o *daemonOptions) flags(cmd *cobra.Command, path string) {
+	cmd.Flags().StringVar(&o.config, "config", path, "configuration file")
+	cmd.Flags().StringArrayVar(&o.set, "set", nil, "set one key, as --set section.key=value; wins over file and environment")
+}
+
+func (o *daemonOptions) sources() (config.Sources, error) {
+	src := config.Sources{Path: o.config, Env: os.Environ()}
+	for _, s := range o.set {
+		key, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return src, fmt.Errorf("--set %q: want section.key=value", s)
+		}
+		src.Overrides = append(src.Overrides, config.Override{Key: key, Value: value, Flag: "--set " + key})
+	}
+	return src, nil
+}
+
+// untilStopped ends with SIGTERM or SIGINT.
+func untilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+}
+
+func newCoordinatorCommand(version string) *cobra.Command {
+	var o daemonOptions
+	cmd := &cobra.Command{
+		Use: "coordinator", Short: "Run a coordinator (daemon)", Args: cobra.NoArgs,
+		Example: "  berth coordinator --config /etc/berth/coordinator.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			src, err := o.sources()
+			if err != nil {
+				return err
+			}
+			l, err := config.LoadCoordinator(src)
+			if err != nil {
+				return err
+			}
+			if err := l.Config.CheckFiles(); err != nil {
+				return err
+			}
+			log, err := telemetry.NewLogger(os.Stderr, l.Config.Log.Level, telemetry.Format(l.Config.Log.Format))
+			if err != nil {
+				return err
+			}
+			for _, w := range l.Config.Warnings() {
+				log.Warn("configuration", "detail", w)
+			}
+			ctx, stop := untilStopped(cmd.Context())
+			defer stop()
+			return RunCoordinator(ctx, l.Config, version, log)
+		},
+	}
+	o.flags(cmd, "/etc/berth/coordinator.yaml")
+	return cmd
+}
+
+func newAgentCommand(version string) *cobra.Command {
+	var o daemonOptions
+	cmd := &cobra.Command{
+		Use: "agent", Short: "Run the agent of this node (daemon)", Args: cobra.NoArgs,
+		Example: "  berth agent --config /etc/berth/agent.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			src, err := o.sources()
+			if err != nil {
+				return err
+			}
+			l, err := config.LoadAgent(src)
+			if err != nil {
+				return err
+			}
+			if err := l.Config.CheckFiles(); err != nil {
+				return err
+			}
+			log, err := telemetry.NewLogger(os.Stderr, l.Config.Log.Level, telemetry.Format(l.Config.Log.Format))
+			if err != nil {
+				return err
+			}
+			for _, w := range l.Config.Warnings() {
+				log.Warn("configuration", "detail", w)
+			}
+			ctx, stop := untilStopped(cmd.Context())
+			defer stop()
+			return RunAgent(ctx, l.Config, version, log)
+		},
+	}
+	o.flags(cmd, "/etc/berth/agent.yaml")
+	cmd.AddCommand(newJoinCommand())
+	return cmd
+}
+
+// newKeeperCommand runs the small process that outlives the agent and reaps
+// the jobs of the process runtime. The agent starts it.
+func newKeeperCommand() *cobra.Command {
+	var dir, parent string
+	cmd := &cobra.Command{
+		Use: "process-keeper", Short: "Reap jobs for the agent (started by it)", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return processrt.KeeperMain(cmd.Context(), dir, parent) },
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "state directory")
+	cmd.Flags().StringVar(&parent, "cgroup", "/berth", "control group that holds those of the jobs")
+	return cmd
+}
+
+// newConfigCommand shows what a daemon would run with.
+func newConfigCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "Check and show a daemon's configuration"}
+	var o daemonOptions
+	show := &cobra.Command{
+		Use: "print coordinator|agent", Short: "Print each value and where it comes from", Args: cobra.ExactArgs(1),
+		Example: "  berth config print agent --config /etc/berth/agent.yaml",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			src, err := o.sources()
+			if err != nil {
+				return err
+			}
+			switch args[0] {
+			case "coordinator":
+				l, err := config.LoadCoordinator(src)
+				if err != nil {
+					return err
+				}
+				return l.Print(os.Stdout)
+			case "agent":
+				l, err := config.LoadAgent(src)
+				if err != nil {
+					return err
+				}
+				return l.Print(os.Stdout)
+			}
+			return fmt.Errorf("%q: want coordinator or agent", args[0])
+		},
+	}
+	o.flags(show, "")
+	cmd.AddCommand(show)
+	return cmd
+}

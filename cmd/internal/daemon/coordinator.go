@@ -1,0 +1,335 @@
+// Package daemon wires Berth's daemons together: it turns their configuration
+// into certificates, listeners, runtimes and providers, and runs them until
+// they are told to stop.
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli"
+	"github.com/berth-scheduler/berth/cmd/internal/config"
+	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
+	"github.com/berth-scheduler/berth/coordinator"
+	"github.com/berth-scheduler/berth/coordinator/raftnode"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// exitBadState is the exit code of a daemon whose state on disk must not be
+// served; starting it again does not mend that.
+const exitBadState = 65
+
+// RunCoordinator serves as a coordinator until ctx ends.
+func RunCoordinator(ctx context.Context, cfg *config.Coordinator, version string, log *slog.Logger) error {
+	src, err := tlsconf.OpenSource(tlsconf.Files{CA: cfg.TLS.CA, Cert: cfg.TLS.Cert, Key: cfg.TLS.Key}, log)
+	if err != nil {
+		return err
+	}
+	ports, err := listenCoordinator(cfg, src, log)
+	if err != nil {
+		return err
+	}
+	defer ports.close()
+	svc, err := newService(version, log)
+	if err != nil {
+		return err
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	cc, err := coordinatorConfig(cfg, src, ports)
+	if err != nil {
+		return err
+	}
+	cc.Version, cc.Log, cc.Registry = version, log, svc.reg
+	cc.Fatal = func(err error) { fail(&cli.ExitError{Code: exitBadState, Err: err}) }
+	c, err := coordinator.New(*cc)
+	if err != nil {
+		if _, corrupt := errors.AsType[*raftnode.CorruptError](err); corrupt {
+			return &cli.ExitError{Code: exitBadState, Err: err}
+		}
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return ports.mux.Run(gctx) })
+	g.Go(func() error { return c.Run(gctx) })
+	g.Go(func() error { return renewCoordinator(gctx, src, cfg) })
+	if err := svc.run(gctx, g, cfg.Listen.Metrics, c.Healthy); err != nil {
+		fail(err)
+	}
+	err = g.Wait()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// ports are what a coordinator listens on.
+type ports struct {
+	mux    *tlsconf.Mux
+	socket net.Listener
+	stream *tlsconf.StreamLayer[raft.ServerAddress]
+}
+
+func (p *ports) close() {
+	p.mux.Close()
+	if p.socket != nil {
+		p.socket.Close()
+	}
+}
+
+func listenCoordinator(cfg *config.Coordinator, src *tlsconf.Source, log *slog.Logger) (*ports, error) {
+	ln, err := net.Listen("tcp", cfg.Listen.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen.addr: %w", err)
+	}
+	mux, err := tlsconf.NewMux(tlsconf.MuxConfig{
+		Listener: ln, Log: log,
+		Protocols: map[string]*tls.Config{
+			tlsconf.ProtoRaft: tlsconf.ServerConfig(src, tlsconf.RoleCoordinator),
+			tlsconf.ProtoGRPC: tlsconf.JoinServerConfig(src, tlsconf.RoleCoordinator, tlsconf.RoleAgent, tlsconf.RoleGate),
+		},
+	})
+	if err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	p := &ports{mux: mux}
+	p.stream = tlsconf.NewStreamLayer[raft.ServerAddress](mux.Listener(tlsconf.ProtoRaft), src, advertise(cfg))
+	if p.socket, err = ListenSocket(cfg.Listen.Socket); err != nil {
+		p.mux.Close()
+		return nil, fmt.Errorf("listen.socket: %w", err)
+	}
+	return p, nil
+}
+
+// ListenSocket listens on a unix socket that every user may connect to: who
+// connects is told by the kernel. A socket that nobody answers on is replaced.
+func ListenSocket(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		conn.Close()
+		return nil, fmt.Errorf("%s: another process answers there", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	return ln, nil
+}
+
+func advertise(cfg *config.Coordinator) string {
+	if cfg.Listen.Advertise != "" {
+		return cfg.Listen.Advertise
+	}
+	for _, p := range cfg.Peers {
+		if p.ID == cfg.ID {
+			return p.Addr
+		}
+	}
+	return cfg.Listen.Addr
+}
+
+func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (*coordinator.Config, error) {
+	admins, err := resolveUIDs(cfg.Users.Admins)
+	if err != nil {
+		return nil, err
+	}
+	policy := scheduler.Default()
+	policy.MaxShares = cfg.Scheduling.MaxShares
+	policy.Mode = scheduler.Mode(cfg.Scheduling.Policy)
+	cc := &coordinator.Config{
+		ID: cfg.ID, ClusterID: cfg.Cluster.ID, ClusterName: cfg.Cluster.Name,
+		Dir: cfg.Data.Dir, Advertise: advertise(cfg), Timing: timing(cfg.Raft),
+		Raft: p.stream, Listener: p.mux.Listener(tlsconf.ProtoGRPC), Credentials: tlsconf.HandshakenCredentials(),
+		Socket: p.socket, Peer: peerRole, Dial: Dialer(src, tlsconf.RoleCoordinator), Users: newNames().name,
+		AllowRoot: cfg.Users.AllowRoot, MinUID: cluster.UID(cfg.Users.MinUID), Admins: admins,
+		Lease: cfg.Lease.Agent, HeadroomMiB: int64(cfg.Scheduling.MemoryHeadroomMiB), MaxShares: cfg.Scheduling.MaxShares,
+		Policy: policy, Gossip: cfg.Gossip.Addr, GossipPeers: cfg.Gossip.Join,
+	}
+	for _, peer := range cfg.Peers {
+		cc.Peers = append(cc.Peers, raftnode.Server{ID: peer.ID, Addr: peer.Addr})
+	}
+	if cfg.TLS.CAKey != "" {
+		ca, err := loadCA(cfg.TLS.CA, cfg.TLS.CAKey)
+		if err != nil {
+			return nil, err
+		}
+		cc.Certs = certifier{ca: ca}
+	}
+	if cfg.Gossip.Addr != "" {
+		if cc.GossipKey, err = readKey(cfg.Gossip.KeyFile); err != nil {
+			return nil, err
+		}
+	}
+	return cc, nil
+}
+
+func timing(r config.Raft) raftnode.Timing {
+	return raftnode.Timing{HeartbeatTimeout: r.Heartbeat, ElectionTimeout: r.Election, LeaderLeaseTimeout: r.Lease, CommitTimeout: raftnode.DefaultTiming().CommitTimeout}
+}
+
+func readKey(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("gossip.key_file: %w", err)
+	}
+	key, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(key) != 32 {
+		return nil, fmt.Errorf("gossip.key_file %s: must hold 64 hexadecimal digits", path)
+	}
+	return key, nil
+}
+
+func loadCA(cert, key string) (*tlsconf.CA, error) {
+	certPEM, err := os.ReadFile(cert)
+	if err != nil {
+		return nil, fmt.Errorf("tls.ca: %w", err)
+	}
+	keyPEM, err := os.ReadFile(key)
+	if err != nil {
+		return nil, fmt.Errorf("tls.ca_key: %w", err)
+	}
+	return tlsconf.ParseCA(certPEM, keyPEM)
+}
+
+// peerRole tells a coordinator who calls over mutual TLS.
+func peerRole(ctx context.Context) (role, id string, err error) {
+	who, _, err := tlsconf.FromContext(ctx)
+	if errors.Is(err, tlsconf.ErrNoCertificate) {
+		return "", "", coordinator.ErrNoCertificate
+	}
+	return string(who.Role), who.ID, err
+}
+
+// Dialer returns a function that connects to daemons of the given role with
+// our certificate. Connections are made when they are first used.
+func Dialer(src *tlsconf.Source, want tlsconf.Role) func(addr string) (*grpc.ClientConn, error) {
+	return func(addr string) (*grpc.ClientConn, error) {
+		cfg := tlsconf.ClientConfig(src, want)
+		cfg.NextProtos = []string{tlsconf.ProtoGRPC}
+		return grpc.NewClient("passthrough:///"+addr,
+			grpc.WithTransportCredentials(credentials.NewTLS(cfg)),
+			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Second, Timeout: 5 * time.Second}),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
+		)
+	}
+}
+
+// certifier issues certificates with the cluster's CA.
+type certifier struct{ ca *tlsconf.CA }
+
+// Issue implements coordinator.Certifier.
+func (c certifier) Issue(csr []byte, role, id string) (cert, ca []byte, err error) {
+	cert, err = c.ca.Sign(csr, tlsconf.Role(role), id, 0)
+	return cert, c.ca.CertPEM(), err
+}
+
+// Token implements coordinator.Certifier.
+func (c certifier) Token() (string, []byte, error) {
+	t, hash, err := tlsconf.NewToken(c.ca)
+	return t.String(), hash[:], err
+}
+
+// TokenHash implements coordinator.Certifier.
+func (c certifier) TokenHash(secret string) ([]byte, error) {
+	h, err := tlsconf.HashSecret(secret)
+	return h[:], err
+}
+
+// renewCoordinator keeps a coordinator's own certificate fresh, where it has
+// the CA's key.
+func renewCoordinator(ctx context.Context, src *tlsconf.Source, cfg *config.Coordinator) error {
+	if cfg.TLS.CAKey == "" {
+		return nil
+	}
+	ca, err := loadCA(cfg.TLS.CA, cfg.TLS.CAKey)
+	if err != nil {
+		return err
+	}
+	return src.Run(ctx, func(_ context.Context, csr []byte) ([]byte, []byte, error) {
+		cert, err := ca.Sign(csr, tlsconf.RoleCoordinator, cfg.ID, 0)
+		return cert, ca.CertPEM(), err
+	})
+}
+
+func resolveUIDs(users []string) ([]cluster.UID, error) {
+	var out []cluster.UID
+	for _, u := range users {
+		if n, err := strconv.ParseUint(u, 10, 31); err == nil {
+			out = append(out, cluster.UID(n))
+			continue
+		}
+		acc, err := user.Lookup(u)
+		if err != nil {
+			return nil, fmt.Errorf("users.admins: %w; use a name or a uid of this host", err)
+		}
+		n, err := strconv.ParseUint(acc.Uid, 10, 31)
+		if err != nil {
+			return nil, fmt.Errorf("users.admins: uid of %s: %w", u, err)
+		}
+		out = append(out, cluster.UID(n))
+	}
+	return out, nil
+}
+
+// names remembers the names of accounts, since the name service may be slow.
+type names struct {
+	mu    sync.Mutex
+	known map[cluster.UID]nameEntry
+}
+
+type nameEntry struct {
+	name string
+	at   time.Time
+}
+
+const nameLife = 5 * time.Minute
+
+func newNames() *names { return &names{known: map[cluster.UID]nameEntry{}} }
+
+// name returns what this host calls uid, or the number when it has no name.
+func (n *names) name(uid cluster.UID) string {
+	n.mu.Lock()
+	e, ok := n.known[uid]
+	n.mu.Unlock()
+	if ok && time.Since(e.at) < nameLife {
+		return e.name
+	}
+	e = nameEntry{name: strconv.FormatUint(uint64(uid), 10), at: time.Now()}
+	if u, err := user.LookupId(e.name); err == nil {
+		e.name = u.Username
+	}
+	n.mu.Lock()
+	n.known[uid] = e
+	n.mu.Unlock()
+	return e.name
+}

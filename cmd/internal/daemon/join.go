@@ -1,0 +1,138 @@
+package daemon
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/config"
+	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+type joinOptions struct {
+	token        string
+	coordinators []string
+	node         string
+	dir          string
+	dataDir      string
+}
+
+const joinTimeout = 30 * time.Second
+
+// newJoinCommand makes a machine a node of the cluster.
+func newJoinCommand() *cobra.Command {
+	var o joinOptions
+	cmd := &cobra.Command{
+		Use: "join", Short: "Make this machine a node of a cluster", Args: cobra.NoArgs,
+		Long: `Exchange a single-use token for a certificate and write the agent's
+configuration. The token carries the hash of the cluster's CA, so that the
+coordinator proves itself before anything is sent to it.`,
+		Example: "  berth agent join --node n17 --coordinator head1:7070 --token berth-join-v1.…",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path, err := o.join(cmd.Context())
+			if err == nil {
+				fmt.Fprintf(cmd.OutOrStdout(), "Joined as %s. The configuration is %s; start the agent with: systemctl enable --now berth-agent\n", o.node, path)
+			}
+			return err
+		},
+	}
+	host, _ := os.Hostname()
+	f := cmd.Flags()
+	f.StringVar(&o.token, "token", os.Getenv("BERTH_JOIN_TOKEN"), "join token (or in BERTH_JOIN_TOKEN, which no process list shows)")
+	f.StringArrayVar(&o.coordinators, "coordinator", nil, "host:port of a coordinator; may be given for each")
+	f.StringVar(&o.node, "node", host, "name of this node, the one the token is for")
+	f.StringVar(&o.dir, "dir", "/etc/berth", "directory for certificate and configuration")
+	f.StringVar(&o.dataDir, "data-dir", config.DefaultAgent().Data.Dir, "directory for the agent's state")
+	return cmd
+}
+
+func (o *joinOptions) join(ctx context.Context) (string, error) {
+	if err := cluster.CheckName("--node", o.node); err != nil {
+		return "", err
+	}
+	if len(o.coordinators) == 0 {
+		return "", errors.New("--coordinator is missing; give host:port of one that runs")
+	}
+	token, err := tlsconf.ParseToken(o.token)
+	if err != nil {
+		return "", fmt.Errorf("--token: %w", err)
+	}
+	confPath := filepath.Join(o.dir, "agent.yaml")
+	if _, err := os.Stat(confPath); err == nil {
+		return "", fmt.Errorf("%s exists: this machine has joined; move it away to join again", confPath)
+	}
+	key, csr, err := tlsconf.NewKeyAndCSR()
+	if err != nil {
+		return "", err
+	}
+	resp, err := o.ask(ctx, token, csr)
+	if err != nil {
+		return "", err
+	}
+	return confPath, o.write(confPath, key, resp)
+}
+
+// ask tries each coordinator until the one that leads answers.
+func (o *joinOptions) ask(ctx context.Context, token tlsconf.Token, csr []byte) (*nodev1.JoinResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	var errs []error
+	for _, addr := range o.coordinators {
+		conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(credentials.NewTLS(tlsconf.ClientConfigPinned(token.CAHash))))
+		if err != nil {
+			return nil, err
+		}
+		resp, err := nodev1.NewNodeServiceClient(conn).Join(ctx, &nodev1.JoinRequest{TokenSecret: token.SecretText(), Node: o.node, Csr: csr})
+		conn.Close()
+		if err == nil {
+			return resp, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", addr, err))
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (o *joinOptions) write(confPath string, key []byte, resp *nodev1.JoinResponse) error {
+	a := config.DefaultAgent()
+	a.Node.Name = o.node
+	a.Cluster = config.Cluster{ID: resp.ClusterId}
+	a.Coordinators = resp.Coordinators
+	a.Data.Dir = o.dataDir
+	tlsDir := filepath.Join(o.dir, "tls")
+	a.TLS = config.AgentTLS{CA: filepath.Join(tlsDir, "ca.crt"), Cert: filepath.Join(tlsDir, "agent.crt"), Key: filepath.Join(tlsDir, "agent.key")}
+	a.Gossip.KeyFile = filepath.Join(o.dir, "gossip.key")
+	a.Gossip.Join = resp.GossipPeers
+	if len(resp.GossipKey) == 0 {
+		a.Gossip.Addr = ""
+	}
+	for _, d := range []string{tlsDir, o.dataDir} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return err
+		}
+	}
+	files := tlsconf.Files{CA: a.TLS.CA, Cert: a.TLS.Cert, Key: a.TLS.Key}
+	if err := tlsconf.WriteFiles(files, tlsconf.Material{CA: resp.Ca, Cert: resp.Certificate, Key: key}); err != nil {
+		return err
+	}
+	if len(resp.GossipKey) > 0 {
+		if err := os.WriteFile(a.Gossip.KeyFile, []byte(hex.EncodeToString(resp.GossipKey)+"\n"), 0o600); err != nil {
+			return err
+		}
+	}
+	data, err := yaml.Marshal(a)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(confPath, data, 0o644)
+}

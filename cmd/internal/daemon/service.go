@@ -1,0 +1,62 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-scheduler/berth/cmd/internal/sdnotify"
+	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
+)
+
+// service is what every daemon has beside its work: metrics for a scraper and
+// word to systemd.
+type service struct {
+	reg    *prometheus.Registry
+	notify sdnotify.Notifier
+	log    *slog.Logger
+}
+
+func newService(version string, log *slog.Logger) (*service, error) {
+	reg, err := telemetry.NewRegistry(telemetry.BuildInfo(version))
+	if err != nil {
+		return nil, err
+	}
+	n, err := sdnotify.FromEnv(os.Getenv, os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	return &service{reg: reg, notify: n, log: log}, nil
+}
+
+// run serves metrics at addr, if any, and keeps systemd's watchdog content
+// until ctx ends. healthy says why the daemon cannot serve now, or nil.
+func (s *service) run(ctx context.Context, g *errgroup.Group, addr string, healthy func() error) error {
+	if addr != "" {
+		ln, err := net.Listen("tcp", addr)
+		if err != nil {
+			return fmt.Errorf("listen.metrics: %w", err)
+		}
+		srv := &http.Server{Handler: telemetry.Handler(s.reg, healthy, s.log), ReadHeaderTimeout: 5 * time.Second}
+		g.Go(func() error {
+			if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		})
+		g.Go(func() error {
+			<-ctx.Done()
+			return srv.Close()
+		})
+	}
+	g.Go(func() error { return s.notify.RunWatchdog(ctx, func() bool { return true }) })
+	return s.notify.Send(sdnotify.Ready)
+}

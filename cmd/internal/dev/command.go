@@ -1,0 +1,83 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli"
+)
+
+type command struct {
+	opts  Options
+	nodes string
+}
+
+// NewCommand returns `berth dev`.
+func NewCommand(stdout, stderr io.Writer) *cobra.Command {
+	var c command
+	cmd := &cobra.Command{
+		Use:   "dev [flags] [-- COMMAND [ARG...]]",
+		Short: "Run a whole cluster on this machine",
+		Long: `Run coordinators and agents on this machine, each a process of its own, with
+certificates and identities as a site has them. With a command, run it with
+BERTH_SOCKET set, stop the cluster when it ends, and exit with its status.
+Without one, stay until Ctrl-C.`,
+		Example: `  berth dev
+  berth dev --coordinators 3 --nodes 4x2xA100-SXM4-80GB,1x4xT4
+  berth dev -- sh -c 'berth submit --wait -- hostname'`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.run(cmd.Context(), args, stdout, stderr)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&c.opts.Coordinators, "coordinators", 1, "number of coordinators, 1 to 7")
+	f.StringVar(&c.nodes, "nodes", "2x2xA100-SXM4-80GB", "nodes as NODESxGPUSxTYPE, nvml, or cpu; several with commas")
+	f.StringVar(&c.opts.Dir, "dir", "", "directory for state and logs, kept at the end (default a temporary one)")
+	f.StringVar(&c.opts.Runtime, "runtime", "process", "what runs jobs: process or containerd")
+	f.StringVar(&c.opts.Policy, "policy", "ffd", "scheduling policy: ffd or slot")
+	return cmd
+}
+
+func (c *command) run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	nodes, err := ParseNodes(c.nodes)
+	if err != nil {
+		return err
+	}
+	c.opts.Nodes, c.opts.Log = nodes, stderr
+	if c.opts.Exe, err = os.Executable(); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	cl, err := Start(ctx, c.opts)
+	if err != nil {
+		return err
+	}
+	wctx, cancel := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() { defer close(watched); cl.Watch(wctx) }()
+	code, err := 0, error(nil)
+	if len(args) > 0 {
+		code, err = runUser(ctx, args, cl.Env(os.Environ()), [3]*os.File{os.Stdin, os.Stdout, os.Stderr})
+	} else {
+		fmt.Fprintf(stdout, "The cluster is up: %d coordinator(s), %d node(s), in %s\n\n", c.opts.Coordinators, len(nodes), cl.Dir())
+		fmt.Fprintf(stdout, "  export BERTH_SOCKET=%s\n  berth node list\n  berth submit --gpus 1 -- berth sim-job --gpu-mem 6GiB --gpu-util 40 --seconds 20\n\nCtrl-C stops it.\n", cl.Sockets())
+		<-ctx.Done()
+	}
+	cancel()
+	<-watched
+	stop() // a second Ctrl-C ends it at once
+	err = errors.Join(err, cl.Stop())
+	if err == nil && code != 0 {
+		return &cli.ExitError{Code: code} // the command has spoken for itself
+	}
+	return err
+}

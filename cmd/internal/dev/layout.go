@@ -1,0 +1,192 @@
+package dev
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/berth-scheduler/berth/cmd/internal/config"
+	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
+)
+
+// What a simulated node pretends to have for each of its GPUs, so that cores
+// and host memory are not what limits a demonstration.
+const (
+	simCPUsPerGPU = 16
+	simMiBPerGPU  = 64 << 10
+	simCPUs       = 16
+	simMiB        = 64 << 10
+)
+
+const clusterID = "dev"
+
+// layout is the files of a development cluster: one directory a daemon, with
+// its configuration in the same form as a site's, so that any of them can be
+// started by hand again.
+type layout struct {
+	dir          string
+	ca           *tlsconf.CA
+	coordinators []daemonFiles
+	agents       []daemonFiles
+}
+
+type daemonFiles struct {
+	name   string
+	dir    string
+	config string
+	socket string // of a coordinator
+	addr   string // of a coordinator
+	gossip string
+	node   NodeSpec
+}
+
+func (d daemonFiles) path(parts ...string) string {
+	return filepath.Join(append([]string{d.dir}, parts...)...)
+}
+
+// prepare writes everything a cluster needs before its daemons start.
+func prepare(o *Options) (*layout, error) {
+	ca, err := tlsconf.NewCA(clusterID, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	l := &layout{dir: o.Dir, ca: ca}
+	addrs, err := freePorts(2*o.Coordinators + len(o.Nodes))
+	if err != nil {
+		return nil, err
+	}
+	for i := range o.Coordinators {
+		name := fmt.Sprintf("c%d", i+1)
+		d := daemonFiles{name: name, dir: filepath.Join(o.Dir, name), addr: addrs[2*i], gossip: addrs[2*i+1]}
+		d.config, d.socket = d.path("coordinator.yaml"), filepath.Join(o.Dir, name+".sock")
+		l.coordinators = append(l.coordinators, d)
+	}
+	for i, n := range o.Nodes {
+		name := fmt.Sprintf("n%d", i+1)
+		d := daemonFiles{name: name, dir: filepath.Join(o.Dir, name), gossip: addrs[2*o.Coordinators+i], node: n}
+		d.config = d.path("agent.yaml")
+		l.agents = append(l.agents, d)
+	}
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		return nil, err
+	}
+	for _, d := range l.coordinators {
+		if err := errors.Join(l.credentials(d, tlsconf.RoleCoordinator, key), l.writeCoordinator(d, o)); err != nil {
+			return nil, err
+		}
+	}
+	for _, d := range l.agents {
+		if err := errors.Join(l.credentials(d, tlsconf.RoleAgent, key), l.writeAgent(d, o)); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// freePorts returns loopback addresses that nobody listens on now.
+func freePorts(n int) ([]string, error) {
+	var addrs []string
+	for range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer ln.Close()
+		addrs = append(addrs, ln.Addr().String())
+	}
+	return addrs, nil
+}
+
+// credentials gives a daemon its certificate and the cluster's keys.
+func (l *layout) credentials(d daemonFiles, role tlsconf.Role, gossipKey []byte) error {
+	if err := os.MkdirAll(d.path("tls"), 0o700); err != nil {
+		return err
+	}
+	key, csr, err := tlsconf.NewKeyAndCSR()
+	if err != nil {
+		return err
+	}
+	cert, err := l.ca.Sign(csr, role, d.name, 0)
+	if err != nil {
+		return err
+	}
+	files := tlsconf.Files{CA: d.path("tls", "ca.crt"), Cert: d.path("tls", "daemon.crt"), Key: d.path("tls", "daemon.key")}
+	if role == tlsconf.RoleCoordinator {
+		// Coordinators issue certificates, so they hold the CA's key.
+		if err := l.ca.Save(d.path("tls")); err != nil {
+			return err
+		}
+	}
+	if err := tlsconf.WriteFiles(files, tlsconf.Material{CA: l.ca.CertPEM(), Cert: cert, Key: key}); err != nil {
+		return err
+	}
+	return os.WriteFile(d.path("gossip.key"), []byte(hex.EncodeToString(gossipKey)+"\n"), 0o600)
+}
+
+func (l *layout) writeCoordinator(d daemonFiles, o *Options) error {
+	c := config.DefaultCoordinator()
+	c.ID = d.name
+	c.Cluster = config.Cluster{ID: clusterID, Name: "development"}
+	c.Listen = config.CoordinatorListen{Addr: d.addr, Advertise: d.addr, Socket: d.socket}
+	c.Data.Dir = d.path("data")
+	for _, p := range l.coordinators {
+		c.Peers = append(c.Peers, config.Peer{ID: p.name, Addr: p.addr})
+		c.Gossip.Join = append(c.Gossip.Join, p.gossip)
+	}
+	c.Raft = config.Raft{Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, Lease: 400 * time.Millisecond, SnapshotThreshold: c.Raft.SnapshotThreshold}
+	c.TLS = config.CoordinatorTLS{
+		CA: d.path("tls", "ca.crt"), Cert: d.path("tls", "daemon.crt"), Key: d.path("tls", "daemon.key"), CAKey: d.path("tls", "ca.key"),
+	}
+	c.Gossip.Addr, c.Gossip.KeyFile = d.gossip, d.path("gossip.key")
+	// Whoever started the cluster may use it, root and system users too.
+	c.Users = config.Users{AllowRoot: true, MinUID: 1, Admins: []string{fmt.Sprint(os.Getuid())}}
+	c.Scheduling.Policy = o.Policy
+	c.Lease.Agent = 10 * time.Second
+	return writeConfig(d.config, c)
+}
+
+func (l *layout) writeAgent(d daemonFiles, o *Options) error {
+	a := config.DefaultAgent()
+	a.Node.Name = d.name
+	a.Cluster = config.Cluster{ID: clusterID, Name: "development"}
+	a.Listen = config.AgentListen{}
+	for _, p := range l.coordinators {
+		a.Coordinators = append(a.Coordinators, p.addr)
+		a.Gossip.Join = append(a.Gossip.Join, p.gossip)
+	}
+	a.TLS = config.AgentTLS{CA: d.path("tls", "ca.crt"), Cert: d.path("tls", "daemon.crt"), Key: d.path("tls", "daemon.key")}
+	a.Data.Dir = d.path("data")
+	a.Gossip.Addr, a.Gossip.KeyFile = d.gossip, d.path("gossip.key")
+	a.GPUs = config.GPUs{Provider: d.node.Provider}
+	if d.node.Provider == "sim" {
+		a.GPUs.Sim = fmt.Sprintf("%dx%s", d.node.GPUs, d.node.Type)
+		a.GPUs.SimSocket = filepath.Join(l.dir, d.name+"-gpu", "sock")
+	}
+	if d.node.Provider != "nvml" {
+		a.Node.CPUs, a.Node.MemoryMiB = simCPUs+simCPUsPerGPU*d.node.GPUs, simMiB+simMiBPerGPU*d.node.GPUs
+	}
+	a.Runtime.Kind = o.Runtime
+	if o.containerdSocket != "" {
+		a.Runtime.Containerd.Socket = o.containerdSocket
+	}
+	a.Runtime.Containerd.Namespace = "berth-" + d.name
+	a.Cgroup.Parent = o.cgroupParent(d.name)
+	a.Users = config.Users{AllowRoot: true, MinUID: 1}
+	return writeConfig(d.config, a)
+}
+
+func writeConfig(path string, cfg any) error {
+	data, err := yaml.Marshal(cfg)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o600)
+}

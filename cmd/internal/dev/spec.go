@@ -1,0 +1,68 @@
+package dev
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/berth-scheduler/berth/agent/gpu/sim"
+)
+
+// NodeSpec is what one node of a development cluster has: simulated GPUs, the
+// machine's own ("nvml"), or none.
+type NodeSpec struct {
+	Provider string // sim, nvml or none
+	GPUs     int
+	Type     string
+}
+
+// maxNodes keeps a slip of the finger from filling the machine with agents.
+const maxNodes = 64
+
+const specForms = `want NODESxGPUSxTYPE such as 4x2xA100-SXM4-80GB, "nvml" for this machine's GPUs, "cpu" or NODESxcpu for nodes without; several with commas`
+
+// ParseNodes reads a list such as "4x2xA100-SXM4-80GB,1x4xT4,cpu".
+func ParseNodes(s string) ([]NodeSpec, error) {
+	var out []NodeSpec
+	for part := range strings.SplitSeq(s, ",") {
+		n, node, err := parsePart(strings.TrimSpace(part))
+		if err != nil {
+			return nil, fmt.Errorf("nodes %q: %w", s, err)
+		}
+		if n+len(out) > maxNodes {
+			return nil, fmt.Errorf("nodes %q: more than %d nodes", s, maxNodes)
+		}
+		for range n {
+			out = append(out, node)
+		}
+	}
+	return out, nil
+}
+
+func parsePart(part string) (count int, node NodeSpec, err error) {
+	switch part {
+	case "":
+		return 0, node, fmt.Errorf("empty part; %s", specForms)
+	case "nvml":
+		return 1, NodeSpec{Provider: "nvml"}, nil
+	case "cpu":
+		return 1, NodeSpec{Provider: "none"}, nil
+	}
+	nodes, rest, ok := strings.Cut(part, "x")
+	count, err = strconv.Atoi(nodes)
+	if !ok || err != nil || count < 1 || count > maxNodes {
+		return 0, node, fmt.Errorf("%q: the number of nodes must be 1 to %d; %s", part, maxNodes, specForms)
+	}
+	if rest == "cpu" {
+		return count, NodeSpec{Provider: "none"}, nil
+	}
+	gpus, typ, ok := strings.Cut(rest, "x")
+	g, err := strconv.Atoi(gpus)
+	if !ok || err != nil || g < 1 || g > sim.MaxCards {
+		return 0, node, fmt.Errorf("%q: the number of GPUs must be 1 to %d; %s", part, sim.MaxCards, specForms)
+	}
+	if _, err := sim.ParseSpecs(fmt.Sprintf("%dx%s", g, typ)); err != nil {
+		return 0, node, fmt.Errorf("%q: %w", part, err)
+	}
+	return count, NodeSpec{Provider: "sim", GPUs: g, Type: typ}, nil
+}
