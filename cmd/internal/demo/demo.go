@@ -77,7 +77,7 @@ func (o *options) run(ctx context.Context, out, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d coordinators and %d nodes came up in %.1f s; training %d models (fp32, AdamW)\n\n",
+	fmt.Fprintf(out, "%d coordinators and %d nodes came up in %.1f s; training %d models (mixed precision, AdamW)\n\n",
 		o.coordinators, len(nodes), time.Since(began).Seconds(), len(jobs))
 	shared, err := o.round(ctx, c, jobs, "shared", false, out)
 	if err != nil {

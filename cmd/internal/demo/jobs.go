@@ -60,8 +60,8 @@ func newJob(file, exe, outDir string) (trainingJob, error) {
 	h := fnv.New32a()
 	h.Write([]byte(j.name))
 	pick := int(h.Sum32())
-	j.batch = []int64{8, 16, 32}[pick%3]
-	j.seconds = []float64{1.5, 2, 2.5, 3}[pick/3%4]
+	j.batch = []int64{2, 4, 8}[pick%3]
+	j.seconds = []float64{1, 1.5, 2}[pick/3%3]
 	j.seqLen = 128
 	f, err := os.Open(j.file)
 	if err != nil {
@@ -73,14 +73,14 @@ func newJob(file, exe, outDir string) (trainingJob, error) {
 		return j, fmt.Errorf("%s: %w", file, err)
 	}
 	features, err := model.FromGraph(g, j.name, model.Run{
-		Mode: model.Training, Batch: j.batch, SeqLen: j.seqLen, Precision: graph.FP32, Optimizer: graph.AdamW,
+		Mode: model.Training, Batch: j.batch, SeqLen: j.seqLen, Precision: graph.AMP, Optimizer: graph.AdamW,
 	})
 	if err != nil {
 		return j, fmt.Errorf("%s: %w", file, err)
 	}
 	args := []string{
 		exe, "sim-job", "--onnx", j.file, "--batch", fmt.Sprint(j.batch), "--seq-len", fmt.Sprint(j.seqLen),
-		"--optimizer", "adamw", "--seconds", fmt.Sprint(j.seconds),
+		"--optimizer", "adamw", "--precision", "amp", "--seconds", fmt.Sprint(j.seconds),
 	}
 	j.spec = &apiv1.JobSpec{
 		Name: j.name, Gpus: 1, Dir: []byte(outDir), Features: features.Encode(),

@@ -104,6 +104,11 @@ func (o options) job() (simclient.Job, error) {
 // memory grows while it runs.
 const stages = 8
 
+// libraries is what cuDNN's and cuBLAS's kernels and handles take beside the
+// context and the allocator: several hundred MiB, as PyTorch's documentation
+// of CUDA memory says.
+const libraries = 600 << 20
+
 // replay makes a job out of a graph: the memory that PyTorch's allocator would
 // take from the driver while the graph's step runs, and the utilization that
 // its operators would cause, each priced by itself. Neither uses the
@@ -129,7 +134,7 @@ func (o options) replay() (simclient.Job, error) {
 		return simclient.Job{}, errors.New("--onnx: the graph does nothing")
 	}
 	util := utilization(events, graph.Precision(o.precision).Tensor())
-	job := simclient.Job{Steps: 1}
+	job := simclient.Job{Steps: 1, Events: []simclient.Event{{Op: simclient.EventAlloc, ID: stages + 1, Bytes: libraries}}}
 	held := int64(0)
 	for i := 1; i <= stages; i++ {
 		if peak := graph.Peak(events[:len(events)*i/stages]); peak > held {
