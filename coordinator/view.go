@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -23,17 +24,22 @@ func (c *Coordinator) view(j *cluster.Job, who caller, d detail) *apiv1.Job {
 	})
 }
 
-// gpuName looks up what a listing calls a card.
+// gpuName looks up what a listing calls a card. The node may be "": a UUID
+// says it all.
 func (c *Coordinator) gpuName(n cluster.NodeID, g cluster.GPUID) (typ string, index int) {
-	node, ok := c.fsm.Node(n)
-	if !ok {
-		return "", -1
+	if n == "" {
+		c.fsm.Read(func(st *fsm.State) {
+			if u, ok := st.Ledger().GPU(g); ok {
+				n = u.Node
+			}
+		})
 	}
-	card := node.GPU(g)
-	if card == nil {
-		return "", -1
+	if node, ok := c.fsm.Node(n); ok {
+		if card := node.GPU(g); card != nil {
+			return card.Type, card.Index
+		}
 	}
-	return card.Type, card.Index
+	return "", -1
 }
 
 func (c *Coordinator) queuePosition(j *cluster.Job) int {

@@ -133,7 +133,7 @@ func TestKillOfAllCoordinatorsLosesNothing(t *testing.T) {
 	}
 	c.leader()
 	c.allEnd(ids)
-	if j := c.await(running, "FAILED"); j.ExitCode == nil || *j.ExitCode != 5 || len(j.Attempts) != 1 {
+	if j := c.await(running, "FAILED"); j.code() != 5 || len(j.Attempts) != 1 {
 		t.Errorf("the job that ran meanwhile: %+v, want exit code 5 in its first attempt", j)
 	}
 }
@@ -159,8 +159,8 @@ func TestKillOfTheAgentLosesNoExitCode(t *testing.T) {
 	c.restart("agent", "n1")
 	for i, j := range jobs {
 		got := c.await(j.id, "FAILED", "NODE_FAIL", "COMPLETED")
-		if got.ExitCode == nil || *got.ExitCode != j.code || len(got.Attempts) != 1 {
-			t.Errorf("job %d: %s exit code %v in %d attempts, want %d in one", j.id, got.State, got.ExitCode, len(got.Attempts), j.code)
+		if got.code() != j.code || len(got.Attempts) != 1 {
+			t.Errorf("job %d: %s exit code %d (%s) in %d attempts, want %d in one", j.id, got.State, got.code(), got.Reason, len(got.Attempts), j.code)
 		}
 		data, _ := os.ReadFile(filepath.Join(dir, fmt.Sprintf("ran-%d", i)))
 		if strings.Count(string(data), "x") != 1 {

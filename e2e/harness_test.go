@@ -247,6 +247,14 @@ type job struct {
 	} `json:"attempts"`
 }
 
+// code is the exit code, -1 when there is none.
+func (j job) code() int {
+	if j.ExitCode == nil {
+		return -1
+	}
+	return *j.ExitCode
+}
+
 func (c *cluster) show(id uint64) job {
 	c.t.Helper()
 	out := c.run("show", "-o", "json", fmt.Sprint(id))

@@ -39,8 +39,8 @@ func TestJobRunsAsItsUserAndWritesItsOutput(t *testing.T) {
 	}
 	id := parseID(t, r.stdout)
 	j := c.await(id, "FAILED")
-	if j.ExitCode == nil || *j.ExitCode != 7 || j.Reason != "NonZeroExitCode" {
-		t.Errorf("ended %v %q, want exit code 7", j.ExitCode, j.Reason)
+	if j.code() != 7 || j.Reason != "NonZeroExitCode" {
+		t.Errorf("ended with %d (%s), want exit code 7", j.code(), j.Reason)
 	}
 	path := filepath.Join(dir, fmt.Sprintf("berth-%d.out", id))
 	data, err := os.ReadFile(path)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -11,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/agent/processrt"
+	"github.com/berth-scheduler/berth/cmd/internal/cli"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
+	"github.com/berth-scheduler/berth/cmd/internal/safefile"
 	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
 )
 
@@ -44,6 +47,14 @@ func (o *daemonOptions) sources() (config.Sources, error) {
 	return src, nil
 }
 
+// configError gives an error of the configuration its exit code.
+func configError(err error) error {
+	if errors.Is(err, safefile.ErrExposed) {
+		return &cli.ExitError{Code: exitExposed, Err: err}
+	}
+	return &cli.ExitError{Code: exitConfig, Err: err}
+}
+
 // untilStopped ends with SIGTERM or SIGINT.
 func untilStopped(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
@@ -60,11 +71,11 @@ func newCoordinatorCommand(version string) *cobra.Command {
 				return err
 			}
 			l, err := config.LoadCoordinator(src)
-			if err != nil {
-				return err
+			if err == nil {
+				err = l.Config.CheckFiles()
 			}
-			if err := l.Config.CheckFiles(); err != nil {
-				return err
+			if err != nil {
+				return configError(err)
 			}
 			log, err := telemetry.NewLogger(os.Stderr, l.Config.Log.Level, telemetry.Format(l.Config.Log.Format))
 			if err != nil {
@@ -93,11 +104,11 @@ func newAgentCommand(version string) *cobra.Command {
 				return err
 			}
 			l, err := config.LoadAgent(src)
-			if err != nil {
-				return err
+			if err == nil {
+				err = l.Config.CheckFiles()
 			}
-			if err := l.Config.CheckFiles(); err != nil {
-				return err
+			if err != nil {
+				return configError(err)
 			}
 			log, err := telemetry.NewLogger(os.Stderr, l.Config.Log.Level, telemetry.Format(l.Config.Log.Format))
 			if err != nil {

@@ -34,9 +34,13 @@ import (
 	"github.com/berth-scheduler/berth/scheduler"
 )
 
-// exitBadState is the exit code of a daemon whose state on disk must not be
-// served; starting it again does not mend that.
-const exitBadState = 65
+// Exit codes of daemons beyond those of the command line: starting again does
+// not mend what they stand for, and the units do not try.
+const (
+	exitBadState = 65 // the state on disk must not be served
+	exitExposed  = 77 // others can read a key
+	exitConfig   = 78 // the configuration is wrong
+)
 
 // RunCoordinator serves as a coordinator until ctx ends.
 func RunCoordinator(ctx context.Context, cfg *config.Coordinator, version string, log *slog.Logger) error {
@@ -277,7 +281,7 @@ func renewCoordinator(ctx context.Context, src *tlsconf.Source, cfg *config.Coor
 	}
 	return src.Run(ctx, func(_ context.Context, csr []byte) ([]byte, []byte, error) {
 		cert, err := ca.Sign(csr, tlsconf.RoleCoordinator, cfg.ID, 0)
-		return cert, ca.CertPEM(), err
+		return cert, nil, err // the trusted authorities stay as they are
 	})
 }
 
