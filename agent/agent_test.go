@@ -1,0 +1,287 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/agenttest"
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+type users struct{}
+
+func (users) Resolve(uid, gid uint32, name string) (agent.User, error) {
+	if name == "ghost" {
+		return agent.User{}, errors.New("no such account here")
+	}
+	return agent.User{Name: name, Home: "/home/" + name, Shell: "/bin/sh", Groups: []uint32{gid, 7}}, nil
+}
+
+// rig is an agent with a fake runtime and a fake leader.
+type rig struct {
+	t      *testing.T
+	dir    string
+	rt     *agenttest.Runtime
+	leader *agenttest.Leader
+	stop   func()
+}
+
+func newRig(t *testing.T) *rig {
+	t.Parallel()
+	r := &rig{t: t, dir: t.TempDir(), rt: agenttest.New(), leader: agenttest.NewLeader(t)}
+	r.start()
+	t.Cleanup(func() { r.stop() })
+	return r
+}
+
+// start runs an agent on the rig's directory, as after a restart.
+func (r *rig) start() {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	a, err := agent.New(ctx, agent.Config{
+		Node: "n1", BootID: "boot", Dir: r.dir, Coordinators: []string{"leader"}, Dial: r.leader.Dial, Host: r.rt,
+		Users: users{}, CPUMilli: 8000, MemMiB: 1024, Grace: 50 * time.Millisecond, Heartbeat: 20 * time.Millisecond,
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	r.stop = func() {
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			r.t.Errorf("agent: %v", err)
+		}
+		r.stop = func() {}
+	}
+}
+
+func assignment(job uint64) *nodev1.Assignment {
+	return &nodev1.Assignment{
+		Job: job, Attempt: 1, Token: 100 + job, Uid: 1000, Gid: 1000, User: "alice", Name: "train",
+		Command: [][]byte{[]byte("python"), []byte("train.py")}, Dir: []byte("/home/alice/run"), MemMib: 64, CpuMilli: 2000,
+	}
+}
+
+func id(job uint64) cluster.AttemptID { return cluster.AttemptID{Job: cluster.JobID(job), No: 1} }
+
+func (r *rig) eventually(what string, ok func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("not within 10 s: %s; calls %v", what, r.rt.Calls())
+		}
+	}
+}
+
+func (r *rig) reported(job uint64, want nodev1.AttemptState) *nodev1.Report {
+	r.t.Helper()
+	r.eventually(fmt.Sprintf("job %d reported %s", job, want), func() bool {
+		last := r.leader.Last(id(job))
+		return last != nil && last.State == want
+	})
+	return r.leader.Last(id(job))
+}
+
+const (
+	running   = nodev1.AttemptState_ATTEMPT_STATE_RUNNING
+	completed = nodev1.AttemptState_ATTEMPT_STATE_COMPLETED
+	failed    = nodev1.AttemptState_ATTEMPT_STATE_FAILED
+	cancelled = nodev1.AttemptState_ATTEMPT_STATE_CANCELLED
+	timeout   = nodev1.AttemptState_ATTEMPT_STATE_TIMEOUT
+	oom       = nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY
+	lost      = nodev1.AttemptState_ATTEMPT_STATE_LOST
+)
+
+func TestAnAttemptRunsAndIsForgotten(t *testing.T) {
+	r := newRig(t)
+	r.leader.Assign(assignment(1))
+	r.reported(1, running)
+	r.rt.Exit(id(1), 0, true)
+	r.reported(1, completed)
+	r.eventually("forgotten", func() bool { return r.rt.Phase(id(1)) == agent.TaskAbsent })
+	want := []string{"create j1-a1", "start j1-a1", "delete j1-a1"}
+	if got := r.rt.Calls(); !slices.Equal(got, want) {
+		t.Errorf("calls %v, want %v", got, want)
+	}
+	l := r.rt.Launch(id(1))
+	if l.UID != 1000 || !slices.Equal(l.Groups, []uint32{1000, 7}) || l.MemBytes != 64<<20 || l.Stdout != "/home/alice/run/berth-1.out" {
+		t.Errorf("launched %+v", l)
+	}
+	if env := strings.Join(l.Env, "\n"); !strings.Contains(env, "BERTH_JOB_ID=1") || !strings.Contains(env, "HOME=/home/alice") || !strings.Contains(env, "CUDA_VISIBLE_DEVICES=\n") {
+		t.Errorf("environment %q", env)
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	r := newRig(t)
+	for job, end := range map[uint64]func(cluster.AttemptID){
+		1: func(id cluster.AttemptID) { r.rt.Exit(id, 3, true) },
+		2: func(id cluster.AttemptID) { r.rt.OOMKill(id) },
+		3: func(id cluster.AttemptID) { _ = r.rt.Signal(context.Background(), id, syscall.SIGSEGV) },
+	} {
+		r.leader.Assign(assignment(job))
+		r.reported(job, running)
+		end(id(job))
+	}
+	if got := r.reported(1, failed); got.Exit.Code != 3 || got.Reason != "NonZeroExitCode" {
+		t.Errorf("exit 3: %v", got)
+	}
+	if got := r.reported(2, oom); got.Exit.Signal != 9 || got.Reason != "OutOfHostMemory" || !strings.Contains(got.Detail, "64 MiB") {
+		t.Errorf("OOM kill: %v", got)
+	}
+	if got := r.reported(3, failed); got.Exit.Signal != 11 || got.Exit.Code != 139 || got.Reason != "RaisedSignal" {
+		t.Errorf("SIGSEGV: %v", got)
+	}
+}
+
+func TestLaunchFailures(t *testing.T) {
+	r := newRig(t)
+	r.rt.Fail("create", &agent.LaunchError{Code: 127, Reason: "COMMAND", Err: errors.New("python: not found")})
+	r.leader.Assign(assignment(1))
+	if got := r.reported(1, failed); got.Exit.Code != 127 || got.Reason != "LaunchFailed" {
+		t.Errorf("missing command: %v", got)
+	}
+	ghost := assignment(2)
+	ghost.User = "ghost"
+	r.leader.Assign(ghost)
+	if got := r.reported(2, failed); got.Exit.Code != 125 || !strings.Contains(got.Detail, "no such account") {
+		t.Errorf("unknown user: %v", got)
+	}
+	// What may pass by itself is tried again.
+	r.rt.Fail("create", errors.New("busy"), errors.New("busy"))
+	r.leader.Assign(assignment(3))
+	r.reported(3, running)
+}
+
+func TestStopEscalatesFromTermToKill(t *testing.T) {
+	r := newRig(t)
+	r.rt.IgnoreTERM()
+	r.leader.Assign(assignment(1))
+	r.reported(1, running)
+	stop := assignment(1)
+	stop.Stop, stop.Grace = true, durationpb.New(30*time.Millisecond)
+	r.leader.Assign(stop)
+	if got := r.reported(1, cancelled); got.Exit.Signal != 9 {
+		t.Errorf("ended by signal %d, want 9 after an ignored TERM", got.Exit.Signal)
+	}
+	calls := strings.Join(r.rt.Calls(), ",")
+	if !strings.Contains(calls, "terminated j1-a1") || !strings.Contains(calls, "killed j1-a1") {
+		t.Errorf("signals sent: %s", calls)
+	}
+}
+
+func TestTimeLimit(t *testing.T) {
+	r := newRig(t)
+	as := assignment(1)
+	as.TimeLimit = durationpb.New(40 * time.Millisecond)
+	r.leader.Assign(as)
+	if got := r.reported(1, timeout); got.Exit.Signal != 15 || got.Reason != "TimeLimit" {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestARestartAdoptsWhatRunsAndKeepsExitCodes(t *testing.T) {
+	r := newRig(t)
+	for job := uint64(1); job <= 3; job++ {
+		r.leader.Assign(assignment(job))
+		r.reported(job, running)
+	}
+	r.stop()
+	r.rt.Exit(id(1), 41, false) // while nobody looks
+	r.start()
+	if got := r.reported(1, failed); got.Exit.Code != 41 {
+		t.Errorf("exit code %d, want 41", got.Exit.Code)
+	}
+	r.rt.Exit(id(2), 42, true)
+	if got := r.reported(2, failed); got.Exit.Code != 42 {
+		t.Errorf("exit code %d, want 42", got.Exit.Code)
+	}
+	if p := r.rt.Phase(id(3)); p != agent.TaskRunning {
+		t.Errorf("job 3 is %s, want running", p)
+	}
+	starts := 0
+	for _, c := range r.rt.Calls() {
+		if strings.HasPrefix(c, "start ") {
+			starts++
+		}
+	}
+	if starts != 3 {
+		t.Errorf("%d starts, want 3: nothing runs twice", starts)
+	}
+}
+
+func TestAnEndIsReportedUntilItIsAcknowledged(t *testing.T) {
+	r := newRig(t)
+	r.leader.Assign(assignment(1))
+	r.reported(1, running)
+	r.leader.MuteAcks(true)
+	r.rt.Exit(id(1), 9, true)
+	r.reported(1, failed)
+	r.stop() // the runtime has deleted the task: only the journal knows
+	before := len(r.leader.Reports(id(1)))
+	r.leader.MuteAcks(false)
+	r.start()
+	r.eventually("said again", func() bool { return len(r.leader.Reports(id(1))) > before })
+	if got := r.leader.Last(id(1)); got.Exit.GetCode() != 9 {
+		t.Errorf("after a restart: %v, want exit code 9", got)
+	}
+}
+
+func TestWhatTheLeaderDoesNotWantIsEnded(t *testing.T) {
+	r := newRig(t)
+	r.leader.Assign(assignment(1))
+	r.reported(1, running)
+	r.stop()
+	r.leader.Drop(id(1)) // the node was fenced meanwhile
+	r.start()
+	r.eventually("ended and deleted", func() bool { return r.rt.Phase(id(1)) == agent.TaskAbsent })
+}
+
+func TestAnOldFencingTokenIsRefused(t *testing.T) {
+	r := newRig(t)
+	newer := assignment(1)
+	newer.Attempt, newer.Token = 2, 500
+	r.leader.Assign(newer)
+	r.eventually("attempt 2 runs", func() bool { return r.rt.Phase(cluster.AttemptID{Job: 1, No: 2}) == agent.TaskRunning })
+	older := assignment(1)
+	older.Token = 400
+	r.leader.Assign(older)
+	r.leader.Assign(assignment(2))
+	r.reported(2, running) // by now the older one was looked at
+	if p := r.rt.Phase(id(1)); p != agent.TaskAbsent {
+		t.Errorf("an attempt with an older token is %s", p)
+	}
+}
+
+func TestALostTaskIsReportedLost(t *testing.T) {
+	r := newRig(t)
+	r.leader.Assign(assignment(1))
+	r.reported(1, running)
+	r.stop()
+	if err := r.rt.Signal(context.Background(), id(1), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.rt.Delete(context.Background(), id(1)); err != nil { // behind the agent's back
+		t.Fatal(err)
+	}
+	r.rt.Fail("create", &agent.LaunchError{Code: 125, Reason: "TEST", Err: errors.New("must not run twice")})
+	r.start()
+	r.eventually("an end", func() bool { l := r.leader.Last(id(1)); return l != nil && l.State >= completed })
+	if starts := strings.Count(strings.Join(r.rt.Calls(), ","), "start "); starts != 1 {
+		t.Errorf("%d starts, want 1", starts)
+	}
+}

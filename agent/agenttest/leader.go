@@ -1,0 +1,154 @@
+package agenttest
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// Leader is a fake leader for one agent: it sends what tests desire and keeps
+// what the agent reports.
+type Leader struct {
+	nodev1.UnimplementedNodeServiceServer
+	ln  *bufconn.Listener
+	srv *grpc.Server
+
+	mu       sync.Mutex
+	revision uint64
+	desired  map[cluster.AttemptID]*nodev1.Assignment
+	reports  map[cluster.AttemptID][]*nodev1.Report
+	hellos   int
+	muteAcks bool
+	send     chan *nodev1.SessionResponse // of the present session
+}
+
+// NewLeader serves until the test ends.
+func NewLeader(t testing.TB) *Leader {
+	l := &Leader{
+		ln: bufconn.Listen(1 << 20), srv: grpc.NewServer(),
+		desired: map[cluster.AttemptID]*nodev1.Assignment{}, reports: map[cluster.AttemptID][]*nodev1.Report{},
+	}
+	nodev1.RegisterNodeServiceServer(l.srv, l)
+	go func() { _ = l.srv.Serve(l.ln) }() // ends with Stop
+	t.Cleanup(l.srv.Stop)
+	return l
+}
+
+// Dial connects to the leader, whatever the address.
+func (l *Leader) Dial(string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///leader", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.ln.DialContext(ctx) }))
+}
+
+// Assign desires an attempt, or changes one.
+func (l *Leader) Assign(as *nodev1.Assignment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id := cluster.AttemptID{Job: cluster.JobID(as.Job), No: as.Attempt}
+	l.desired[id] = as
+	l.push(&nodev1.Desired{Assignments: []*nodev1.Assignment{as}})
+}
+
+// Drop takes an attempt out of the desired set.
+func (l *Leader) Drop(id cluster.AttemptID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.desired, id)
+	l.push(&nodev1.Desired{Released: []*nodev1.AttemptRef{{Job: uint64(id.Job), Attempt: id.No}}})
+}
+
+// MuteAcks stops acknowledgements, as when the majority is gone.
+func (l *Leader) MuteAcks(mute bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.muteAcks = mute
+}
+
+// push sends d in the present session, if there is one. The caller holds mu.
+func (l *Leader) push(d *nodev1.Desired) {
+	l.revision++
+	d.Term, d.Revision = 1, l.revision
+	if l.send != nil {
+		l.send <- &nodev1.SessionResponse{Kind: &nodev1.SessionResponse_Desired{Desired: d}}
+	}
+}
+
+// Reports returns what was reported of an attempt, in order.
+func (l *Leader) Reports(id cluster.AttemptID) []*nodev1.Report {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]*nodev1.Report(nil), l.reports[id]...)
+}
+
+// Last returns the newest report of an attempt, or nil.
+func (l *Leader) Last(id cluster.AttemptID) *nodev1.Report {
+	if rs := l.Reports(id); len(rs) > 0 {
+		return rs[len(rs)-1]
+	}
+	return nil
+}
+
+// Session implements nodev1.NodeServiceServer.
+func (l *Leader) Session(stream nodev1.NodeService_SessionServer) error {
+	if _, err := stream.Recv(); err != nil {
+		return err
+	}
+	send := make(chan *nodev1.SessionResponse, 1000)
+	l.mu.Lock()
+	l.hellos++
+	l.send = send
+	all := &nodev1.Desired{Full: true}
+	for _, as := range l.desired {
+		all.Assignments = append(all.Assignments, as)
+	}
+	l.push(all)
+	l.mu.Unlock()
+	ctx := stream.Context()
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case m := <-send:
+				if stream.Send(m) != nil {
+					return
+				}
+			}
+		}
+	}()
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if hb := m.GetHeartbeat(); hb != nil {
+			send <- &nodev1.SessionResponse{Kind: &nodev1.SessionResponse_LeaseGranted{LeaseGranted: &nodev1.LeaseGranted{Sequence: hb.Sequence}}}
+		}
+		l.take(m.GetReports(), send)
+	}
+}
+
+func (l *Leader) take(rs *nodev1.Reports, send chan<- *nodev1.SessionResponse) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	acks := &nodev1.Acks{}
+	for _, r := range rs.GetReports() {
+		id := cluster.AttemptID{Job: cluster.JobID(r.Job), No: r.Attempt}
+		l.reports[id] = append(l.reports[id], r)
+		acks.Acks = append(acks.Acks, &nodev1.Ack{Job: r.Job, Attempt: r.Attempt, Token: r.Token, State: r.State})
+		if r.State >= nodev1.AttemptState_ATTEMPT_STATE_COMPLETED && !l.muteAcks {
+			delete(l.desired, id)
+		}
+	}
+	if len(acks.Acks) > 0 && !l.muteAcks {
+		send <- &nodev1.SessionResponse{Kind: &nodev1.SessionResponse_Acks{Acks: acks}}
+	}
+}

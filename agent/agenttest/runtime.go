@@ -1,0 +1,200 @@
+// Package agenttest has a Runtime for tests that runs nothing: tests say when
+// a task ends, and which call fails.
+package agenttest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Runtime is a fake agent.Runtime. It outlives agents, as real ones do.
+type Runtime struct {
+	exits chan cluster.AttemptID
+
+	mu    sync.Mutex
+	tasks map[cluster.AttemptID]*agent.Task
+	// launched keeps what each Create was given.
+	launched map[cluster.AttemptID]*agent.Launch
+	calls    []string
+	fail     map[string][]error
+	// IgnoreTERM makes tasks end by SIGKILL alone.
+	ignoreTERM bool
+}
+
+// New returns a runtime with no tasks.
+func New() *Runtime {
+	return &Runtime{
+		exits: make(chan cluster.AttemptID, 100), tasks: map[cluster.AttemptID]*agent.Task{},
+		launched: map[cluster.AttemptID]*agent.Launch{}, fail: map[string][]error{},
+	}
+}
+
+// Fail makes the next calls of op ("create", "start", "delete", "inspect")
+// fail with errs in order.
+func (r *Runtime) Fail(op string, errs ...error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fail[op] = append(r.fail[op], errs...)
+}
+
+// IgnoreTERM makes tasks end by SIGKILL alone.
+func (r *Runtime) IgnoreTERM() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ignoreTERM = true
+}
+
+// Calls lists the calls that changed something, as "create j1-a1".
+func (r *Runtime) Calls() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.calls...)
+}
+
+// Launch returns what Create was given for id.
+func (r *Runtime) Launch(id cluster.AttemptID) *agent.Launch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.launched[id]
+}
+
+// Exit ends a running task. tell says whether the runtime reports it.
+func (r *Runtime) Exit(id cluster.AttemptID, code int, tell bool) {
+	r.end(id, func(t *agent.Task) { t.ExitCode = code }, tell)
+}
+
+// OOMKill ends a running task as the kernel does at its memory cap.
+func (r *Runtime) OOMKill(id cluster.AttemptID) {
+	r.end(id, func(t *agent.Task) { t.OOMKilled, t.Signal, t.ExitCode = true, syscall.SIGKILL, 137 }, true)
+}
+
+func (r *Runtime) end(id cluster.AttemptID, how func(*agent.Task), tell bool) {
+	r.mu.Lock()
+	t := r.tasks[id]
+	if t == nil || t.Phase != agent.TaskRunning {
+		r.mu.Unlock()
+		return
+	}
+	how(t)
+	t.Phase, t.Ended = agent.TaskStopped, time.Now()
+	r.mu.Unlock()
+	if tell {
+		r.exits <- id
+	}
+}
+
+// Phase tells where a task stands.
+func (r *Runtime) Phase(id cluster.AttemptID) agent.TaskPhase {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.tasks[id]; t != nil {
+		return t.Phase
+	}
+	return agent.TaskAbsent
+}
+
+// begin notes a call and returns the error it shall have.
+func (r *Runtime) begin(op string, id cluster.AttemptID) error {
+	if op != "inspect" {
+		r.calls = append(r.calls, op+" "+id.String())
+	}
+	if errs := r.fail[op]; len(errs) > 0 {
+		r.fail[op] = errs[1:]
+		return errs[0]
+	}
+	return nil
+}
+
+// Create implements agent.Runtime.
+func (r *Runtime) Create(_ context.Context, l *agent.Launch) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.begin("create", l.ID); err != nil {
+		return err
+	}
+	r.launched[l.ID] = l
+	if r.tasks[l.ID] == nil {
+		r.tasks[l.ID] = &agent.Task{ID: l.ID, Token: l.Token, Phase: agent.TaskCreated}
+	}
+	return nil
+}
+
+// Start implements agent.Runtime.
+func (r *Runtime) Start(_ context.Context, id cluster.AttemptID) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.begin("start", id); err != nil {
+		return err
+	}
+	t := r.tasks[id]
+	if t == nil {
+		return errors.New("start: no such task")
+	}
+	if t.Phase == agent.TaskCreated {
+		t.Phase, t.PID, t.Started = agent.TaskRunning, 1000, time.Now()
+	}
+	return nil
+}
+
+// Signal implements agent.Runtime.
+func (r *Runtime) Signal(_ context.Context, id cluster.AttemptID, sig syscall.Signal) error {
+	r.mu.Lock()
+	err := r.begin(sig.String(), id)
+	ignored := r.ignoreTERM && sig == syscall.SIGTERM
+	r.mu.Unlock()
+	if err != nil || ignored {
+		return err
+	}
+	r.end(id, func(t *agent.Task) { t.Signal, t.ExitCode = sig, 128+int(sig) }, true)
+	return nil
+}
+
+// Delete implements agent.Runtime.
+func (r *Runtime) Delete(_ context.Context, id cluster.AttemptID) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.begin("delete", id); err != nil {
+		return err
+	}
+	if t := r.tasks[id]; t != nil && t.Phase == agent.TaskRunning {
+		return errors.New("delete: task runs")
+	}
+	delete(r.tasks, id)
+	return nil
+}
+
+// Name implements agent.Runtime.
+func (r *Runtime) Name() string { return "fake" }
+
+// List implements agent.Runtime.
+func (r *Runtime) List(context.Context) ([]agent.Task, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []agent.Task
+	for _, t := range r.tasks {
+		out = append(out, *t)
+	}
+	return out, nil
+}
+
+// Inspect implements agent.Runtime.
+func (r *Runtime) Inspect(_ context.Context, id cluster.AttemptID) (agent.Task, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.begin("inspect", id); err != nil {
+		return agent.Task{}, err
+	}
+	if t := r.tasks[id]; t != nil {
+		return *t, nil
+	}
+	return agent.Task{ID: id}, nil
+}
+
+// Exits implements agent.Runtime.
+func (r *Runtime) Exits() <-chan cluster.AttemptID { return r.exits }

@@ -1,0 +1,168 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+func open(t *testing.T, dir string) *Journal {
+	t.Helper()
+	j, err := OpenJournal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func begin(t *testing.T, j *Journal, job uint64) {
+	t.Helper()
+	if err := j.Begin(&nodev1.Assignment{Job: job, Attempt: 1, Token: 10 * job, Name: "x"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestJournalRemembersAcrossARestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := open(t, dir)
+	begin(t, j, 1)
+	begin(t, j, 2)
+	begin(t, j, 3)
+	end := &nodev1.Report{Job: 2, Attempt: 1, Exit: &nodev1.Exit{Code: 7}}
+	if err := j.End(end); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Forget(cluster.AttemptID{Job: 3, No: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second opening reads what the first one rewrote
+		j = open(t, dir)
+		recs := j.Records()
+		if len(recs) != 2 || recs[cluster.AttemptID{Job: 1, No: 1}].End != nil {
+			t.Fatalf("records %v", recs)
+		}
+		if diff := cmp.Diff(end, recs[cluster.AttemptID{Job: 2, No: 1}].End, protocmp.Transform()); diff != "" {
+			t.Errorf("end (-want +got):\n%s", diff)
+		}
+		if tok := j.Token(3); tok != 30 {
+			t.Errorf("token of a forgotten job is %d, want 30", tok)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestJournalDropsATornTail(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := open(t, dir)
+	begin(t, j, 1)
+	begin(t, j, 2)
+	j.Close()
+	data, err := os.ReadFile(JournalPath(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := len(data)
+	for cut := whole - 1; cut > whole/2; cut-- {
+		if err := os.WriteFile(JournalPath(dir), data[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j, err := OpenJournal(dir)
+		if err != nil {
+			t.Fatalf("cut at %d of %d: %v", cut, whole, err)
+		}
+		if len(j.Records()) != 1 {
+			t.Errorf("cut at %d of %d: %d records, want the first", cut, whole, len(j.Records()))
+		}
+		j.Close()
+	}
+}
+
+func TestJournalNamesTheFileThatIsCorrupt(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := open(t, dir)
+	begin(t, j, 1)
+	begin(t, j, 2)
+	j.Close()
+	data, err := os.ReadFile(JournalPath(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[recordOverhead+1] ^= 1
+	if err := os.WriteFile(JournalPath(dir), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = OpenJournal(dir)
+	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, journalFile)) || !strings.Contains(err.Error(), "move it away") {
+		t.Errorf("error %v, want one that names file and remedy", err)
+	}
+}
+
+func TestJournalTakesManyAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := open(t, dir)
+	var wg sync.WaitGroup
+	for job := uint64(1); job <= 200; job++ {
+		wg.Go(func() { begin(t, j, job) })
+	}
+	wg.Wait()
+	j.Close()
+	if n := len(open(t, dir).Records()); n != 200 {
+		t.Errorf("%d records, want 200", n)
+	}
+}
+
+func FuzzJournal(f *testing.F) {
+	buf, err := encodeRecord(recIntent, &nodev1.Assignment{Job: 1, Attempt: 1})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(buf)
+	f.Add(append(buf, buf...))
+	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 'X'})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(JournalPath(dir), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if j, err := OpenJournal(dir); err == nil {
+			j.Close()
+		}
+	})
+}
+
+func TestExpandPath(t *testing.T) {
+	t.Parallel()
+	as := &nodev1.Assignment{Job: 42, Attempt: 1, Name: "train", User: "alice"}
+	for pattern, want := range map[string]string{
+		"berth-%j.out":   "berth-42.out",
+		"%x-%j-%u-%N":    "train-42-alice-n1",
+		"%6j.%3a":        "000042.4294967294",
+		"100%%":          "100%",
+		"a%zb%":          "a%zb%",
+		`logs\%j`:        "logs%j",
+		"%99j":           "0000000042",
+		"plain":          "plain",
+		"%J/%A/%t-%n-%s": "42/42/0-0-0",
+	} {
+		if got := ExpandPath(pattern, as, "n1"); got != want {
+			t.Errorf("%q becomes %q, want %q", pattern, got, want)
+		}
+	}
+}
