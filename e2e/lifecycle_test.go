@@ -168,7 +168,7 @@ func TestTimeLimitAndCancel(t *testing.T) {
 func TestDrainKeepsJobsAway(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, "--nodes", "1x1xT4")
-	c.run("node", "drain", "n1", "--reason", "test", "--yes")
+	c.run("node", "drain", "n1", "--reason", "test")
 	id := c.submit("-D", "/tmp", "-o", "/dev/null", "--gpus", "1", "--gpu-mem", "1GiB", "--", "true")
 	time.Sleep(1500 * time.Millisecond) // more than a full pass: it must not start
 	if st := c.show(id).State; st != "PENDING" && st != "QUEUED" {

@@ -165,7 +165,7 @@ func (l *layout) writeAgent(d daemonFiles, o *Options) error {
 	a.TLS = config.AgentTLS{CA: d.path("tls", "ca.crt"), Cert: d.path("tls", "daemon.crt"), Key: d.path("tls", "daemon.key")}
 	a.Data.Dir = d.path("data")
 	a.Gossip.Addr, a.Gossip.KeyFile = d.gossip, d.path("gossip.key")
-	a.GPUs = config.GPUs{Provider: d.node.Provider}
+	a.GPUs.Provider = d.node.Provider
 	if d.node.Provider == "sim" {
 		a.GPUs.Sim = fmt.Sprintf("%dx%s", d.node.GPUs, d.node.Type)
 		a.GPUs.SimSocket = filepath.Join(l.dir, d.name+"-gpu", "sock")
