@@ -59,7 +59,7 @@ func (g *GPUUse) FreeMilli() int64 {
 // FreeShares is how many more attempts may lie on the card.
 func (g *GPUUse) FreeShares() int {
 	switch {
-	case g.Exclusive:
+	case g.Exclusive, g.MaxShares == 0: // the card is gone
 		return 0
 	case !g.Shareable:
 		return max(0, 1-g.Shares)
@@ -155,10 +155,14 @@ func (l *Ledger) Fits(b *Berth) Reason {
 	if !n.Schedulable {
 		return Reason{ReasonNodeDown, fmt.Sprintf("node %s is drained or silent", b.Node)}
 	}
-	if n.UsedCPU+b.CPUMilli > n.CPUMilli {
+	if b.CPUMilli < 0 || b.MemMiB < 0 {
+		return Reason{ReasonStale, fmt.Sprintf("berth on node %s is malformed", n.ID)}
+	}
+	// Differences of stored amounts cannot overflow, sums with b's could.
+	if b.CPUMilli > n.CPUMilli-n.UsedCPU {
 		return Reason{ReasonCPU, fmt.Sprintf("node %s: %s cores free, needs %s", n.ID, milli(n.CPUMilli-n.UsedCPU), milli(b.CPUMilli))}
 	}
-	if n.UsedMem+b.MemMiB > n.MemMiB {
+	if b.MemMiB > n.MemMiB-n.UsedMem {
 		return Reason{ReasonHostMem, fmt.Sprintf("node %s: %d MiB of host memory free, needs %d", n.ID, max(0, n.MemMiB-n.UsedMem), b.MemMiB)}
 	}
 	for k, gs := range b.GPUs {

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"strconv"
 	"time"
@@ -17,7 +16,10 @@ const (
 	defaultKeep  = 20_000
 	maxWeights   = 256 << 10
 	maxSamples   = 4096
+	lastJobID    = 1 << 62 // ids never wrap
 	perSignature = 64
+	perUser      = maxSamples / 4
+	maxAttempts  = 100
 )
 
 func (s *State) apply(index uint64, cmd *logv1.Command) Result {
@@ -29,17 +31,17 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.cancel(index, k.CancelJob)
 	case *logv1.Command_ApplyPlan:
 		p := conv.PlanFromLog(k.ApplyPlan)
-		r = Result{Plan: s.applyPlan(index, &p)}
+		r.Plan = s.applyPlan(index, &p)
 	case *logv1.Command_ReportAttempt:
 		r = s.report(index, k.ReportAttempt)
 	case *logv1.Command_RegisterNode:
-		r = s.register(index, conv.NodeFromLog(k.RegisterNode.GetNode()))
+		r = s.register(index, k.RegisterNode.GetNode())
 	case *logv1.Command_SetNodeState:
 		r = s.setNodeState(index, k.SetNodeState)
 	case *logv1.Command_DrainNode:
 		r = s.drain(index, k.DrainNode)
 	case *logv1.Command_RemoveNode:
-		r = s.removeNode(k.RemoveNode)
+		r = s.removeNode(index, k.RemoveNode)
 	case *logv1.Command_CreateToken:
 		r = s.createToken(k.CreateToken.GetToken())
 	case *logv1.Command_UseToken:
@@ -49,7 +51,7 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 	case *logv1.Command_PublishWeights:
 		r = s.publish(k.PublishWeights)
 	case *logv1.Command_Checkpoint:
-		r = Result{} // compared by the FSM, which keeps the hashes
+		// The FSM compares it: it keeps the hashes.
 	case *logv1.Command_InitCluster:
 		r = s.initCluster(k.InitCluster)
 	}
@@ -61,62 +63,73 @@ func refuse(c cluster.Code, format string, args ...any) Result {
 	return Result{Err: cluster.Errorf(c, format, args...)}
 }
 
-func keyOf(uid uint32, id string) requestKey {
-	h := sha256.New()
-	h.Write(strconv.AppendUint(nil, uint64(uid), 10))
-	h.Write([]byte{0})
-	h.Write([]byte(id))
-	var k requestKey
-	copy(k[:], h.Sum(nil))
-	return k
+// keyOf keeps users' request ids apart, whatever they hold.
+func keyOf(uid cluster.UID, id string) requestKey {
+	buf := strconv.AppendUint(nil, uint64(uid), 10)
+	sum := sha256.Sum256(append(append(buf, 0), id...))
+	return requestKey(sum[:16])
 }
 
 // submit adds jobs, all or none. The same request gets the same answer again.
+// Whether the spec may run is the leader's to check: a rule that changes from
+// version to version must not decide what replicas store.
 func (s *State) submit(index uint64, c *logv1.SubmitJob) Result {
 	s.expireRequests()
 	owner := conv.OwnerFromLog(c.Owner)
-	key := keyOf(uint32(owner.UID), c.RequestId)
-	if old, ok := s.requests[key]; ok {
-		if !bytes.Equal(old.bodyHash[:], cut(c.BodyHash)) {
+	if c.RequestId == "" || len(c.BodyHash) < len(request{}.bodyHash) {
+		return refuse(cluster.CodeInvalid, "request id: is missing, or the hash of the request has %d bytes", len(c.BodyHash))
+	}
+	req := &request{
+		key: keyOf(owner.UID, c.RequestId), bodyHash: [16]byte(c.BodyHash), first: cluster.JobID(c.FirstJob), count: len(c.Jobs), at: s.now,
+	}
+	if old, ok := s.requests[req.key]; ok {
+		if old.bodyHash != req.bodyHash {
 			return refuse(cluster.CodeAlreadyExists, "request id %q was used for another request; make a new one", c.RequestId)
 		}
-		return Result{Jobs: old.jobs, Existing: true}
+		return Result{Jobs: old.jobs(), Existing: true}
 	}
-	first := cluster.JobID(c.FirstJob)
-	if first < s.nextJob || len(c.Jobs) == 0 {
-		return refuse(cluster.CodeConflict, "job id %d was given before; submit again", first)
+	if req.first < s.nextJob || req.first > lastJobID {
+		return refuse(cluster.CodeConflict, "job id %d was given before; submit again", req.first)
 	}
-	req := request{at: s.now}
-	copy(req.bodyHash[:], c.BodyHash)
+	if len(c.Jobs) == 0 {
+		return refuse(cluster.CodeInvalid, "jobs: there are none in the request")
+	}
+	jobs := make([]*cluster.Job, len(c.Jobs))
 	for i, nj := range c.Jobs {
-		j := &cluster.Job{
-			ID: first + cluster.JobID(i), Revision: index, Owner: owner, Spec: conv.SpecFromLog(nj.Spec), State: cluster.JobPending,
+		spec, err := conv.SpecFromLog(nj.Spec)
+		if err != nil {
+			return refuse(cluster.CodeInvalid, "job %d of the request: %v", i, err)
+		}
+		jobs[i] = &cluster.Job{
+			ID: req.first + cluster.JobID(i), Revision: index, Owner: owner, Spec: spec, State: cluster.JobPending,
 			Reason: cluster.Reason{Code: cluster.ReasonUnconfirmed}, Estimates: conv.EstimatesFromLog(nj.Estimates),
 			Submitted: s.now, Eligible: s.now,
 		}
-		s.putJob(nil, j)
-		s.changes = append(s.changes, Change{Job: j.ID, New: true})
-		req.jobs = append(req.jobs, j.ID)
 	}
-	s.nextJob = first + cluster.JobID(len(c.Jobs))
-	s.requests[key] = req
-	s.reqOrder = append(s.reqOrder, key)
-	s.hash.touch(kindRequest, string(key[:]))
-	return Result{Jobs: req.jobs}
+	for _, j := range jobs {
+		s.cache.job(j)
+		s.putJob(nil, j)
+		s.changed(Change{Job: j.ID, New: true})
+	}
+	s.nextJob = req.first + cluster.JobID(len(jobs))
+	s.addRequest(req)
+	return Result{Jobs: req.jobs()}
 }
 
-func cut(b []byte) []byte {
-	var h [16]byte
-	copy(h[:], b)
-	return h[:]
+func (s *State) addRequest(r *request) {
+	s.requests[r.key] = r
+	s.reqOrder = append(s.reqOrder, r)
+	s.hash.requests.touch(r.key)
 }
 
+// expireRequests forgets the answers that are too old, and the oldest when
+// there are too many for one more.
 func (s *State) expireRequests() {
 	n := 0
-	for n < len(s.reqOrder) && (s.now.Sub(s.requests[s.reqOrder[n]].at) > requestLife || len(s.reqOrder)-n > maxRequests) {
-		k := s.reqOrder[n]
-		delete(s.requests, k)
-		s.hash.touch(kindRequest, string(k[:]))
+	for n < len(s.reqOrder) && (s.now.Sub(s.reqOrder[n].at) > requestLife || len(s.reqOrder)-n >= maxRequests) {
+		delete(s.requests, s.reqOrder[n].key)
+		s.hash.requests.touch(s.reqOrder[n].key)
+		s.reqOrder[n] = nil
 		n++
 	}
 	s.reqOrder = s.reqOrder[n:]
@@ -124,24 +137,24 @@ func (s *State) expireRequests() {
 
 // cancel ends a waiting job at once, and asks the agent to end a live one.
 func (s *State) cancel(index uint64, c *logv1.CancelJob) Result {
-	old, ok := s.jobs[cluster.JobID(c.Job)]
-	if !ok {
+	old := s.jobs.get(cluster.JobID(c.Job))
+	switch {
+	case old == nil:
 		return Result{Cancel: NotFound}
-	}
-	if old.State.Terminal() {
+	case old.State.Terminal():
 		return Result{Cancel: Finished}
+	case old.Cancel != nil:
+		return Result{Cancel: Cancelled} // on its way; who asked first stays on record
 	}
 	j := old.Clone()
-	if j.Cancel == nil {
-		j.Cancel = &cluster.CancelRequest{At: s.now, By: cluster.UID(c.By), Admin: c.Admin}
-	}
+	j.Cancel = &cluster.CancelRequest{At: s.now, By: cluster.UID(c.By), Admin: c.Admin}
+	j.Revision = index
 	if j.State.Waiting() {
 		s.unqueue(j)
 		j.State, j.Ended, j.Reason = cluster.JobCancelled, s.now, cancelReason(j)
 	}
-	j.Revision = index
 	s.putJob(old, j)
-	s.changes = append(s.changes, Change{Job: j.ID})
+	s.changed(Change{Job: j.ID})
 	return Result{Cancel: Cancelled}
 }
 

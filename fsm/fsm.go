@@ -61,16 +61,6 @@ func New(o Options) *FSM {
 	return &FSM{opts: o, st: newState(), ring: ring{cap: o.ChangeRing}, news: make(chan struct{})}
 }
 
-func newState() *State {
-	return &State{
-		nextJob: 1,
-		jobs:    map[cluster.JobID]*cluster.Job{}, nodes: map[cluster.NodeID]*cluster.Node{}, queues: map[cluster.GPUID][]cluster.Waiter{},
-		requests: map[requestKey]request{}, tokens: map[string]*logv1.Token{}, denied: map[identity]cluster.Time{},
-		ledger: cluster.NewLedger(nil), nodeJobs: map[cluster.NodeID]map[cluster.JobID]struct{}{},
-		gpuJobs: map[cluster.GPUID][]cluster.JobID{}, gpuNode: map[cluster.GPUID]cluster.NodeID{}, hash: newHasher(),
-	}
-}
-
 // CancelOutcome is what a cancel did.
 type CancelOutcome uint8
 
@@ -112,7 +102,7 @@ func EncodeEntry(term uint64, now cluster.Time, cmds []*logv1.Command) ([]byte, 
 func decode(data []byte) (*logv1.Entry, error) {
 	e := new(logv1.Entry)
 	if err := proto.Unmarshal(data, e); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("malformed: %w", err)
 	}
 	if e.Version != entryVersion {
 		return nil, fmt.Errorf("version %d, this berth reads %d", e.Version, entryVersion)
@@ -148,6 +138,7 @@ func (f *FSM) Apply(l *raft.Log) any {
 			f.hashes = f.hashes[1:]
 		}
 	}
+	f.st.hashSome()
 	f.ring.add(f.st.changes, l.Index)
 	f.st.changes = nil
 	f.wake()

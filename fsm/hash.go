@@ -3,11 +3,11 @@ package fsm
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // kind is the class of an entity, part of what is hashed.
@@ -26,6 +26,8 @@ const (
 	kindSample
 )
 
+// entity names a thing of which there are few: all but jobs, requests and
+// samples, which have keys that take less room.
 type entity struct {
 	kind kind
 	key  string
@@ -34,21 +36,61 @@ type entity struct {
 // digest is a SHA-256 as four numbers, so that digests add up.
 type digest [4]uint64
 
+// Digesting is put off until the hash is asked for, but not without end:
+// beyond maxDirty an entry does some of it, so that no single one pays for
+// all.
+const (
+	maxDirty  = 4096
+	someDirty = 1024
+)
+
 // hasher keeps the sum of the digests of all entities. Sums do not depend on
-// order, so a change costs the digest of what changed, and only when the hash
-// is asked for: until then touched entities gather. It guards against faults,
-// not against an adversary, who would have to be the leader.
+// order, so a change costs the digest of what changed, and a job that changes
+// five times between two hashes is digested once. The hash guards against
+// faults and not against an adversary, who would have to be the leader.
 type hasher struct {
-	sum   digest
-	have  map[entity]digest
-	dirty map[entity]struct{}
+	sum      digest
+	jobs     part[cluster.JobID]
+	requests part[requestKey]
+	samples  part[uint64]
+	rest     part[entity]
+	buf      []byte
+}
+
+// part holds the digests of one class of entities.
+type part[K comparable] struct {
+	have  map[K]digest
+	dirty map[K]struct{}
+}
+
+func newPart[K comparable]() part[K] {
+	return part[K]{have: map[K]digest{}, dirty: map[K]struct{}{}}
 }
 
 func newHasher() hasher {
-	return hasher{have: map[entity]digest{}, dirty: map[entity]struct{}{}}
+	return hasher{jobs: newPart[cluster.JobID](), requests: newPart[requestKey](), samples: newPart[uint64](), rest: newPart[entity]()}
 }
 
-func (h *hasher) touch(k kind, key string) { h.dirty[entity{k, key}] = struct{}{} }
+func (p *part[K]) touch(key K) { p.dirty[key] = struct{}{} }
+
+// settle brings at most limit digests up to date. Which ones is of no
+// account: the sum is the same once all are.
+func (p *part[K]) settle(sum *digest, limit int, of func(K) (digest, bool)) {
+	for key := range p.dirty {
+		if limit--; limit < 0 {
+			return
+		}
+		delete(p.dirty, key)
+		sum.sub(p.have[key])
+		d, ok := of(key)
+		if !ok {
+			delete(p.have, key)
+			continue
+		}
+		p.have[key] = d
+		sum.add(d)
+	}
+}
 
 func (d *digest) add(o digest) {
 	for i := range d {
@@ -65,21 +107,13 @@ func (d *digest) sub(o digest) {
 // hashNow returns the canonical hash of the state. Equal states have equal
 // hashes, however they came about.
 func (s *State) hashNow() []byte {
-	for e := range s.hash.dirty { // the sum does not depend on the order
-		s.hash.sum.sub(s.hash.have[e])
-		rec := s.record(e)
-		if rec == nil {
-			delete(s.hash.have, e)
-			continue
-		}
-		d := digestOf(e, rec)
-		s.hash.have[e] = d
-		s.hash.sum.add(d)
-	}
-	clear(s.hash.dirty)
-	sum := s.hash.sum
-	meta := entity{kind: kindMeta}
-	sum.add(digestOf(meta, s.record(meta)))
+	h := &s.hash
+	h.requests.settle(&h.sum, len(h.requests.dirty), s.requestDigest)
+	h.samples.settle(&h.sum, len(h.samples.dirty), s.sampleDigest)
+	h.rest.settle(&h.sum, len(h.rest.dirty), s.entityDigest)
+	h.jobs.settle(&h.sum, len(h.jobs.dirty), s.jobDigest)
+	sum := h.sum
+	sum.add(h.digest(kindMeta, nil, s.metaRecord()))
 	out := make([]byte, 0, sha256.Size)
 	for _, v := range sum {
 		out = binary.BigEndian.AppendUint64(out, v)
@@ -87,21 +121,63 @@ func (s *State) hashNow() []byte {
 	return out
 }
 
-func digestOf(e entity, rec proto.Message) (d digest) {
-	// Records have no maps, so the deterministic encoding is canonical.
-	buf := append([]byte{byte(e.kind)}, e.key...)
-	buf = append(buf, 0)
+// hashSome spreads the cost of a coming hash over the entries before it.
+func (s *State) hashSome() {
+	h := &s.hash
+	if len(h.jobs.dirty) > maxDirty {
+		h.jobs.settle(&h.sum, someDirty, s.jobDigest)
+	}
+	if len(h.requests.dirty) > maxDirty {
+		h.requests.settle(&h.sum, someDirty, s.requestDigest)
+	}
+}
+
+func (s *State) jobDigest(id cluster.JobID) (digest, bool) {
+	j := s.jobs.get(id)
+	if j == nil {
+		return digest{}, false
+	}
+	return s.hash.digest(kindJob, binary.BigEndian.AppendUint64(nil, uint64(id)), conv.JobToLog(j)), true
+}
+
+func (s *State) requestDigest(k requestKey) (digest, bool) {
+	r, ok := s.requests[k]
+	if !ok {
+		return digest{}, false
+	}
+	return s.hash.digest(kindRequest, k[:], r.record()), true
+}
+
+func (s *State) sampleDigest(seq uint64) (digest, bool) {
+	x := s.sample(seq)
+	if x == nil {
+		return digest{}, false
+	}
+	return s.hash.digest(kindSample, binary.BigEndian.AppendUint64(nil, seq), x.record()), true
+}
+
+func (s *State) entityDigest(e entity) (digest, bool) {
+	m := s.record(e)
+	if m == nil {
+		return digest{}, false
+	}
+	return s.hash.digest(e.kind, []byte(e.key), m), true
+}
+
+// digest hashes kind, key and record. Records have no maps and no unknown
+// fields, so the deterministic encoding is canonical.
+func (h *hasher) digest(k kind, key []byte, rec proto.Message) (d digest) {
+	buf := append(h.buf[:0], byte(k))
+	buf = binary.AppendUvarint(buf, uint64(len(key)))
+	buf = append(buf, key...)
 	buf, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(buf, rec)
 	if err != nil {
-		panic("fsm: encode record: " + err.Error()) // strings that are not UTF-8 never get in
+		panic("fsm: encode record: " + err.Error()) // text that is not UTF-8 never gets in
 	}
-	h := sha256.Sum256(buf)
+	h.buf = buf
+	sum := sha256.Sum256(buf)
 	for i := range d {
-		d[i] = binary.BigEndian.Uint64(h[8*i:])
+		d[i] = binary.BigEndian.Uint64(sum[8*i:])
 	}
 	return d
 }
-
-func jobKey(id cluster.JobID) string { return strconv.FormatUint(uint64(id), 10) }
-
-func sampleKey(seq uint64) string { return strconv.FormatUint(seq, 10) }

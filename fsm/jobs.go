@@ -10,38 +10,30 @@ import (
 // putJob puts j in the place of old (nil for a new job) and keeps every index
 // true. It does not touch the ledger.
 func (s *State) putJob(old, j *cluster.Job) {
-	if old != nil {
-		s.unindex(old)
-	}
-	s.jobs[j.ID] = j
-	s.hash.touch(kindJob, jobKey(j.ID))
-	s.counts[j.State]++
-	switch {
-	case j.State.Waiting():
-		s.waiting.add(j.ID)
-	case j.State.Live():
-		s.running.add(j.ID)
-		b := &j.Last().Berth
-		if s.nodeJobs[b.Node] == nil {
-			s.nodeJobs[b.Node] = map[cluster.JobID]struct{}{}
-		}
-		s.nodeJobs[b.Node][j.ID] = struct{}{}
-	default:
-		if old == nil || !old.State.Terminal() {
-			s.addFinished(j)
-			s.forgetOldest()
-		}
+	s.place(old, j)
+	if j.State.Terminal() && (old == nil || !old.State.Terminal()) {
+		s.addFinished(j)
+		s.forgetOldest()
 	}
 }
 
-func (s *State) unindex(old *cluster.Job) {
-	s.counts[old.State]--
-	switch {
-	case old.State.Waiting():
-		s.waiting.remove(old.ID)
-	case old.State.Live():
-		s.running.remove(old.ID)
-		delete(s.nodeJobs[old.Last().Berth.Node], old.ID)
+// place does what putJob does but for the order of the finished.
+func (s *State) place(old, j *cluster.Job) {
+	if old != nil && old.State != j.State {
+		s.byState[old.State].remove(old.ID)
+	}
+	if old != nil && old.State.Live() && !j.State.Live() {
+		s.nodeJobs[old.Last().Berth.Node].remove(old.ID)
+	}
+	s.jobs.put(j)
+	s.byState[j.State].put(j)
+	s.hash.jobs.touch(j.ID)
+	if j.State.Live() {
+		node := j.Last().Berth.Node
+		if s.nodeJobs[node] == nil {
+			s.nodeJobs[node] = &jobSet{}
+		}
+		s.nodeJobs[node].put(j)
 	}
 }
 
@@ -49,14 +41,16 @@ func (s *State) unindex(old *cluster.Job) {
 // and then of their ids, which a restored replica finds the same.
 func (s *State) addFinished(j *cluster.Job) {
 	i := len(s.finished)
-	for i > 0 {
-		prev := s.jobs[s.finished[i-1]]
-		if prev.Revision < j.Revision || prev.Revision == j.Revision && prev.ID < j.ID {
-			break
-		}
+	for i > 0 && endedBefore(j, s.jobs.get(s.finished[i-1])) {
 		i--
 	}
 	s.finished = slices.Insert(s.finished, i, j.ID)
+}
+
+// endedBefore orders finished jobs: nothing changes them after their end, so
+// that their revision is its index.
+func endedBefore(a, b *cluster.Job) bool {
+	return a.Revision < b.Revision || a.Revision == b.Revision && a.ID < b.ID
 }
 
 // forgetOldest keeps the number of finished jobs within the configured bound.
@@ -68,29 +62,33 @@ func (s *State) forgetOldest() {
 	for len(s.finished) > keep {
 		id := s.finished[0]
 		s.finished = s.finished[1:]
-		s.counts[s.jobs[id].State]--
-		delete(s.jobs, id)
-		s.hash.touch(kindJob, jobKey(id))
+		s.byState[s.jobs.get(id).State].remove(id)
+		s.jobs.remove(id)
+		s.hash.jobs.touch(id)
 	}
 }
 
-// enqueue puts a job into the queue of a GPU by rank.
-func (s *State) enqueue(gpu cluster.GPUID, w cluster.Waiter) {
-	q := s.queues[gpu]
-	i := sort.Search(len(q), func(i int) bool { return less(w, q[i]) })
-	s.hash.touch(kindQueue, string(gpu))
-	if i == len(q) {
-		// Whoever holds the old slice does not see beyond its end.
-		s.queues[gpu] = append(q, w)
+func (s *State) changed(c Change) { s.changes = append(s.changes, c) }
+
+func (s *State) touchQueue(gpu cluster.GPUID) { s.hash.rest.touch(entity{kindQueue, string(gpu)}) }
+
+func (s *State) setQueue(gpu cluster.GPUID, q []cluster.Waiter) {
+	s.touchQueue(gpu)
+	if len(q) == 0 {
+		delete(s.queues, gpu)
 		return
 	}
-	out := make([]cluster.Waiter, 0, len(q)+1)
-	out = append(append(append(out, q[:i]...), w), q[i:]...)
-	s.queues[gpu] = out
+	s.queues[gpu] = q
 }
 
-func less(a, b cluster.Waiter) bool {
-	return a.Rank < b.Rank || a.Rank == b.Rank && a.Job < b.Job
+func before(a, b cluster.Waiter) int {
+	switch {
+	case a.Rank < b.Rank || a.Rank == b.Rank && a.Job < b.Job:
+		return -1
+	case a == b:
+		return 0
+	}
+	return 1
 }
 
 // unqueue takes j out of the queue it is in; the caller puts j.
@@ -99,35 +97,64 @@ func (s *State) unqueue(j *cluster.Job) {
 		return
 	}
 	q := s.queues[j.Queue]
-	i := slices.IndexFunc(q, func(w cluster.Waiter) bool { return w.Job == j.ID })
-	switch {
-	case i == 0 && len(q) > 1:
-		s.queues[j.Queue] = q[1:]
-	case i >= 0:
+	switch i := slices.IndexFunc(q, func(w cluster.Waiter) bool { return w.Job == j.ID }); {
+	case i == 0:
+		s.setQueue(j.Queue, q[1:])
+	case i > 0:
 		// A snapshot may hold the old slice: never change it in place.
-		out := append(append(make([]cluster.Waiter, 0, len(q)-1), q[:i]...), q[i+1:]...)
-		if len(out) == 0 {
-			delete(s.queues, j.Queue)
-		} else {
-			s.queues[j.Queue] = out
-		}
+		s.setQueue(j.Queue, slices.Concat(q[:i], q[i+1:]))
 	}
-	s.hash.touch(kindQueue, string(j.Queue))
 	j.Queue, j.EstStart = "", 0
+}
+
+// edit gathers what changes in one queue, so that moving many jobs costs one
+// pass over the queue and not one each.
+type edit struct {
+	drop map[cluster.JobID]struct{}
+	add  []cluster.Waiter
+}
+
+type edits map[cluster.GPUID]*edit
+
+func (es edits) of(gpu cluster.GPUID) *edit {
+	if es[gpu] == nil {
+		es[gpu] = &edit{drop: map[cluster.JobID]struct{}{}}
+	}
+	return es[gpu]
+}
+
+// commitEdits makes the new queues. Each queue is independent of the others.
+func (s *State) commitEdits(es edits) {
+	for _, gpu := range sortedKeys(es) {
+		e, old := es[gpu], s.queues[gpu]
+		slices.SortFunc(e.add, before)
+		q := make([]cluster.Waiter, 0, len(old)+len(e.add))
+		add := e.add
+		for _, w := range old {
+			if _, gone := e.drop[w.Job]; gone {
+				continue
+			}
+			n := sort.Search(len(add), func(i int) bool { return before(w, add[i]) < 0 })
+			q = append(append(q, add[:n]...), w)
+			add = add[n:]
+		}
+		s.setQueue(gpu, append(q, add...))
+	}
 }
 
 // dissolve sends everybody in a GPU's queue back to PENDING.
 func (s *State) dissolve(index uint64, gpu cluster.GPUID, why cluster.ReasonCode) {
-	for _, w := range s.queues[gpu] {
-		old := s.jobs[w.Job]
+	q := s.queues[gpu]
+	if len(q) == 0 {
+		return
+	}
+	for _, w := range q {
+		old := s.jobs.get(w.Job)
 		j := old.Clone()
 		j.Queue, j.EstStart = "", 0
 		j.State, j.Reason, j.Revision = cluster.JobPending, cluster.Reason{Code: why}, index
 		s.putJob(old, j)
-		s.changes = append(s.changes, Change{Job: j.ID, New: true})
+		s.changed(Change{Job: j.ID, New: true})
 	}
-	if len(s.queues[gpu]) > 0 {
-		delete(s.queues, gpu)
-		s.hash.touch(kindQueue, string(gpu))
-	}
+	s.setQueue(gpu, nil)
 }

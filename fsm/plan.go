@@ -20,14 +20,7 @@ func (s *State) applyPlan(index uint64, p *cluster.Plan) *cluster.PlanResult {
 		s.start(index, st)
 		res.Started = append(res.Started, cluster.AttemptID{Job: st.Job, No: st.Attempt})
 	}
-	for i := range p.Moves {
-		m := &p.Moves[i]
-		if r := s.move(index, m); r.Code != "" {
-			res.Rejected = append(res.Rejected, cluster.Rejection{Job: m.Job, Reason: r})
-			continue
-		}
-		res.Moved++
-	}
+	s.applyMoves(index, p.Moves, res)
 	return res
 }
 
@@ -38,9 +31,9 @@ func stale(format string, args ...any) cluster.Reason {
 // conflict returns why a start can no longer be committed, the zero Reason
 // when it can.
 func (s *State) conflict(st *cluster.Start) cluster.Reason {
-	j, ok := s.jobs[st.Job]
+	j := s.jobs.get(st.Job)
 	switch {
-	case !ok:
+	case j == nil:
 		return stale("job %d is gone", st.Job)
 	case !j.State.Waiting() || j.Cancel != nil:
 		return stale("job %d is %s", st.Job, j.State)
@@ -88,9 +81,11 @@ func (s *State) unlikeSpec(j *cluster.Job, st *cluster.Start) cluster.Reason {
 
 // start commits one start that conflicts with nothing.
 func (s *State) start(index uint64, st *cluster.Start) {
-	old := s.jobs[st.Job]
+	old := s.jobs.get(st.Job)
 	j := old.Clone()
 	s.unqueue(j)
+	s.cache.berth(&st.Berth)
+	s.cache.estimate(&st.Estimate)
 	a := cluster.Attempt{
 		No: st.Attempt, Token: cluster.Token(index), State: cluster.JobStarting, Berth: st.Berth, BootID: s.nodes[st.Berth.Node].BootID,
 		Estimate: st.Estimate, Placed: s.now, Why: st.Why, Overtook: st.Overtook,
@@ -107,7 +102,7 @@ func (s *State) start(index uint64, st *cluster.Start) {
 	j.State, j.Reason, j.Revision = cluster.JobStarting, cluster.Reason{}, index
 	j.Started, j.Ended = 0, 0
 	s.putJob(old, j)
-	s.changes = append(s.changes, Change{Job: j.ID})
+	s.changed(Change{Job: j.ID})
 }
 
 // layOn records that a job lies on a GPU. The order is that of ids, so that a
@@ -115,7 +110,7 @@ func (s *State) start(index uint64, st *cluster.Start) {
 func (s *State) layOn(gpu cluster.GPUID, id cluster.JobID) {
 	on := s.gpuJobs[gpu]
 	i, _ := slices.BinarySearch(on, id)
-	s.gpuJobs[gpu] = slices.Insert(slices.Clone(on), i, id)
+	s.gpuJobs[gpu] = slices.Concat(on[:i], []cluster.JobID{id}, on[i:])
 }
 
 func addNeighbour(ns []cluster.JobID, id cluster.JobID) []cluster.JobID {
@@ -127,10 +122,7 @@ func addNeighbour(ns []cluster.JobID, id cluster.JobID) []cluster.JobID {
 
 // meet records on a running job that another one came beside it.
 func (s *State) meet(index uint64, id, newcomer cluster.JobID) {
-	old := s.jobs[id]
-	if old == nil || old.Live() == nil {
-		return
-	}
+	old := s.jobs.get(id)
 	ns := addNeighbour(old.Last().Neighbours, newcomer)
 	if len(ns) == len(old.Last().Neighbours) {
 		return
@@ -139,31 +131,68 @@ func (s *State) meet(index uint64, id, newcomer cluster.JobID) {
 	j.Last().Neighbours = ns
 	j.Revision = index
 	s.putJob(old, j)
+	s.changed(Change{Job: id})
 }
 
-// move puts a waiting job into a queue, or out of one.
-func (s *State) move(index uint64, m *cluster.QueueMove) cluster.Reason {
-	old, ok := s.jobs[m.Job]
-	if !ok || !old.State.Waiting() || old.Cancel != nil {
+// applyMoves puts waiting jobs into queues, or out of them.
+func (s *State) applyMoves(index uint64, moves []cluster.QueueMove, res *cluster.PlanResult) {
+	es, seen := edits{}, make(map[cluster.JobID]struct{}, len(moves))
+	for i := range moves {
+		m := &moves[i]
+		r := s.immovable(m)
+		if _, twice := seen[m.Job]; twice {
+			r = stale("job %d is moved twice in one plan", m.Job)
+		}
+		if r.Code != "" {
+			res.Rejected = append(res.Rejected, cluster.Rejection{Job: m.Job, Reason: r})
+			continue
+		}
+		seen[m.Job] = struct{}{}
+		s.move(index, m, es)
+		res.Moved++
+	}
+	s.commitEdits(es)
+}
+
+// immovable returns why a move is no longer right, the zero Reason when it is.
+func (s *State) immovable(m *cluster.QueueMove) cluster.Reason {
+	j := s.jobs.get(m.Job)
+	if j == nil || !j.State.Waiting() || j.Cancel != nil {
 		return stale("job %d does not wait any more", m.Job)
 	}
-	if m.GPU != "" {
-		g, ok := s.ledger.GPU(m.GPU)
-		if !ok || old.Spec.GPUs == 0 {
-			return stale("there is no GPU %s for it", m.GPU)
-		}
-		if n := s.nodes[g.Node]; n == nil || n.GPU(m.GPU) == nil {
-			return stale("GPU %s is gone", m.GPU)
-		}
+	if m.GPU == "" {
+		return cluster.Reason{}
 	}
+	n := s.nodes[s.gpuNode[m.GPU]]
+	switch {
+	case n == nil:
+		return stale("GPU %s is gone", m.GPU)
+	case !n.Schedulable():
+		return stale("node %s of GPU %s is drained or silent", n.ID, m.GPU)
+	case j.Spec.GPUs == 0:
+		return stale("job %d needs no GPU to wait for", m.Job)
+	case j.Spec.Node != "" && j.Spec.Node != n.ID:
+		return stale("GPU %s is on node %s, the job asks for %s", m.GPU, n.ID, j.Spec.Node)
+	case j.Spec.GPUType != "" && j.Spec.GPUType != n.GPU(m.GPU).Type:
+		return stale("GPU %s is of type %s, the job asks for %s", m.GPU, n.GPU(m.GPU).Type, j.Spec.GPUType)
+	}
+	return cluster.Reason{}
+}
+
+func (s *State) move(index uint64, m *cluster.QueueMove, es edits) {
+	old := s.jobs.get(m.Job)
 	j := old.Clone()
-	s.unqueue(j)
-	j.State, j.Reason, j.Revision = cluster.JobPending, cluster.Reason{Code: m.Reason}, index
+	if old.Queue != "" {
+		es.of(old.Queue).drop[j.ID] = struct{}{}
+	}
+	share(&s.cache, &m.GPU)
+	share(&s.cache, &m.Reason)
+	j.State, j.Queue, j.EstStart = cluster.JobPending, "", 0
+	j.Reason, j.Revision = cluster.Reason{Code: m.Reason}, index
 	if m.GPU != "" {
 		j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
-		s.enqueue(m.GPU, cluster.Waiter{Job: j.ID, Rank: m.Rank})
+		es.of(m.GPU).add = append(es.of(m.GPU).add, cluster.Waiter{Job: j.ID, Rank: m.Rank})
 	}
 	s.putJob(old, j)
-	s.changes = append(s.changes, Change{Job: j.ID})
-	return cluster.Reason{}
+	s.changed(Change{Job: j.ID})
 }

@@ -58,6 +58,9 @@ func (f *FSM) Changes(after uint64) (cs []Change, upTo uint64, ok bool) {
 // Index returns the index of the last applied entry.
 func (f *FSM) Index() uint64 { return read(f, func(s *State) uint64 { return s.index }) }
 
+// Term returns the term of the last applied entry.
+func (f *FSM) Term() uint64 { return read(f, func(s *State) uint64 { return s.term }) }
+
 // Now returns the leader's clock as of the last entry; it never goes back.
 func (f *FSM) Now() cluster.Time { return read(f, func(s *State) cluster.Time { return s.now }) }
 
@@ -91,8 +94,8 @@ func (s *State) Ledger() *cluster.Ledger { return s.ledger }
 
 // Job returns a job.
 func (s *State) Job(id cluster.JobID) (*cluster.Job, bool) {
-	j, ok := s.jobs[id]
-	return j, ok
+	j := s.jobs.get(id)
+	return j, j != nil
 }
 
 // Node returns a node.
@@ -131,15 +134,7 @@ func (s *State) sortedNodes() []*cluster.Node {
 
 // NodeJobs returns the jobs with a live attempt on a node, by id.
 func (f *FSM) NodeJobs(id cluster.NodeID) []*cluster.Job {
-	return read(f, func(s *State) []*cluster.Job { return s.jobsOf(s.liveOn(id)) })
-}
-
-func (s *State) jobsOf(ids []cluster.JobID) []*cluster.Job {
-	out := make([]*cluster.Job, 0, len(ids))
-	for _, id := range ids {
-		out = append(out, s.jobs[id])
-	}
-	return out
+	return read(f, func(s *State) []*cluster.Job { return s.liveOn(id) })
 }
 
 // GPUJobs returns the jobs that lie on a GPU, by id.
@@ -157,7 +152,7 @@ func (f *FSM) Queue(g cluster.GPUID) []cluster.Waiter {
 func (f *FSM) QueuePosition(id cluster.JobID) (cluster.GPUID, int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	j := f.st.jobs[id]
+	j := f.st.jobs.get(id)
 	if j == nil || j.Queue == "" {
 		return "", 0
 	}
@@ -169,82 +164,67 @@ func (f *FSM) QueuePosition(id cluster.JobID) (cluster.GPUID, int) {
 func (f *FSM) Counts() map[cluster.JobState]int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	out := make(map[cluster.JobState]int, len(f.st.counts))
-	for st, n := range f.st.counts {
-		if n > 0 {
+	out := make(map[cluster.JobState]int, len(f.st.byState))
+	for st := range f.st.byState {
+		if n := f.st.byState[st].n; n > 0 {
 			out[cluster.JobState(st)] = n
 		}
 	}
 	return out
 }
 
-// Query selects jobs.
+// Query selects jobs. A zero field selects all.
 type Query struct {
 	After  cluster.JobID // ids above this
-	Limit  int           // 0 means no limit
+	Limit  int
 	States []cluster.JobState
-	Keep   func(*cluster.Job) bool // nil keeps all
+	UIDs   []cluster.UID
+	Keep   func(*cluster.Job) bool // called under the read lock
 }
 
 // Jobs returns jobs by id, and the index as of which they are.
 func (f *FSM) Jobs(q Query) ([]*cluster.Job, uint64) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	var want [cluster.JobDeadline + 1]bool
-	waiting, running, finished := len(q.States) == 0, len(q.States) == 0, len(q.States) == 0
-	for st := range want {
-		want[st] = len(q.States) == 0
-	}
-	for _, st := range q.States {
-		want[st] = true
-		waiting, running, finished = waiting || st.Waiting(), running || st.Live(), finished || st.Terminal()
+	sets := []*jobSet{&f.st.jobs}
+	if len(q.States) > 0 {
+		sets = f.st.sets(q.States)
 	}
 	var out []*cluster.Job
-	full := func() bool { return q.Limit > 0 && len(out) >= q.Limit }
-	take := func(id cluster.JobID) bool {
-		if j := f.st.jobs[id]; want[j.State] && (q.Keep == nil || q.Keep(j)) {
+	merge(sets, q.After, func(j *cluster.Job) bool {
+		if (len(q.UIDs) == 0 || slices.Contains(q.UIDs, j.Owner.UID)) && (q.Keep == nil || q.Keep(j)) {
 			out = append(out, j)
 		}
-		return !full()
-	}
-	f.st.walk(q.After, waiting, running, finished, take)
+		return q.Limit <= 0 || len(out) < q.Limit
+	})
 	return out, f.st.index
 }
 
-// walk visits the ids of the chosen classes in order.
-func (s *State) walk(after cluster.JobID, waiting, running, finished bool, take func(cluster.JobID) bool) {
-	if finished {
-		for _, id := range sortedKeys(s.jobs) {
-			if id > after && !take(id) {
-				return
-			}
+// sets returns the jobs in each of the given states; states may repeat.
+func (s *State) sets(states []cluster.JobState) []*jobSet {
+	var seen [len(s.byState)]bool
+	var out []*jobSet
+	for _, st := range states {
+		if st.Valid() && !seen[st] {
+			seen[st] = true
+			out = append(out, &s.byState[st])
 		}
-		return
 	}
-	if waiting != running {
-		set := &s.waiting
-		if running {
-			set = &s.running
-		}
-		set.after(after, take)
-		return
+	return out
+}
+
+// inStates returns the jobs in the given states by id.
+func (s *State) inStates(states ...cluster.JobState) []*cluster.Job {
+	sets, n := s.sets(states), 0
+	for _, set := range sets {
+		n += set.n
 	}
-	// Running jobs are few: merge them in.
-	var live []cluster.JobID
-	s.running.after(after, func(id cluster.JobID) bool { live = append(live, id); return true })
-	more := true
-	s.waiting.after(after, func(id cluster.JobID) bool {
-		for more && len(live) > 0 && live[0] < id {
-			more = take(live[0])
-			live = live[1:]
-		}
-		more = more && take(id)
-		return more
+	out := make([]*cluster.Job, 0, n)
+	merge(sets, 0, func(j *cluster.Job) bool {
+		out = append(out, j)
+		return true
 	})
-	for more && len(live) > 0 {
-		more = take(live[0])
-		live = live[1:]
-	}
+	return out
 }
 
 // SchedulerSnapshot returns an immutable view for the scheduler.
@@ -252,13 +232,11 @@ func (f *FSM) SchedulerSnapshot() *cluster.Snapshot {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	s := f.st
-	snap := &cluster.Snapshot{
+	return &cluster.Snapshot{
 		Index: s.index, Now: s.now, Nodes: s.sortedNodes(), Ledger: s.ledger.Clone(), Queues: maps.Clone(s.queues),
-		Waiting: make([]*cluster.Job, 0, s.waiting.n), Running: make([]*cluster.Job, 0, s.running.n),
+		Waiting: s.inStates(cluster.JobPending, cluster.JobQueued),
+		Running: s.inStates(cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable),
 	}
-	s.waiting.after(0, func(id cluster.JobID) bool { snap.Waiting = append(snap.Waiting, s.jobs[id]); return true })
-	s.running.after(0, func(id cluster.JobID) bool { snap.Running = append(snap.Running, s.jobs[id]); return true })
-	return snap
 }
 
 // Config returns the cluster's identity; ok is false in a new log.

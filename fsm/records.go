@@ -1,10 +1,10 @@
 package fsm
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,8 +18,6 @@ import (
 // record returns the stored form of an entity, nil when it is gone.
 func (s *State) record(e entity) proto.Message {
 	switch e.kind {
-	case kindMeta:
-		return s.metaRecord()
 	case kindConfig:
 		if s.config != nil {
 			return s.config
@@ -28,18 +26,9 @@ func (s *State) record(e entity) proto.Message {
 		if n := s.nodes[cluster.NodeID(e.key)]; n != nil {
 			return conv.NodeToLog(n)
 		}
-	case kindJob:
-		id, _ := strconv.ParseUint(e.key, 10, 64)
-		if j := s.jobs[cluster.JobID(id)]; j != nil {
-			return conv.JobToLog(j)
-		}
 	case kindQueue:
 		if q := s.queues[cluster.GPUID(e.key)]; len(q) > 0 {
 			return queueRecord(cluster.GPUID(e.key), q)
-		}
-	case kindRequest:
-		if r, ok := s.requests[requestKey([]byte(e.key))]; ok {
-			return requestRecord(requestKey([]byte(e.key)), r)
 		}
 	case kindToken:
 		if t := s.tokens[e.key]; t != nil {
@@ -54,12 +43,6 @@ func (s *State) record(e entity) proto.Message {
 		if s.weights != nil {
 			return s.weights
 		}
-	case kindSample:
-		seq, _ := strconv.ParseUint(e.key, 10, 64)
-		i := sort.Search(len(s.samples), func(i int) bool { return s.samples[i].Seq >= seq })
-		if i < len(s.samples) && s.samples[i].Seq == seq {
-			return sampleRecord(s.samples[i])
-		}
 	}
 	return nil
 }
@@ -72,96 +55,73 @@ func (s *State) metaRecord() *logv1.Meta {
 }
 
 func queueRecord(g cluster.GPUID, q []cluster.Waiter) *logv1.Queue {
-	m := &logv1.Queue{Gpu: string(g)}
+	m := &logv1.Queue{Gpu: string(g), Waiters: make([]*logv1.Waiter, 0, len(q))}
 	for _, w := range q {
 		m.Waiters = append(m.Waiters, &logv1.Waiter{Job: uint64(w.Job), Rank: w.Rank})
 	}
 	return m
 }
 
-func requestRecord(k requestKey, r request) *logv1.Request {
-	m := &logv1.Request{Key: k[:], BodyHash: r.bodyHash[:], AtUs: int64(r.at)}
-	for _, id := range r.jobs {
-		m.Jobs = append(m.Jobs, uint64(id))
-	}
-	return m
-}
+// waitersPerRecord keeps the records of long queues small.
+const waitersPerRecord = 10_000
 
-func sampleRecord(x Sample) *logv1.Sample {
-	return &logv1.Sample{
-		Seq: x.Seq, Signature: x.Signature, GpuType: x.GPUType, GpuMemPeakMib: x.GPUMemPeakMiB, Milli: x.Milli,
-		DurationUs: x.Duration.Microseconds(), HostMemMib: x.HostMemMiB, CpuMilli: x.CPUMilli, Censored: x.Censored, Uid: uint32(x.UID),
-	}
-}
-
-// each calls put with every record, in an order that does not depend on maps.
+// each calls put with every record of the state in an order that does not
+// depend on maps, nodes before jobs before queues, and stops at an error.
 func (s *State) each(put func(*logv1.Record) error) error {
-	send := func(recs ...*logv1.Record) error {
-		for _, r := range recs {
-			if err := put(r); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := send(&logv1.Record{Kind: &logv1.Record_Meta{Meta: s.metaRecord()}}); err != nil {
-		return err
-	}
+	w := &putter{put: put}
+	w.send(&logv1.Record{Kind: &logv1.Record_Meta{Meta: s.metaRecord()}})
 	if s.config != nil {
-		if err := send(&logv1.Record{Kind: &logv1.Record_Config{Config: s.config}}); err != nil {
-			return err
-		}
+		w.send(&logv1.Record{Kind: &logv1.Record_Config{Config: s.config}})
 	}
 	for _, id := range sortedKeys(s.nodes) {
-		if err := send(&logv1.Record{Kind: &logv1.Record_Node{Node: conv.NodeToLog(s.nodes[id])}}); err != nil {
-			return err
-		}
+		w.send(&logv1.Record{Kind: &logv1.Record_Node{Node: conv.NodeToLog(s.nodes[id])}})
 	}
-	for _, id := range sortedKeys(s.jobs) {
-		if err := send(&logv1.Record{Kind: &logv1.Record_Job{Job: conv.JobToLog(s.jobs[id])}}); err != nil {
-			return err
-		}
-	}
+	merge([]*jobSet{&s.jobs}, 0, func(j *cluster.Job) bool {
+		w.send(&logv1.Record{Kind: &logv1.Record_Job{Job: conv.JobToLog(j)}})
+		return w.err == nil
+	})
 	for _, id := range sortedKeys(s.queues) {
-		if err := send(&logv1.Record{Kind: &logv1.Record_Queue{Queue: queueRecord(id, s.queues[id])}}); err != nil {
-			return err
+		for q := range slices.Chunk(s.queues[id], waitersPerRecord) {
+			w.send(&logv1.Record{Kind: &logv1.Record_Queue{Queue: queueRecord(id, q)}})
 		}
 	}
-	for _, k := range s.reqOrder {
-		if err := send(&logv1.Record{Kind: &logv1.Record_Request{Request: requestRecord(k, s.requests[k])}}); err != nil {
-			return err
-		}
+	for _, r := range s.reqOrder {
+		w.send(&logv1.Record{Kind: &logv1.Record_Request{Request: r.record()}})
 	}
-	return s.eachSmall(send)
+	for _, k := range sortedKeys(s.tokens) {
+		w.send(&logv1.Record{Kind: &logv1.Record_Token{Token: s.tokens[k]}})
+	}
+	for _, id := range s.sortedDenied() {
+		w.send(&logv1.Record{Kind: &logv1.Record_Denied{Denied: &logv1.DeniedIdentity{Role: id.role, Id: id.id, AtUs: int64(s.denied[id])}}})
+	}
+	if s.weights != nil {
+		w.send(&logv1.Record{Kind: &logv1.Record_Weights{Weights: s.weights}})
+	}
+	for i := range s.samples {
+		w.send(&logv1.Record{Kind: &logv1.Record_Sample{Sample: s.samples[i].record()}})
+	}
+	return w.err
 }
 
-func (s *State) eachSmall(send func(...*logv1.Record) error) error {
-	for _, k := range sortedKeys(s.tokens) {
-		if err := send(&logv1.Record{Kind: &logv1.Record_Token{Token: s.tokens[k]}}); err != nil {
-			return err
-		}
+// putter sends records until the first error.
+type putter struct {
+	put func(*logv1.Record) error
+	err error
+}
+
+func (p *putter) send(r *logv1.Record) {
+	if p.err == nil {
+		p.err = p.put(r)
 	}
+}
+
+func (s *State) sortedDenied() []identity {
 	ids := make([]identity, 0, len(s.denied))
 	for id := range s.denied {
 		ids = append(ids, id)
 	}
-	sort.Slice(ids, func(i, k int) bool { return ids[i].role+"/"+ids[i].id < ids[k].role+"/"+ids[k].id })
-	for _, id := range ids {
-		if err := send(&logv1.Record{Kind: &logv1.Record_Denied{Denied: &logv1.DeniedIdentity{Role: id.role, Id: id.id, AtUs: int64(s.denied[id])}}}); err != nil {
-			return err
-		}
-	}
-	if s.weights != nil {
-		if err := send(&logv1.Record{Kind: &logv1.Record_Weights{Weights: s.weights}}); err != nil {
-			return err
-		}
-	}
-	for _, x := range s.samples {
-		if err := send(&logv1.Record{Kind: &logv1.Record_Sample{Sample: sampleRecord(x)}}); err != nil {
-			return err
-		}
-	}
-	return nil
+	sort.Slice(ids, func(i, k int) bool { return ids[i].key() < ids[k].key() })
+	return ids
 }
 
 func sortedKeys[K interface{ ~string | ~uint64 }, V any](m map[K]V) []K {
@@ -173,8 +133,6 @@ func sortedKeys[K interface{ ~string | ~uint64 }, V any](m map[K]V) []K {
 	return keys
 }
 
-func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-
 // load takes over one record of a snapshot.
 func (s *State) load(r *logv1.Record) error {
 	switch k := r.Kind.(type) {
@@ -183,60 +141,61 @@ func (s *State) load(r *logv1.Record) error {
 		s.index, s.term, s.now, s.nextJob = m.Index, m.Term, cluster.Time(m.NowUs), cluster.JobID(m.NextJob)
 		s.lastHash, s.sampleNo = m.LastHashIndex, m.SampleSeq
 	case *logv1.Record_Config:
-		s.config = k.Config
-		s.hash.touch(kindConfig, "")
+		s.config = copyConfig(k.Config)
+		s.hash.rest.touch(entity{kind: kindConfig})
 	case *logv1.Record_Node:
-		return s.loadNode(conv.NodeFromLog(k.Node))
+		return s.loadNode(k.Node)
 	case *logv1.Record_Job:
-		return s.loadJob(conv.JobFromLog(k.Job))
+		return s.loadJob(k.Job)
 	case *logv1.Record_Queue:
-		for _, w := range k.Queue.Waiters {
-			s.enqueue(cluster.GPUID(k.Queue.Gpu), cluster.Waiter{Job: cluster.JobID(w.Job), Rank: w.Rank})
-		}
+		return s.loadQueue(k.Queue)
 	case *logv1.Record_Request:
 		return s.loadRequest(k.Request)
 	case *logv1.Record_Token:
-		s.tokens[string(k.Token.Hash)] = k.Token
-		s.hash.touch(kindToken, string(k.Token.Hash))
+		s.tokens[string(k.Token.Hash)] = copyToken(k.Token)
+		s.hash.rest.touch(entity{kindToken, string(k.Token.Hash)})
 	case *logv1.Record_Denied:
-		s.denied[identity{k.Denied.Role, k.Denied.Id}] = cluster.Time(k.Denied.AtUs)
-		s.hash.touch(kindDenied, k.Denied.Role+"/"+k.Denied.Id)
+		who := identity{k.Denied.Role, k.Denied.Id}
+		s.denied[who] = cluster.Time(k.Denied.AtUs)
+		s.hash.rest.touch(entity{kindDenied, who.key()})
 	case *logv1.Record_Weights:
-		s.weights = k.Weights
-		s.hash.touch(kindWeights, "")
+		w := k.Weights
+		s.weights = &logv1.Weights{Version: w.Version, Blob: w.Blob, Sha256: w.Sha256, AtUs: w.AtUs}
+		s.hash.rest.touch(entity{kind: kindWeights})
 	case *logv1.Record_Sample:
-		x := k.Sample
-		s.samples = append(s.samples, Sample{
-			Seq: x.Seq, Signature: x.Signature, GPUType: x.GpuType, GPUMemPeakMiB: x.GpuMemPeakMib, Milli: x.Milli,
-			Duration: micros(x.DurationUs), HostMemMiB: x.HostMemMib, CPUMilli: x.CpuMilli, Censored: x.Censored, UID: cluster.UID(x.Uid),
-		})
-		s.hash.touch(kindSample, sampleKey(x.Seq))
+		return s.loadSample(k.Sample)
 	default:
 		return fmt.Errorf("record of unknown kind %T", r.Kind)
 	}
 	return nil
 }
 
-func (s *State) loadNode(n *cluster.Node) error {
-	if n.ID == "" {
-		return fmt.Errorf("node without a name")
+func (s *State) loadNode(m *logv1.Node) error {
+	n, err := conv.NodeFromLog(m)
+	if err != nil {
+		return err
 	}
-	for i := range n.GPUs {
-		s.gpuNode[n.GPUs[i].ID] = n.ID
+	if s.nodes[n.ID] != nil {
+		return fmt.Errorf("node %s appears twice", n.ID)
 	}
 	s.putNode(n)
 	return nil
 }
 
 // loadJob takes a job and what it holds. Nodes come before jobs.
-func (s *State) loadJob(j *cluster.Job) error {
-	if j.ID == 0 || !j.State.Valid() || s.jobs[j.ID] != nil {
-		return fmt.Errorf("job %d is malformed or appears twice", j.ID)
+func (s *State) loadJob(m *logv1.Job) error {
+	j, err := conv.JobFromLog(m)
+	if err != nil {
+		return err
 	}
+	if s.jobs.get(j.ID) != nil {
+		return fmt.Errorf("job %d appears twice", j.ID)
+	}
+	s.cache.job(j)
 	if j.State.Live() {
 		a := j.Live()
 		if a == nil {
-			return fmt.Errorf("job %d is %s without an attempt", j.ID, j.State)
+			return fmt.Errorf("job %d is %s without a live attempt", j.ID, j.State)
 		}
 		for _, g := range a.Berth.GPUs {
 			s.ledger.Remember(a.Berth.Node, g.GPU) // it may have vanished under the job
@@ -246,22 +205,46 @@ func (s *State) loadJob(j *cluster.Job) error {
 			return fmt.Errorf("job %d is on node %q, which is not there", j.ID, a.Berth.Node)
 		}
 	}
-	s.putJob(nil, j)
+	s.place(nil, j)
 	return nil
 }
 
-func (s *State) loadRequest(r *logv1.Request) error {
-	if len(r.Key) != len(requestKey{}) || len(r.BodyHash) != 16 {
-		return fmt.Errorf("request of %d and %d bytes", len(r.Key), len(r.BodyHash))
+func (s *State) loadQueue(m *logv1.Queue) error {
+	gpu := cluster.GPUID(m.Gpu)
+	share(&s.cache, &gpu)
+	q := s.queues[gpu]
+	for _, w := range m.Waiters {
+		q = append(q, cluster.Waiter{Job: cluster.JobID(w.Job), Rank: w.Rank})
 	}
-	k := requestKey(r.Key)
-	req := request{at: cluster.Time(r.AtUs)}
-	copy(req.bodyHash[:], r.BodyHash)
-	for _, id := range r.Jobs {
-		req.jobs = append(req.jobs, cluster.JobID(id))
+	s.setQueue(gpu, q)
+	return nil
+}
+
+func (s *State) loadRequest(m *logv1.Request) error {
+	r := &request{count: len(m.Jobs), at: cluster.Time(m.AtUs)}
+	if len(m.Key) != len(r.key) || len(m.BodyHash) != len(r.bodyHash) || len(m.Jobs) == 0 {
+		return errors.New("request is malformed")
 	}
-	s.requests[k] = req
-	s.reqOrder = append(s.reqOrder, k)
-	s.hash.touch(kindRequest, string(k[:]))
+	copy(r.key[:], m.Key)
+	copy(r.bodyHash[:], m.BodyHash)
+	r.first = cluster.JobID(m.Jobs[0])
+	if s.requests[r.key] != nil {
+		return errors.New("request appears twice")
+	}
+	s.addRequest(r)
+	return nil
+}
+
+func (s *State) loadSample(m *logv1.Sample) error {
+	if n := len(s.samples); n > 0 && s.samples[n-1].Seq >= m.Seq {
+		return fmt.Errorf("sample %d is out of order", m.Seq)
+	}
+	x := Sample{
+		Seq: m.Seq, Signature: m.Signature, GPUType: m.GpuType, GPUMemPeakMiB: m.GpuMemPeakMib, Milli: m.Milli,
+		Duration: time.Duration(m.DurationUs) * time.Microsecond, HostMemMiB: m.HostMemMib, CPUMilli: m.CpuMilli,
+		Censored: m.Censored, UID: cluster.UID(m.Uid), Features: m.Features,
+	}
+	s.samples = append(s.samples, x)
+	s.hash.samples.touch(x.Seq)
 	return nil
 }

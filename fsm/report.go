@@ -1,7 +1,9 @@
 package fsm
 
 import (
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -11,8 +13,8 @@ import (
 // report takes over what an agent says of an attempt. What is not about a
 // live attempt on that node changes nothing, however often it is said.
 func (s *State) report(index uint64, r *logv1.ReportAttempt) Result {
-	old, ok := s.jobs[cluster.JobID(r.Job)]
-	if !ok {
+	old := s.jobs.get(cluster.JobID(r.Job))
+	if old == nil {
 		return Result{Released: true}
 	}
 	k := slices.IndexFunc(old.Attempts, func(a cluster.Attempt) bool { return a.No == r.Attempt })
@@ -20,46 +22,73 @@ func (s *State) report(index uint64, r *logv1.ReportAttempt) Result {
 		return refuse(cluster.CodeDenied, "attempt %d of job %d is not on node %s", r.Attempt, r.Job, r.Node)
 	}
 	a := &old.Attempts[k]
-	to := cluster.JobState(r.State)
+	to := cluster.JobState(min(r.State, 255))
 	switch {
-	case a.State.Terminal():
-		return Result{Released: true}
 	case uint64(a.Token) != r.Token:
 		return refuse(cluster.CodeDenied, "attempt %d of job %d has another token", r.Attempt, r.Job)
+	case a.State.Terminal():
+		return Result{Released: true}
 	case to == cluster.JobUnreachable || !to.Live() && !to.Terminal():
 		return refuse(cluster.CodeInvalid, "an attempt cannot be in state %d", r.State)
-	case !a.State.Live():
-		return refuse(cluster.CodeConflict, "attempt %d of job %d is %s", r.Attempt, r.Job, a.State)
 	case r.Exit != nil && (r.Exit.Code < 0 || r.Exit.Code > 255 || r.Exit.Signal < 0 || r.Exit.Signal > 64):
 		return refuse(cluster.CodeInvalid, "exit code %d, signal %d are out of range", r.Exit.Code, r.Exit.Signal)
 	}
 	j := old.Clone()
 	j.Revision = index
-	a = &j.Attempts[k]
-	if t := s.clamp(r.StartedUs, a.Placed); t != 0 && a.Started == 0 {
-		a.Started, j.Started = t, t
+	if to.Terminal() {
+		s.ended(j.Last(), r)
+		s.finish(index, old, j, to)
+		return Result{Released: true}
 	}
-	if !to.Terminal() {
-		if a.State != cluster.JobUnreachable && !cluster.CanMove(a.State, to) {
-			return Result{} // older news than we have
+	s.rose(old, j, to, r)
+	return Result{}
+}
+
+// rose records that an attempt came further. States only go up, so that
+// reports may be repeated and come late: a process that was seen running is
+// never starting again.
+func (s *State) rose(old, j *cluster.Job, to cluster.JobState, r *logv1.ReportAttempt) {
+	a := j.Last()
+	if a.State != cluster.JobUnreachable && !cluster.CanMove(a.State, to) || to == cluster.JobStarting && a.Started != 0 {
+		return
+	}
+	if a.Started == 0 && to != cluster.JobStarting {
+		if a.Started = s.clamp(r.StartedUs, a.Placed); a.Started == 0 {
+			a.Started = s.now
 		}
-		a.State, j.State = to, to
-		s.putJob(old, j)
-		s.changes = append(s.changes, Change{Job: j.ID})
-		return Result{}
+		j.Started = a.Started
 	}
-	a.Ended = s.clamp(r.EndedUs, max(a.Placed, a.Started))
-	if a.Ended == 0 {
-		a.Ended = s.now
+	a.State, j.State, j.Reason = to, to, cluster.Reason{}
+	s.putJob(old, j)
+	s.changed(Change{Job: j.ID})
+}
+
+// ended takes over how an attempt ended.
+func (s *State) ended(a *cluster.Attempt, r *logv1.ReportAttempt) {
+	if a.Started == 0 {
+		a.Started = s.clamp(r.StartedUs, a.Placed)
+	}
+	if a.Ended = s.clamp(r.EndedUs, max(a.Placed, a.Started)); a.Ended == 0 {
+		a.Ended = max(s.now, a.Placed, a.Started)
 	}
 	if r.Exit != nil {
 		a.Exit = &cluster.Exit{Code: r.Exit.Code, Signal: r.Exit.Signal}
 	}
-	a.Usage = conv.UsageFromLog(r.Usage)
+	a.Usage = saneUsage(conv.UsageFromLog(r.Usage), a.Ended.Sub(max(a.Started, a.Placed)))
 	a.Reason = conv.ReasonFromLog(r.Reason)
-	s.finish(index, old, j, to)
-	return Result{Released: true}
 }
+
+// saneUsage bounds what an agent measured, so that no sum of it overflows.
+func saneUsage(u cluster.Usage, longest time.Duration) cluster.Usage {
+	u.GPUMemPeakMiB = min(max(0, u.GPUMemPeakMiB), cluster.MaxMemMiB)
+	u.HostMemPeakMiB = min(max(0, u.HostMemPeakMiB), cluster.MaxMemMiB)
+	u.Milli = min(max(0, u.Milli), cluster.WholeGPU)
+	u.CPUMilli = min(max(0, u.CPUMilli), maxCPUMilli)
+	u.Duration = min(max(0, u.Duration), longest)
+	return u
+}
+
+const maxCPUMilli = 1 << 22 // of one attempt
 
 // clamp brings a node's clock between earliest and now; 0 stays unknown.
 func (s *State) clamp(us int64, earliest cluster.Time) cluster.Time {
@@ -69,25 +98,50 @@ func (s *State) clamp(us int64, earliest cluster.Time) cluster.Time {
 	return min(max(cluster.Time(us), earliest), max(s.now, earliest))
 }
 
-// finish ends the live attempt of j, which is a changed copy of old: its
-// shares are free, and the job ends or waits again.
+// finish ends the live attempt of j, which is a changed copy of old with the
+// end of its last attempt filled in: its shares are free, and the job ends or
+// waits again. A job that was to be cancelled is, whatever its exit.
 func (s *State) finish(index uint64, old, j *cluster.Job, to cluster.JobState) {
 	a := j.Last()
 	freed := s.release(old)
-	a.State, j.Ended = to, a.Ended
-	s.learn(j, a)
+	j.Revision, a.State, j.Started, j.Ended = index, to, a.Started, a.Ended
 	if j.Cancel != nil {
-		a.State = cluster.JobCancelled
-		a.Reason = cancelReason(j)
-	} else if s.again(j, a) {
+		a.State, a.Reason = cluster.JobCancelled, cancelReason(j)
+	}
+	if a.Reason.Code == "" {
+		a.Reason = defaultReason(a)
+	}
+	s.learn(j, a)
+	if s.again(j, a) {
 		j.State, j.Reason, j.Eligible = cluster.JobPending, cluster.Reason{Code: cluster.ReasonRequeued, Detail: a.Reason.String()}, s.now
 		s.putJob(old, j)
-		s.changes = append(s.changes, Change{Job: j.ID, New: true, Released: freed})
+		s.changed(Change{Job: j.ID, New: true, Released: freed})
 		return
 	}
-	j.State, j.Reason, j.Revision = a.State, a.Reason, index
+	j.State, j.Reason = a.State, a.Reason
 	s.putJob(old, j)
-	s.changes = append(s.changes, Change{Job: j.ID, Released: freed})
+	s.changed(Change{Job: j.ID, Released: freed})
+}
+
+// defaultReason names an end that the agent gave no reason for.
+func defaultReason(a *cluster.Attempt) cluster.Reason {
+	switch {
+	case a.State == cluster.JobTimeout:
+		return cluster.Reason{Code: cluster.ReasonTimeLimit}
+	case a.State == cluster.JobNodeFail:
+		return cluster.Reason{Code: cluster.ReasonNodeLost}
+	case a.State == cluster.JobOutOfMemory && a.Usage.GPUOOM:
+		return cluster.Reason{Code: cluster.ReasonGPUOOM}
+	case a.State == cluster.JobOutOfMemory:
+		return cluster.Reason{Code: cluster.ReasonHostOOM}
+	case a.State == cluster.JobFailed && a.Exit == nil:
+		return cluster.Reason{Code: cluster.ReasonLaunch}
+	case a.State == cluster.JobFailed && a.Exit.Signal != 0:
+		return cluster.Reason{Code: cluster.ReasonSignal, Detail: fmt.Sprintf("signal %d", a.Exit.Signal)}
+	case a.State == cluster.JobFailed:
+		return cluster.Reason{Code: cluster.ReasonExit, Detail: fmt.Sprintf("exit code %d", a.Exit.Code)}
+	}
+	return cluster.Reason{}
 }
 
 // release gives back what the live attempt of old holds.
@@ -107,71 +161,64 @@ func (s *State) release(old *cluster.Job) []cluster.GPUID {
 	return freed
 }
 
-// again decides whether a job runs once more, and with what. After the first
-// out-of-memory on the GPU it gets a larger share, after the second a whole
-// GPU; a third one, or one with a whole GPU, is final. A lost node is final
-// unless the job allows it.
+// again decides whether a job runs once more, and with what. A lost node is
+// final unless the job allows it.
 func (s *State) again(j *cluster.Job, a *cluster.Attempt) bool {
-	switch a.State {
-	case cluster.JobNodeFail:
+	switch {
+	case len(j.Attempts) >= maxAttempts:
+		return false
+	case a.State == cluster.JobNodeFail:
 		return j.Spec.RequeueOnLoss
-	case cluster.JobOutOfMemory:
-		if !a.Usage.GPUOOM || len(a.Berth.GPUs) == 0 || a.Berth.GPUs[0].Share.Exclusive {
-			return false
-		}
-		ooms := 0
-		for i := range j.Attempts {
-			if j.Attempts[i].Usage.GPUOOM {
-				ooms++
-			}
-		}
-		share := a.Berth.GPUs[0].Share.MemMiB
-		j.MinGPUMemMiB = max(share*3/2, a.Usage.GPUMemPeakMiB*11/10)
-		j.NeedWhole = ooms >= 2
-		return ooms <= 2
+	case a.State == cluster.JobOutOfMemory:
+		return s.againLarger(j, a)
 	}
 	return false
 }
 
-// learn keeps a sample of an attempt that ran, within bounds on the whole, on
-// each job's share of it, and on each user's.
-func (s *State) learn(j *cluster.Job, a *cluster.Attempt) {
-	if len(a.Berth.GPUs) == 0 || a.Usage == (cluster.Usage{}) || a.State == cluster.JobNodeFail {
-		return
+// againLarger settles an out-of-memory on the GPU. After the first the job
+// gets a larger share and after the second a whole GPU; a third one, or one
+// with a whole GPU, is final. So is one at the memory that the user declared:
+// the number is also a cap, and hitting it is the job's own doing. Beside
+// others it is not: a neighbour above its share may have taken what this job
+// was refused, and so it gets the benefit of the doubt.
+func (s *State) againLarger(j *cluster.Job, a *cluster.Attempt) bool {
+	if !a.Usage.GPUOOM || len(a.Berth.GPUs) == 0 || a.Berth.GPUs[0].Share.Exclusive {
+		return false
 	}
-	u, ok := s.ledger.GPU(a.Berth.GPUs[0].GPU)
-	if !ok || j.Spec.Signature == "" {
-		return
+	share := a.Berth.GPUs[0].Share.MemMiB
+	if j.Spec.GPUMemMiB > 0 && share <= j.Spec.GPUMemMiB && len(a.Neighbours) == 0 {
+		return false
 	}
-	s.sampleNo++
-	x := Sample{
-		Seq: s.sampleNo, Signature: j.Spec.Signature, GPUType: u.Type, GPUMemPeakMiB: a.Usage.GPUMemPeakMiB, Milli: a.Usage.Milli,
-		Duration: a.Ended.Sub(max(a.Started, a.Placed)), HostMemMiB: a.Usage.HostMemPeakMiB, CPUMilli: a.Usage.CPUMilli,
-		Censored: a.Usage.GPUOOM, UID: j.Owner.UID,
-	}
-	s.samples = append(s.samples, x)
-	s.hash.touch(kindSample, sampleKey(x.Seq))
-	same, mine := 0, 0
-	for i := range s.samples {
-		if s.samples[i].Signature == x.Signature {
-			same++
-		}
-		if s.samples[i].UID == x.UID {
-			mine++
+	ooms := 0
+	for i := range j.Attempts {
+		if j.Attempts[i].Usage.GPUOOM {
+			ooms++
 		}
 	}
-	switch {
-	case same > perSignature:
-		s.dropSample(func(o *Sample) bool { return o.Signature == x.Signature })
-	case len(s.samples) > maxSamples && mine > maxSamples/4:
-		s.dropSample(func(o *Sample) bool { return o.UID == x.UID })
-	case len(s.samples) > maxSamples:
-		s.dropSample(func(*Sample) bool { return true })
+	if ooms > 2 {
+		return false
 	}
+	j.NeedWhole = ooms == 2
+	j.MinGPUMemMiB = min(max(share+share/2, a.Usage.GPUMemPeakMiB*11/10), s.largestFor(j.Spec))
+	return true
 }
 
-func (s *State) dropSample(match func(*Sample) bool) {
-	i := slices.IndexFunc(s.samples, func(x Sample) bool { return match(&x) })
-	s.hash.touch(kindSample, sampleKey(s.samples[i].Seq))
-	s.samples = append(s.samples[:i:i], s.samples[i+1:]...)
+// largestFor returns the most memory that a share of one GPU can have for a
+// job, so that none waits for more than there is.
+func (s *State) largestFor(spec *cluster.Spec) int64 {
+	most := int64(0)
+	for id, n := range s.nodes { // the maximum does not depend on the order
+		if spec.Node != "" && spec.Node != id {
+			continue
+		}
+		for i := range n.GPUs {
+			if g := &n.GPUs[i]; spec.GPUType == "" || g.Type == spec.GPUType {
+				most = max(most, g.SellableMiB)
+			}
+		}
+	}
+	if most == 0 {
+		return cluster.MaxMemMiB
+	}
+	return most
 }

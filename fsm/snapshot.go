@@ -3,16 +3,18 @@ package fsm
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"sort"
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/berth-scheduler/berth/cluster"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -30,8 +32,7 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 	s := f.st
 	view := &State{
 		index: s.index, term: s.term, now: s.now, nextJob: s.nextJob, lastHash: s.lastHash, config: s.config,
-		jobs: maps.Clone(s.jobs), nodes: maps.Clone(s.nodes), queues: maps.Clone(s.queues),
-		requests: maps.Clone(s.requests), reqOrder: slices.Clone(s.reqOrder),
+		jobs: s.jobs.clone(), nodes: maps.Clone(s.nodes), queues: maps.Clone(s.queues), reqOrder: slices.Clone(s.reqOrder),
 		tokens: maps.Clone(s.tokens), denied: maps.Clone(s.denied),
 		weights: s.weights, samples: slices.Clone(s.samples), sampleNo: s.sampleNo,
 	}
@@ -54,25 +55,48 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 }
 
 func (s *snapshot) write(w io.Writer) error {
-	bw := bufio.NewWriterSize(w, 256<<10)
+	out := &framer{w: bufio.NewWriterSize(w, 256<<10)}
 	head := &logv1.SnapshotHeader{Format: snapshotFormat, Index: s.view.index, Term: s.view.term, WrittenBy: s.version}
-	if _, err := protodelim.MarshalTo(bw, head); err != nil {
+	if err := out.put(head); err != nil {
 		return err
 	}
 	n := uint64(0)
 	err := s.view.each(func(r *logv1.Record) error {
 		n++
-		_, err := protodelim.MarshalTo(bw, r)
-		return err
+		return out.put(r)
 	})
 	if err != nil {
 		return err
 	}
 	end := &logv1.Record{Kind: &logv1.Record_End{End: &logv1.SnapshotEnd{Hash: s.hash, Records: n}}}
-	if _, err := protodelim.MarshalTo(bw, end); err != nil {
+	if err := out.put(end); err != nil {
 		return err
 	}
-	return bw.Flush()
+	return out.w.Flush()
+}
+
+// framer writes messages, each with its length before it.
+type framer struct {
+	w    *bufio.Writer
+	body []byte
+	head []byte
+}
+
+func (f *framer) put(m proto.Message) error {
+	var err error
+	f.body, err = proto.MarshalOptions{Deterministic: true}.MarshalAppend(f.body[:0], m)
+	if err != nil {
+		return err
+	}
+	if len(f.body) > maxRecordBytes {
+		return fmt.Errorf("record of %d bytes, at most %d can be read back", len(f.body), maxRecordBytes)
+	}
+	f.head = binary.AppendUvarint(f.head[:0], uint64(len(f.body)))
+	if _, err := f.w.Write(f.head); err != nil {
+		return err
+	}
+	_, err = f.w.Write(f.body)
+	return err
 }
 
 // Release implements raft.FSMSnapshot.
@@ -97,6 +121,8 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 
 func readSnapshot(r io.Reader) (*State, error) {
 	br := bufio.NewReaderSize(r, 256<<10)
+	// A record stays in the buffer when it fits there; a damaged length is
+	// refused before anything is allocated for it.
 	opt := protodelim.UnmarshalOptions{MaxSize: maxRecordBytes}
 	head := new(logv1.SnapshotHeader)
 	if err := opt.UnmarshalFrom(br, head); err != nil {
@@ -121,7 +147,9 @@ func readSnapshot(r io.Reader) (*State, error) {
 		if end.Records != n {
 			return nil, fmt.Errorf("has %d records, %d were written", n, end.Records)
 		}
-		st.settle()
+		if err := st.settle(); err != nil {
+			return nil, err
+		}
 		if got := st.hashNow(); !bytes.Equal(got, end.Hash) {
 			return nil, fmt.Errorf("hash %x differs from %x, with which it was written", got, end.Hash)
 		}
@@ -129,12 +157,37 @@ func readSnapshot(r io.Reader) (*State, error) {
 	}
 }
 
-// settle puts in order what does not come in order.
-func (s *State) settle() {
-	sort.Slice(s.finished, func(i, k int) bool {
-		a, b := s.jobs[s.finished[i]], s.jobs[s.finished[k]]
-		return a.Revision < b.Revision || a.Revision == b.Revision && a.ID < b.ID
-	})
-	s.forgetOldest()
+// settle puts in order what does not come in order, and checks that the
+// records belong together: a hash only proves that nothing changed since they
+// were written.
+func (s *State) settle() error {
 	s.changes = nil
+	for st := cluster.JobCompleted; st <= cluster.JobDeadline; st++ {
+		for _, j := range s.byState[st].list() {
+			s.finished = append(s.finished, j.ID)
+		}
+	}
+	slices.SortFunc(s.finished, func(a, b cluster.JobID) int {
+		if endedBefore(s.jobs.get(a), s.jobs.get(b)) {
+			return -1
+		}
+		return 1
+	})
+	queued := 0
+	for gpu, q := range s.queues { // any fault will do
+		for i, w := range q {
+			j := s.jobs.get(w.Job)
+			if j == nil || j.State != cluster.JobQueued || j.Queue != gpu || i > 0 && before(q[i-1], w) >= 0 {
+				return fmt.Errorf("queue of GPU %q: job %d does not belong at place %d", gpu, w.Job, i+1)
+			}
+		}
+		queued += len(q)
+	}
+	if n := s.byState[cluster.JobQueued].n; n != queued {
+		return fmt.Errorf("%d jobs are queued, the queues hold %d", n, queued)
+	}
+	if last := s.jobs.last(); last >= s.nextJob {
+		return fmt.Errorf("job %d is not below the next id %d", last, s.nextJob)
+	}
+	return nil
 }

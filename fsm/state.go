@@ -9,18 +9,18 @@ import (
 
 // State is everything that the log has made. Jobs and nodes in it are
 // immutable: a change puts a new value in place of the old one, so that a
-// snapshot needs only copies of the maps.
+// snapshot needs only copies of the tables.
 type State struct {
 	index    uint64
 	term     uint64
 	now      cluster.Time
 	nextJob  cluster.JobID
 	config   *logv1.Config
-	jobs     map[cluster.JobID]*cluster.Job
+	jobs     jobSet
 	nodes    map[cluster.NodeID]*cluster.Node
-	queues   map[cluster.GPUID][]cluster.Waiter // ordered by rank, then job
-	requests map[requestKey]request
-	reqOrder []requestKey // oldest first
+	queues   map[cluster.GPUID][]cluster.Waiter // ordered by rank, then job; none empty
+	requests map[requestKey]*request
+	reqOrder []*request // oldest first
 	tokens   map[string]*logv1.Token
 	denied   map[identity]cluster.Time
 	weights  *logv1.Weights
@@ -30,37 +30,82 @@ type State struct {
 
 	// What follows is made from the above and never stored.
 	ledger   *cluster.Ledger
-	waiting  idSet
-	running  idSet
+	byState  [cluster.JobDeadline + 1]jobSet
 	finished []cluster.JobID // in order of ending, oldest first
-	counts   [cluster.JobDeadline + 1]int
-	nodeJobs map[cluster.NodeID]map[cluster.JobID]struct{}
-	gpuJobs  map[cluster.GPUID][]cluster.JobID
+	nodeJobs map[cluster.NodeID]*jobSet
+	gpuJobs  map[cluster.GPUID][]cluster.JobID // in order; slices are replaced, never changed
 	gpuNode  map[cluster.GPUID]cluster.NodeID
 	hash     hasher
+	cache    cache
 	changes  []Change // of the entry being applied
+}
+
+func newState() *State {
+	return &State{
+		nextJob: 1, nodes: map[cluster.NodeID]*cluster.Node{}, queues: map[cluster.GPUID][]cluster.Waiter{},
+		requests: map[requestKey]*request{}, tokens: map[string]*logv1.Token{}, denied: map[identity]cluster.Time{},
+		ledger: cluster.NewLedger(nil), nodeJobs: map[cluster.NodeID]*jobSet{},
+		gpuJobs: map[cluster.GPUID][]cluster.JobID{}, gpuNode: map[cluster.GPUID]cluster.NodeID{},
+		hash: newHasher(), cache: newCache(),
+	}
 }
 
 type identity struct{ role, id string }
 
+// key joins the parts; roles hold no slash.
+func (i identity) key() string { return i.role + "/" + i.id }
+
 type requestKey [16]byte
 
+// request is the answer that a client's request id got. Values are immutable.
 type request struct {
+	key      requestKey
 	bodyHash [16]byte
-	jobs     []cluster.JobID
+	first    cluster.JobID
+	count    int
 	at       cluster.Time
 }
 
-// Sample is what one finished attempt taught, for the predictor.
+func (r *request) jobs() []cluster.JobID {
+	ids := make([]cluster.JobID, r.count)
+	for i := range ids {
+		ids[i] = r.first + cluster.JobID(i)
+	}
+	return ids
+}
+
+func (r *request) record() *logv1.Request {
+	m := &logv1.Request{Key: r.key[:], BodyHash: r.bodyHash[:], AtUs: int64(r.at), Jobs: make([]uint64, r.count)}
+	for i := range m.Jobs {
+		m.Jobs[i] = uint64(r.first) + uint64(i)
+	}
+	return m
+}
+
+// Sample is what one finished attempt taught, for the predictor. Memory is in
+// MiB; Milli is the mean utilization of each GPU in thousandths, CPUMilli the
+// cores used in thousandths of one. Zero is not measured.
 type Sample struct {
-	Seq           uint64
+	Seq           uint64 // rises, without gaps among those ever taken
 	Signature     string
 	GPUType       string
 	GPUMemPeakMiB int64
 	Milli         int64
-	Duration      time.Duration
-	HostMemMiB    int64
-	CPUMilli      int64
-	Censored      bool
-	UID           cluster.UID
+	// Duration is 0 for an attempt that did not come to its own end.
+	Duration   time.Duration
+	HostMemMiB int64
+	CPUMilli   int64
+	// Censored tells that the peak is a lower bound of what is needed.
+	Censored bool
+	UID      cluster.UID
+	// Features are the job's, opaque here; not to be changed.
+	Features []byte
+}
+
+func (x *Sample) record() *logv1.Sample {
+	return &logv1.Sample{
+		Seq: x.Seq, Signature: x.Signature, GpuType: x.GPUType, GpuMemPeakMib: x.GPUMemPeakMiB, Milli: x.Milli,
+		DurationUs: x.Duration.Microseconds(), HostMemMib: x.HostMemMiB, CpuMilli: x.CPUMilli, Censored: x.Censored,
+		Uid: uint32(x.UID), Features: x.Features,
+	}
 }

@@ -1,6 +1,8 @@
 package conv
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -31,8 +33,20 @@ func SpecToLog(s *cluster.Spec) *logv1.Spec {
 
 func us(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// SpecFromLog converts back.
-func SpecFromLog(m *logv1.Spec) *cluster.Spec {
+// maxStored bounds small counts in stored messages.
+const maxStored = 1 << 20
+
+// SpecFromLog converts back. A spec that is missing, or holds a number that a
+// spec cannot have, is an error.
+func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
+	switch {
+	case m == nil:
+		return nil, errors.New("spec is missing")
+	case m.Gpus > maxStored:
+		return nil, fmt.Errorf("spec with %d GPUs", m.Gpus)
+	case m.GpuMemMib < 0 || m.GpuMilli < 0 || m.MemMib < 0 || m.CpuMilli < 0 || m.DurationUs < 0 || m.TimeLimitUs < 0:
+		return nil, errors.New("spec with a negative amount")
+	}
 	return &cluster.Spec{
 		Name: m.GetName(), Command: fromBytes(m.GetCommand()), Env: fromBytes(m.GetEnv()), Dir: string(m.GetDir()), Image: m.GetImage(),
 		GPUs: int(m.GetGpus()), Exclusive: m.GetExclusive(), GPUType: m.GetGpuType(), Node: cluster.NodeID(m.GetNode()),
@@ -40,7 +54,7 @@ func SpecFromLog(m *logv1.Spec) *cluster.Spec {
 		MemMiB: m.GetMemMib(), CPUMilli: m.GetCpuMilli(), TimeLimit: us(m.GetTimeLimitUs()),
 		Stdin: string(m.GetStdin()), Stdout: string(m.GetStdout()), Stderr: string(m.GetStderr()),
 		RequeueOnLoss: m.GetRequeueOnLoss(), Signature: m.GetSignature(), Features: m.GetFeatures(), Comment: m.GetComment(),
-	}
+	}, nil
 }
 
 // EstimateToLog converts an estimate.
@@ -172,53 +186,80 @@ func JobToLog(j *cluster.Job) *logv1.Job {
 		m.Cancel = &logv1.CancelRequest{AtUs: int64(c.At), By: uint32(c.By), Admin: c.Admin}
 	}
 	for i := range j.Attempts {
-		a := &j.Attempts[i]
-		am := &logv1.Attempt{
-			No: a.No, Token: uint64(a.Token), State: uint32(a.State), Reason: reasonToLog(a.Reason), Berth: BerthToLog(&a.Berth),
-			BootId: a.BootID, Estimate: EstimateToLog(a.Estimate), PlacedUs: int64(a.Placed), StartedUs: int64(a.Started), EndedUs: int64(a.Ended),
-			Why: a.Why, Overtook: a.Overtook,
-		}
-		if a.Exit != nil {
-			am.Exit = &logv1.Exit{Code: a.Exit.Code, Signal: a.Exit.Signal}
-		}
-		if a.Usage != (cluster.Usage{}) {
-			am.Usage = UsageToLog(a.Usage)
-		}
-		for _, n := range a.Neighbours {
-			am.Neighbours = append(am.Neighbours, uint64(n))
-		}
-		m.Attempts = append(m.Attempts, am)
+		m.Attempts = append(m.Attempts, attemptToLog(&j.Attempts[i]))
 	}
 	return m
 }
 
-// JobFromLog converts back.
-func JobFromLog(m *logv1.Job) *cluster.Job {
+func attemptToLog(a *cluster.Attempt) *logv1.Attempt {
+	m := &logv1.Attempt{
+		No: a.No, Token: uint64(a.Token), State: uint32(a.State), Reason: reasonToLog(a.Reason), Berth: BerthToLog(&a.Berth),
+		BootId: a.BootID, Estimate: EstimateToLog(a.Estimate), PlacedUs: int64(a.Placed), StartedUs: int64(a.Started), EndedUs: int64(a.Ended),
+		Why: a.Why, Overtook: a.Overtook,
+	}
+	if a.Exit != nil {
+		m.Exit = &logv1.Exit{Code: a.Exit.Code, Signal: a.Exit.Signal}
+	}
+	if a.Usage != (cluster.Usage{}) {
+		m.Usage = UsageToLog(a.Usage)
+	}
+	for _, n := range a.Neighbours {
+		m.Neighbours = append(m.Neighbours, uint64(n))
+	}
+	return m
+}
+
+// JobFromLog converts back. A job without id or spec, or in a state that does
+// not exist, is an error.
+func JobFromLog(m *logv1.Job) (*cluster.Job, error) {
+	spec, err := SpecFromLog(m.GetSpec())
+	if err != nil {
+		return nil, fmt.Errorf("job %d: %w", m.GetId(), err)
+	}
 	j := &cluster.Job{
-		ID: cluster.JobID(m.GetId()), Revision: m.GetRevision(), Owner: OwnerFromLog(m.GetOwner()), Spec: SpecFromLog(m.GetSpec()),
-		State: cluster.JobState(m.GetState()), Reason: ReasonFromLog(m.GetReason()), Estimates: EstimatesFromLog(m.GetEstimates()),
+		ID: cluster.JobID(m.GetId()), Revision: m.GetRevision(), Owner: OwnerFromLog(m.GetOwner()), Spec: spec,
+		State: state(m.GetState()), Reason: ReasonFromLog(m.GetReason()), Estimates: EstimatesFromLog(m.GetEstimates()),
 		MinGPUMemMiB: m.GetMinGpuMemMib(), NeedWhole: m.GetNeedWhole(), Submitted: cluster.Time(m.GetSubmittedUs()),
 		Eligible: cluster.Time(m.GetEligibleUs()), Started: cluster.Time(m.GetStartedUs()), Ended: cluster.Time(m.GetEndedUs()),
 		Queue: cluster.GPUID(m.GetQueue()), EstStart: cluster.Time(m.GetEstStartUs()),
 	}
+	if j.ID == 0 || !j.State.Valid() {
+		return nil, fmt.Errorf("job %d in state %d", m.GetId(), m.GetState())
+	}
 	if c := m.GetCancel(); c != nil {
 		j.Cancel = &cluster.CancelRequest{At: cluster.Time(c.AtUs), By: cluster.UID(c.By), Admin: c.Admin}
 	}
-	for _, am := range m.GetAttempts() {
-		a := cluster.Attempt{
-			No: am.No, Token: cluster.Token(am.Token), State: cluster.JobState(am.State), Reason: ReasonFromLog(am.Reason), Berth: BerthFromLog(am.Berth),
-			BootID: am.BootId, Estimate: EstimateFromLog(am.Estimate), Placed: cluster.Time(am.PlacedUs), Started: cluster.Time(am.StartedUs), Ended: cluster.Time(am.EndedUs),
-			Why: am.Why, Overtook: am.Overtook, Usage: UsageFromLog(am.Usage),
-		}
-		if am.Exit != nil {
-			a.Exit = &cluster.Exit{Code: am.Exit.Code, Signal: am.Exit.Signal}
-		}
-		for _, n := range am.Neighbours {
-			a.Neighbours = append(a.Neighbours, cluster.JobID(n))
+	for i, am := range m.GetAttempts() {
+		a := attemptFromLog(am)
+		if a.No != uint32(i)+1 || !a.State.Live() && !a.State.Terminal() {
+			return nil, fmt.Errorf("job %d: attempt %d in place %d in state %d", j.ID, a.No, i+1, am.State)
 		}
 		j.Attempts = append(j.Attempts, a)
 	}
-	return j
+	return j, nil
+}
+
+// state converts a stored state; one that does not exist becomes 0.
+func state(n uint32) cluster.JobState {
+	if n > uint32(cluster.JobDeadline) {
+		return 0
+	}
+	return cluster.JobState(n)
+}
+
+func attemptFromLog(m *logv1.Attempt) cluster.Attempt {
+	a := cluster.Attempt{
+		No: m.No, Token: cluster.Token(m.Token), State: state(m.State), Reason: ReasonFromLog(m.Reason), Berth: BerthFromLog(m.Berth),
+		BootID: m.BootId, Estimate: EstimateFromLog(m.Estimate), Placed: cluster.Time(m.PlacedUs), Started: cluster.Time(m.StartedUs), Ended: cluster.Time(m.EndedUs),
+		Why: m.Why, Overtook: m.Overtook, Usage: UsageFromLog(m.Usage),
+	}
+	if m.Exit != nil {
+		a.Exit = &cluster.Exit{Code: m.Exit.Code, Signal: m.Exit.Signal}
+	}
+	for _, n := range m.Neighbours {
+		a.Neighbours = append(a.Neighbours, cluster.JobID(n))
+	}
+	return a
 }
 
 // NodeToLog converts a node.
@@ -236,18 +277,35 @@ func NodeToLog(n *cluster.Node) *logv1.Node {
 	return m
 }
 
-// NodeFromLog converts back.
-func NodeFromLog(m *logv1.Node) *cluster.Node {
+// NodeFromLog converts back. A node without a name, with a negative amount,
+// or with GPUs that are not sorted by id, each once, is an error.
+func NodeFromLog(m *logv1.Node) (*cluster.Node, error) {
 	n := &cluster.Node{
-		ID: cluster.NodeID(m.GetId()), Revision: m.GetRevision(), Address: m.GetAddress(), BootID: m.GetBootId(), State: cluster.NodeState(m.GetState()),
+		ID: cluster.NodeID(m.GetId()), Revision: m.GetRevision(), Address: m.GetAddress(), BootID: m.GetBootId(), State: nodeState(m.GetState()),
 		Drain: m.GetDrain(), DrainReason: m.GetDrainReason(), CPUMilli: m.GetCpuMilli(), MemMiB: m.GetMemMib(), Runtimes: m.GetRuntimes(),
 		Version: m.GetVersion(), Registered: cluster.Time(m.GetRegisteredUs()), Changed: cluster.Time(m.GetChangedUs()),
 	}
-	for _, g := range m.GetGpus() {
+	if n.ID == "" || n.State == 0 || n.CPUMilli < 0 || n.MemMiB < 0 {
+		return nil, fmt.Errorf("node %q in state %d with %d milli-cores and %d MiB is malformed", n.ID, m.GetState(), n.CPUMilli, n.MemMiB)
+	}
+	for i, g := range m.GetGpus() {
+		if g.Id == "" || i > 0 && string(n.GPUs[i-1].ID) >= g.Id {
+			return nil, fmt.Errorf("node %s: GPU %q in place %d is not in order", n.ID, g.Id, i)
+		}
+		if g.SellableMib < 0 || g.MemMib < 0 || g.MaxShares > maxStored || g.Index > maxStored {
+			return nil, fmt.Errorf("node %s: GPU %s is malformed", n.ID, g.Id)
+		}
 		n.GPUs = append(n.GPUs, cluster.GPU{
 			ID: cluster.GPUID(g.Id), Index: int(g.Index), Type: g.Type, MemMiB: g.MemMib, SellableMiB: g.SellableMib,
 			MaxShares: int(g.MaxShares), NUMA: int(g.Numa), PCI: g.Pci, CapMode: g.CapMode,
 		})
 	}
-	return n
+	return n, nil
+}
+
+func nodeState(n uint32) cluster.NodeState {
+	if n > uint32(cluster.NodeUnreachable) {
+		return 0
+	}
+	return cluster.NodeState(n)
 }

@@ -1,0 +1,91 @@
+package fsm
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+const (
+	maxTexts  = 1 << 16 // distinct short texts held for sharing
+	maxOwners = 1 << 12 // users whose last command and environment are held
+	maxShared = 64      // longer texts are not worth a look
+)
+
+// cache lets jobs share what they have in common: names and types, and a
+// user's environment and command, which are mostly those of the job before.
+// It saves memory and decides nothing; it forgets all when it is full.
+type cache struct {
+	texts map[string]string
+	envs  map[cluster.UID][]string
+	args  map[cluster.UID][]string
+}
+
+func newCache() cache {
+	return cache{texts: map[string]string{}, envs: map[cluster.UID][]string{}, args: map[cluster.UID][]string{}}
+}
+
+func share[T ~string](c *cache, v *T) {
+	if len(*v) == 0 || len(*v) > maxShared {
+		return
+	}
+	if have, ok := c.texts[string(*v)]; ok {
+		*v = T(have)
+		return
+	}
+	if len(c.texts) >= maxTexts {
+		clear(c.texts)
+	}
+	c.texts[string(*v)] = string(*v)
+}
+
+func shareLines(held map[cluster.UID][]string, uid cluster.UID, v *[]string) {
+	if last := held[uid]; slices.Equal(last, *v) {
+		*v = last
+		return
+	}
+	if len(held) >= maxOwners {
+		clear(held)
+	}
+	held[uid] = *v
+}
+
+// job makes a new or restored job share what it can. Nobody else has it yet.
+func (c *cache) job(j *cluster.Job) {
+	share(c, &j.Owner.Name)
+	s := j.Spec
+	share(c, &s.Name)
+	share(c, &s.Dir)
+	share(c, &s.Image)
+	share(c, &s.GPUType)
+	share(c, &s.Node)
+	share(c, &s.Signature)
+	share(c, &s.Stdout)
+	share(c, &s.Stderr)
+	shareLines(c.envs, j.Owner.UID, &s.Env)
+	shareLines(c.args, j.Owner.UID, &s.Command)
+	share(c, &j.Reason.Code)
+	share(c, &j.Queue)
+	for i := range j.Estimates {
+		c.estimate(&j.Estimates[i])
+	}
+	for i := range j.Attempts {
+		a := &j.Attempts[i]
+		share(c, &a.BootID)
+		share(c, &a.Reason.Code)
+		c.berth(&a.Berth)
+		c.estimate(&a.Estimate)
+	}
+}
+
+func (c *cache) estimate(e *cluster.Estimate) {
+	share(c, &e.GPUType)
+	share(c, &e.Source)
+}
+
+func (c *cache) berth(b *cluster.Berth) {
+	share(c, &b.Node)
+	for i := range b.GPUs {
+		share(c, &b.GPUs[i].GPU)
+	}
+}
