@@ -43,7 +43,9 @@ func (s *jobSet) get(id cluster.JobID) *cluster.Job {
 // put adds j, or puts it in the place of the job with its id.
 func (s *jobSet) put(j *cluster.Job) {
 	if len(s.blocks) == 0 {
-		s.blocks = append(s.blocks, block{})
+		s.blocks = append(s.blocks, block{ids: []cluster.JobID{j.ID}, jobs: []*cluster.Job{j}})
+		s.n++
+		return
 	}
 	k := s.at(j.ID)
 	b := &s.blocks[k]
