@@ -163,20 +163,20 @@ func openRuntimes(ctx context.Context, cfg *config.Agent, ac *agent.Config, log 
 			kind = "containerd"
 		}
 	}
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
 	if kind == "containerd" {
 		rt, err := containerdrt.Open(ctx, containerdrt.Config{
 			Address: cfg.Runtime.Containerd.Socket, Namespace: cfg.Runtime.Containerd.Namespace,
-			Dir: filepath.Join(cfg.Data.Dir, "containerd"), CgroupParent: cfg.Cgroup.Parent, Log: log,
+			Dir: filepath.Join(cfg.Data.Dir, "containerd"), CgroupParent: cfg.Cgroup.Parent, Logger: exe, Log: log,
 		})
 		if err != nil {
 			return nil, err
 		}
 		ac.Host, ac.Images = rt, rt
 		return func() { rt.Close() }, nil
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, err
 	}
 	rt, err := processrt.Open(ctx, processrt.Config{
 		Dir: filepath.Join(cfg.Data.Dir, "process"), Exe: []string{exe, "process-keeper"},

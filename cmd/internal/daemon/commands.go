@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-scheduler/berth/agent/containerdrt"
 	"github.com/berth-scheduler/berth/agent/processrt"
 	"github.com/berth-scheduler/berth/cmd/internal/cli"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
@@ -21,7 +22,7 @@ import (
 // Commands returns the commands that run and set up daemons.
 func Commands(version string) []*cobra.Command {
 	return []*cobra.Command{
-		newCoordinatorCommand(version), newAgentCommand(version), newKeeperCommand(), newConfigCommand(), newClusterCommand(),
+		newCoordinatorCommand(version), newAgentCommand(version), newKeeperCommand(), newLoggerCommand(), newConfigCommand(), newClusterCommand(),
 	}
 }
 
@@ -138,6 +139,15 @@ func newKeeperCommand() *cobra.Command {
 	cmd.Flags().StringVar(&dir, "dir", "", "state directory")
 	cmd.Flags().StringVar(&parent, "cgroup", "/berth", "control group that holds those of the jobs")
 	return cmd
+}
+
+// newLoggerCommand copies a container's output to its user's files. The
+// container's shim starts it.
+func newLoggerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "container-logger FILE", Short: "Copy a container's output (started by its shim)", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return containerdrt.LoggerMain(args[0]) },
+	}
 }
 
 // newConfigCommand shows what a daemon would run with.

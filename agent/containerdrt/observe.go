@@ -1,0 +1,153 @@
+package containerdrt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/errdefs"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// List implements agent.Runtime.
+func (r *Runtime) List(ctx context.Context) ([]agent.Task, error) {
+	cs, err := r.client.Containers(r.with(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	out := make([]agent.Task, 0, len(cs))
+	for _, c := range cs {
+		id, err := cluster.ParseAttemptID(c.ID())
+		if err != nil {
+			continue // not ours
+		}
+		t, err := r.Inspect(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if t.Phase != agent.TaskAbsent {
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+// Inspect implements agent.Runtime.
+func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (agent.Task, error) {
+	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
+	defer cancel()
+	t := agent.Task{ID: id}
+	c, err := r.client.LoadContainer(ctx, id.String())
+	if errdefs.IsNotFound(err) {
+		return t, nil
+	}
+	if err != nil {
+		return t, err
+	}
+	if labels, err := c.Labels(ctx); err == nil {
+		n, _ := strconv.ParseUint(labels[labelToken], 10, 64)
+		t.Token = cluster.Token(n)
+	}
+	if ok, err := r.readExit(id, &t); ok || err != nil {
+		return t, err
+	}
+	started := r.startedAt(id)
+	task, err := c.Task(ctx, nil)
+	if errdefs.IsNotFound(err) {
+		// Without a task it was never created whole, or its shim is gone.
+		t.Phase = agent.TaskLost
+		if started.IsZero() {
+			t.Phase = agent.TaskAbsent
+		}
+		return t, nil
+	}
+	if err != nil {
+		return t, err
+	}
+	st, err := task.Status(ctx)
+	if err != nil {
+		return t, err
+	}
+	t.PID, t.Started = int(task.Pid()), started
+	switch st.Status {
+	case containerd.Created:
+		t.Phase = agent.TaskCreated
+	case containerd.Stopped:
+		if started.IsZero() {
+			t.Phase = agent.TaskLost
+			return t, nil
+		}
+		return t, r.stopped(id, &t, st)
+	default:
+		t.Phase = agent.TaskRunning
+	}
+	return t, nil
+}
+
+func (r *Runtime) startedAt(id cluster.AttemptID) time.Time {
+	data, err := os.ReadFile(r.file(id, "started"))
+	if err != nil {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339Nano, string(data))
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// stopped takes down how a task ended, while its control group is there.
+func (r *Runtime) stopped(id cluster.AttemptID, t *agent.Task, st containerd.Status) error {
+	t.Phase, t.ExitCode, t.Ended = agent.TaskStopped, int(st.ExitStatus), st.ExitTime
+	if t.ExitCode > 128 && t.ExitCode <= 128+64 {
+		// The shim tells a signal as a shell does.
+		t.Signal = syscall.Signal(t.ExitCode - 128)
+	}
+	g := r.group(id)
+	if n, err := g.OOMKills(); err == nil {
+		t.OOMKilled = n > 0 && t.Signal == syscall.SIGKILL
+	}
+	t.MemPeakBytes, t.CPUTime = g.MemPeak(), g.CPUTime()
+	return r.writeExit(id, t)
+}
+
+// writeExit records an exit on disk before anybody may delete the task.
+func (r *Runtime) writeExit(id cluster.AttemptID, t *agent.Task) error {
+	data, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	tmp := r.file(id, "exit.new")
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("record exit: %w", err)
+	}
+	return os.Rename(tmp, r.file(id, "exit"))
+}
+
+func (r *Runtime) readExit(id cluster.AttemptID, t *agent.Task) (bool, error) {
+	data, err := os.ReadFile(r.file(id, "exit"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := json.Unmarshal(data, t); err != nil {
+		return false, fmt.Errorf("exit record of %s: %w", id, err)
+	}
+	return true, nil
+}
