@@ -83,8 +83,8 @@ func (l *Ledger) Clone() *Ledger {
 }
 
 // SetNode adds n or takes over its new capacity; what is taken stays taken.
-// A GPU that n no longer has keeps its account with no capacity, so that
-// releasing its shares still balances.
+// A GPU that n no longer has keeps its account with no capacity until its last
+// share is released, so that the accounts balance.
 func (l *Ledger) SetNode(n *Node) {
 	i, ok := l.nodeAt[n.ID]
 	if !ok {
@@ -106,9 +106,10 @@ func (l *Ledger) SetNode(n *Node) {
 	}
 	for k := range l.gpus {
 		if g := &l.gpus[k]; g.Node == n.ID && n.GPU(g.ID) == nil {
-			g.SellableMiB, g.MaxShares, g.Shareable = 0, 0, false
+			g.Type, g.SellableMiB, g.MaxShares, g.Shareable = "", 0, 0, false
 		}
 	}
+	l.closeGone()
 	for k := range n.GPUs {
 		l.setGPU(n.ID, &n.GPUs[k])
 	}
@@ -219,6 +220,7 @@ func (l *Ledger) add(b *Berth, sign int64) bool {
 	n := &l.nodes[i]
 	n.UsedCPU += sign * b.CPUMilli
 	n.UsedMem += sign * b.MemMiB
+	gone := false
 	for _, gs := range b.GPUs {
 		g := &l.gpus[l.gpuAt[gs.GPU]]
 		g.UsedMiB += sign * gs.Share.MemMiB
@@ -227,8 +229,26 @@ func (l *Ledger) add(b *Berth, sign int64) bool {
 		if gs.Share.Exclusive {
 			g.Exclusive = sign > 0
 		}
+		gone = gone || g.MaxShares == 0
+	}
+	if gone && sign < 0 {
+		l.closeGone()
 	}
 	return true
+}
+
+// closeGone closes the accounts of cards that are gone and hold nothing, so
+// that equal clusters have equal ledgers, whatever they went through.
+func (l *Ledger) closeGone() {
+	gone := func(g GPUUse) bool { return g.MaxShares == 0 && g.Shares == 0 }
+	if !slices.ContainsFunc(l.gpus, gone) {
+		return
+	}
+	l.gpus = slices.DeleteFunc(slices.Clone(l.gpus), gone)
+	l.gpuAt = make(map[GPUID]int, len(l.gpus))
+	for i := range l.gpus {
+		l.gpuAt[l.gpus[i].ID] = i
+	}
 }
 
 // Remember opens an account with no capacity for a GPU that node no longer
