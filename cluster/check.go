@@ -4,6 +4,7 @@ import (
 	"path"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Check tells whether s is a request that some cluster could run. It returns
@@ -53,11 +54,11 @@ func (s *Spec) checkEnv() error {
 		case !ok || key == "":
 			return Errorf(CodeInvalid, "env[%d] %s: must be NAME=value", i, quoteShort(line))
 		case strings.IndexByte(line, 0) >= 0:
-			return Errorf(CodeInvalid, "env[%d] %q: holds a NUL byte", i, key)
+			return Errorf(CodeInvalid, "env[%d] %s: holds a NUL byte", i, quoteShort(key))
 		case len(line) > MaxEnvLine:
 			return Errorf(CodeInvalid, "env[%d] %s: %d bytes, at most %d are allowed", i, quoteShort(key), len(line), MaxEnvLine)
 		case strings.HasPrefix(key, reservedEnv):
-			return Errorf(CodeInvalid, "env[%d] %q: names beginning with %s are set by Berth itself", i, key, reservedEnv)
+			return Errorf(CodeInvalid, "env[%d] %s: names beginning with %s are set by Berth itself", i, quoteShort(key), reservedEnv)
 		}
 	}
 	return nil
@@ -70,7 +71,7 @@ func (s *Spec) checkPaths() error {
 		}
 		for _, bad := range []string{"/proc", "/sys", "/dev"} {
 			if s.Dir == bad || strings.HasPrefix(s.Dir, bad+"/") {
-				return Errorf(CodeInvalid, "dir %q: may not lie under %s", s.Dir, bad)
+				return Errorf(CodeInvalid, "dir %s: may not lie under %s", quoteShort(s.Dir), bad)
 			}
 		}
 	}
@@ -81,13 +82,40 @@ func (s *Spec) checkPaths() error {
 			return Errorf(CodeInvalid, "%s: %d bytes, at most %d are allowed", p.field, len(p.v), MaxPathLen)
 		}
 		if strings.ContainsAny(p.v, "\x00\n\r\x1b") {
-			return Errorf(CodeInvalid, "%s %q: holds a control character", p.field, p.v)
+			return Errorf(CodeInvalid, "%s %s: holds a control character", p.field, quoteShort(p.v))
 		}
 	}
-	if len(s.Comment) > 1024 {
-		return Errorf(CodeInvalid, "comment: %d bytes, at most 1024 are allowed", len(s.Comment))
+	return s.checkText()
+}
+
+// checkText bounds what is neither a name nor a path. Unlike paths, which are
+// bytes to the kernel, it must be UTF-8: it is stored and shown as text.
+func (s *Spec) checkText() error {
+	for _, p := range []struct {
+		field, v string
+		max      int
+	}{
+		{"comment", s.Comment, maxComment}, {"gpu_type", s.GPUType, MaxNameLen}, {"image", s.Image, MaxPathLen}, {"signature", s.Signature, 2 * MaxNameLen},
+	} {
+		if len(p.v) > p.max {
+			return Errorf(CodeInvalid, "%s: %d bytes, at most %d are allowed", p.field, len(p.v), p.max)
+		}
+		if !utf8.ValidString(p.v) {
+			return Errorf(CodeInvalid, "%s %s: is not UTF-8", p.field, quoteShort(p.v))
+		}
 	}
 	return nil
+}
+
+const maxComment = 1024
+
+// seconds rounds down, so that a span just below zero is not 0.
+func seconds(d time.Duration) int64 {
+	n := int64(d / time.Second)
+	if d < 0 && d%time.Second != 0 {
+		n--
+	}
+	return n
 }
 
 func (s *Spec) checkSizes() error {
@@ -101,8 +129,8 @@ func (s *Spec) checkSizes() error {
 		{"gpu_util", s.GPUMilli, WholeGPU, " thousandths"},
 		{"mem", s.MemMiB, MaxMemMiB, " MiB"},
 		{"cpus", s.CPUMilli, 4096 * 1000, " thousandths"},
-		{"time", int64(s.TimeLimit / time.Second), MaxTimeDays * 86400, " seconds"},
-		{"expect", int64(s.Duration / time.Second), MaxTimeDays * 86400, " seconds"},
+		{"time", seconds(s.TimeLimit), MaxTimeDays * 86400, " seconds"},
+		{"expect", seconds(s.Duration), MaxTimeDays * 86400, " seconds"},
 		{"features", int64(len(s.Features)), MaxFeatures, " bytes"},
 	} {
 		if v.got < 0 || v.got > v.max {

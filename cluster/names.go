@@ -24,7 +24,7 @@ const (
 // 1–63 characters of a–z, 0–9, '.', '_' and '-', the first a letter or digit.
 func CheckName(what, s string) error {
 	if s == "" || len(s) > MaxNameLen {
-		return Errorf(CodeInvalid, "%s %q: must have 1 to %d characters", what, s, MaxNameLen)
+		return Errorf(CodeInvalid, "%s %s: must have 1 to %d characters", what, quoteShort(s), MaxNameLen)
 	}
 	for i, c := range []byte(s) {
 		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'

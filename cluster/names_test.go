@@ -1,0 +1,43 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestCheckName(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]bool{
+		"n1": true, "0": true, "gpu-node_1.rack": true, strings.Repeat("a", MaxNameLen): true,
+		"": false, strings.Repeat("a", MaxNameLen+1): false, "-a": false, ".a": false, "_a": false, "N1": false, "a b": false, "a/b": false, "ä": false, "a\x00": false,
+	} {
+		if err := CheckName("node", s); (err == nil) != want {
+			t.Errorf("CheckName(%q) = %v", s, err)
+		} else if err != nil && !strings.HasPrefix(err.Error(), "node ") {
+			t.Errorf("%q does not say what is wrong", err)
+		}
+	}
+}
+
+func TestCheckJobName(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]bool{
+		"train": true, "Übung 7": true, "a%j": true, strings.Repeat("a", MaxNameLen): true, "a.b-c": true,
+		"": false, strings.Repeat("a", MaxNameLen+1): false, "-rf": false, ".hidden": false, "a/b": false, "a\nb": false, "a\x1b[2J": false, "a\xff": false, "a\x00": false,
+		"a\u202eb": false, // turns the rest of a listing around
+	} {
+		if err := CheckJobName(s); (err == nil) != want {
+			t.Errorf("CheckJobName(%q) = %v", s, err)
+		}
+	}
+}
+
+func TestLongNamesAreCutInMessages(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 10_000)
+	for _, err := range []error{CheckJobName(long), CheckName("node", long)} {
+		if err == nil || len(err.Error()) > 500 {
+			t.Errorf("message of %d bytes", len(err.Error()))
+		}
+	}
+}
