@@ -1,0 +1,291 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// watcher checks, entry by entry, what must hold of any log.
+type watcher struct {
+	acked map[cluster.JobID]string // what was acknowledged, by its spec and owner
+	prev  map[cluster.JobID]*cluster.Job
+	now   cluster.Time
+	next  cluster.JobID
+	keep  int
+	// shrunk are nodes that came back with less than they had.
+	shrunk map[cluster.NodeID]bool
+}
+
+func newWatcher(keep int) *watcher {
+	return &watcher{acked: map[cluster.JobID]string{}, prev: map[cluster.JobID]*cluster.Job{}, keep: keep, shrunk: map[cluster.NodeID]bool{}}
+}
+
+func identityOf(j *cluster.Job) string { return fmt.Sprintf("%+v %+v", j.Owner, *j.Spec) }
+
+func (w *watcher) ack(f *FSM, r Result) error {
+	if r.Err != nil || r.Existing {
+		return nil
+	}
+	for _, id := range r.Jobs {
+		if _, twice := w.acked[id]; twice || id < w.next {
+			return fmt.Errorf("id %d was given again", id)
+		}
+		w.next = id + 1
+		j, ok := f.Job(id)
+		if !ok {
+			return fmt.Errorf("job %d is acknowledged and not there", id)
+		}
+		w.acked[id] = identityOf(j)
+	}
+	return nil
+}
+
+// check returns the first invariant that is broken.
+func (w *watcher) check(f *FSM) error {
+	s := f.st
+	if s.now < w.now {
+		return fmt.Errorf("time went back from %d to %d", w.now, s.now)
+	}
+	w.now = s.now
+	all, _ := f.Jobs(Query{})
+	for _, check := range []func(*State, []*cluster.Job) error{w.checkKept, w.checkMoves, checkJobs, checkIndexes, checkQueues, w.checkLedger} {
+		if err := check(s, all); err != nil {
+			return err
+		}
+	}
+	w.prev = map[cluster.JobID]*cluster.Job{}
+	for _, j := range all {
+		w.prev[j.ID] = j
+	}
+	return nil
+}
+
+// checkKept: what was acknowledged is there until it is over and its time to
+// be forgotten has come, and is what was submitted.
+func (w *watcher) checkKept(s *State, all []*cluster.Job) error {
+	finished := 0
+	for _, j := range all {
+		if w.acked[j.ID] != identityOf(j) {
+			return fmt.Errorf("job %d is not what was acknowledged", j.ID)
+		}
+		if j.State.Terminal() {
+			finished++
+		}
+	}
+	if finished > w.keep {
+		return fmt.Errorf("%d finished jobs are kept, bound %d", finished, w.keep)
+	}
+	for id, was := range w.prev {
+		if s.jobs.get(id) == nil && !was.State.Terminal() && finished < w.keep {
+			return fmt.Errorf("job %d was %s and is lost", id, was.State)
+		}
+	}
+	return nil
+}
+
+// checkMoves: states move as the graph allows, attempts only get longer, and
+// what is over does not change.
+func (w *watcher) checkMoves(_ *State, all []*cluster.Job) error {
+	for _, j := range all {
+		old := w.prev[j.ID]
+		if old == nil || old == j {
+			continue
+		}
+		if old.State.Terminal() {
+			return fmt.Errorf("job %d changed after its end: %s", j.ID, cmp.Diff(old, j))
+		}
+		if j.Revision <= old.Revision {
+			return fmt.Errorf("job %d changed and its revision stayed %d", j.ID, j.Revision)
+		}
+		if len(j.Attempts) < len(old.Attempts) {
+			return fmt.Errorf("job %d lost an attempt", j.ID)
+		}
+		for i := range old.Attempts {
+			if old.Attempts[i].State.Terminal() && !cmp.Equal(old.Attempts[i], j.Attempts[i]) {
+				return fmt.Errorf("attempt %d of job %d changed after its end", i+1, j.ID)
+			}
+		}
+		// One entry holds many commands: the job may have gone through
+		// others on its way, but each way leads along the graph.
+		if old.State != j.State && !reachable(old.State, j.State) {
+			return fmt.Errorf("job %d went from %s to %s", j.ID, old.State, j.State)
+		}
+	}
+	return nil
+}
+
+func reachable(from, to cluster.JobState) bool {
+	if cluster.CanMove(from, to) {
+		return true
+	}
+	for mid := cluster.JobPending; mid <= cluster.JobDeadline; mid++ {
+		if cluster.CanMove(from, mid) && !mid.Terminal() && cluster.CanMove(mid, to) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkJobs: a job and its attempts tell one story.
+func checkJobs(s *State, all []*cluster.Job) error {
+	for _, j := range all {
+		if j.ID >= s.nextJob {
+			return fmt.Errorf("job %d is at or above the next id %d", j.ID, s.nextJob)
+		}
+		live := 0
+		tokens := cluster.Token(0)
+		for i := range j.Attempts {
+			a := &j.Attempts[i]
+			if a.State.Live() {
+				live++
+			}
+			if a.State.Live() == a.State.Terminal() || a.No != uint32(i)+1 || a.Token <= tokens {
+				return fmt.Errorf("job %d: attempt %d is %s, token %d after %d", j.ID, a.No, a.State, a.Token, tokens)
+			}
+			tokens = a.Token
+			if a.State.Terminal() && a.State != cluster.JobCompleted && a.Reason.Code == "" {
+				return fmt.Errorf("job %d: attempt %d is %s for no reason", j.ID, a.No, a.State)
+			}
+			if a.State.Terminal() && (a.Ended < a.Started || a.Ended < a.Placed || a.Ended == 0) {
+				return fmt.Errorf("job %d: attempt %d ended before it began", j.ID, a.No)
+			}
+			if len(a.Neighbours) > cluster.MaxNeighbours {
+				return fmt.Errorf("job %d has %d neighbours", j.ID, len(a.Neighbours))
+			}
+		}
+		switch {
+		case j.State.Live() && (live != 1 || j.Last().State != j.State):
+			return fmt.Errorf("job %d is %s with %d live attempts", j.ID, j.State, live)
+		case !j.State.Live() && live != 0:
+			return fmt.Errorf("job %d is %s with %d live attempts", j.ID, j.State, live)
+		case (j.State == cluster.JobQueued) != (j.Queue != ""):
+			return fmt.Errorf("job %d is %s in queue %q", j.ID, j.State, j.Queue)
+		case j.State.Waiting() && j.Cancel != nil:
+			return fmt.Errorf("job %d was cancelled and waits", j.ID)
+		case j.Cancel != nil && j.State.Terminal() && j.State != cluster.JobCancelled:
+			return fmt.Errorf("job %d was cancelled and is %s", j.ID, j.State)
+		}
+	}
+	return nil
+}
+
+// checkIndexes: what is derived is what a new count gives.
+func checkIndexes(s *State, all []*cluster.Job) error {
+	counts := map[cluster.JobState]int{}
+	onNode, onGPU := map[cluster.NodeID][]cluster.JobID{}, map[cluster.GPUID][]cluster.JobID{}
+	for _, j := range all {
+		counts[j.State]++
+		if s.byState[j.State].get(j.ID) != j {
+			return fmt.Errorf("job %d is not among those that are %s", j.ID, j.State)
+		}
+		if a := j.Live(); a != nil {
+			onNode[a.Berth.Node] = append(onNode[a.Berth.Node], j.ID)
+			for _, g := range a.Berth.GPUs {
+				onGPU[g.GPU] = append(onGPU[g.GPU], j.ID)
+			}
+		}
+	}
+	finished := 0
+	for st := range s.byState {
+		if n := s.byState[st].n; n != counts[cluster.JobState(st)] || len(s.byState[st].list()) != n {
+			return fmt.Errorf("%d jobs are %s, the index holds %d", counts[cluster.JobState(st)], cluster.JobState(st), n)
+		}
+		if cluster.JobState(st).Terminal() {
+			finished += s.byState[st].n
+		}
+	}
+	if len(s.finished) != finished {
+		return fmt.Errorf("%d jobs are finished, the list holds %d", finished, len(s.finished))
+	}
+	for id, set := range s.nodeJobs {
+		var have []cluster.JobID
+		for _, j := range set.list() {
+			if s.jobs.get(j.ID) != j {
+				return fmt.Errorf("node %s holds an old value of job %d", id, j.ID)
+			}
+			have = append(have, j.ID)
+		}
+		if !slices.Equal(have, onNode[id]) {
+			return fmt.Errorf("node %s holds %v, want %v", id, have, onNode[id])
+		}
+	}
+	if d := cmp.Diff(onGPU, s.gpuJobs); d != "" {
+		return fmt.Errorf("jobs on GPUs: %s", d)
+	}
+	return nil
+}
+
+// checkQueues: queues are in order, hold whom they should, and only those on
+// nodes that take jobs have anybody in them.
+func checkQueues(s *State, all []*cluster.Job) error {
+	held := map[cluster.JobID]cluster.GPUID{}
+	for gpu, q := range s.queues {
+		n := s.nodes[s.gpuNode[gpu]]
+		if len(q) == 0 || n == nil || n.GPU(gpu) == nil || !n.Schedulable() {
+			return fmt.Errorf("queue of GPU %s with %d jobs should not be", gpu, len(q))
+		}
+		for i, w := range q {
+			if _, twice := held[w.Job]; twice || i > 0 && before(q[i-1], w) >= 0 {
+				return fmt.Errorf("queue of GPU %s is out of order at %d: %v", gpu, i, q)
+			}
+			held[w.Job] = gpu
+		}
+	}
+	for _, j := range all {
+		if held[j.ID] != j.Queue {
+			return fmt.Errorf("job %d is in queue %q, says %q", j.ID, held[j.ID], j.Queue)
+		}
+	}
+	return nil
+}
+
+// checkLedger: the accounts are what the live attempts hold, and no more than
+// there is, but where a node came back with less.
+func (w *watcher) checkLedger(s *State, all []*cluster.Job) error {
+	type sums struct {
+		mem, milli int64
+		shares     int
+		whole      bool
+	}
+	gpus := map[cluster.GPUID]sums{}
+	cpu, mem := map[cluster.NodeID]int64{}, map[cluster.NodeID]int64{}
+	for _, j := range all {
+		a := j.Live()
+		if a == nil {
+			continue
+		}
+		cpu[a.Berth.Node] += a.Berth.CPUMilli
+		mem[a.Berth.Node] += a.Berth.MemMiB
+		for _, g := range a.Berth.GPUs {
+			x := gpus[g.GPU]
+			gpus[g.GPU] = sums{x.mem + g.Share.MemMiB, x.milli + g.Share.Milli, x.shares + 1, x.whole || g.Share.Exclusive}
+		}
+	}
+	for id, n := range s.nodes {
+		u, ok := s.ledger.Node(id)
+		if !ok || u.UsedCPU != cpu[id] || u.UsedMem != mem[id] {
+			return fmt.Errorf("node %s: account %+v, jobs hold %d milli-cores and %d MiB", id, u, cpu[id], mem[id])
+		}
+		for i := range n.GPUs {
+			g, ok := s.ledger.GPU(n.GPUs[i].ID)
+			x := gpus[n.GPUs[i].ID]
+			if !ok || (sums{g.UsedMiB, g.UsedMilli, g.Shares, g.Exclusive}) != x {
+				return fmt.Errorf("GPU %s: account %+v, jobs hold %+v", n.GPUs[i].ID, g, x)
+			}
+			if x.mem > n.GPUs[i].SellableMiB || x.milli > cluster.WholeGPU || x.shares > n.GPUs[i].MaxShares || x.whole && x.shares != 1 {
+				return fmt.Errorf("GPU %s is oversold: %+v", n.GPUs[i].ID, x)
+			}
+			if x.shares > 1 && !n.GPUs[i].Shareable() {
+				return fmt.Errorf("GPU %s is shared and may not be", n.GPUs[i].ID)
+			}
+		}
+	}
+	if len(w.shrunk) > 0 {
+		return nil
+	}
+	return s.ledger.Check()
+}
