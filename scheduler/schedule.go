@@ -1,221 +1,176 @@
-// Package scheduler decides where jobs go: pure functions from a snapshot to a plan.
 package scheduler
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
-	"time"
-
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// Mode is how GPUs are given away.
-type Mode string
-
-// The modes.
-const (
-	ModeFFD  Mode = "ffd"
-	ModeSlot Mode = "slot"
-)
-
-// Policy is what a site may choose.
-type Policy struct {
-	Mode               Mode
-	MaxShares          int
-	MinConfidenceMilli int64
-	DefaultCPUMilli    int64
-	DefaultMemMiB      int64
-}
-
-// Default returns the default policy.
-func Default() Policy {
-	return Policy{Mode: ModeFFD, MaxShares: 3, MinConfidenceMilli: 300, DefaultCPUMilli: 1000, DefaultMemMiB: 2048}
-}
-
-// View is live state for the fast path.
-type View interface {
-	Now() cluster.Time
-	Index() uint64
-	Ledger() *cluster.Ledger
-	Job(cluster.JobID) (*cluster.Job, bool)
-	Node(cluster.NodeID) (*cluster.Node, bool)
-	Queue(cluster.GPUID) []cluster.Waiter
-}
-
-// ShareOn is what job takes on gpu.
-func ShareOn(job *cluster.Job, gpu *cluster.GPU, pol Policy) (cluster.Share, cluster.Estimate, cluster.Reason) {
-	e, ok := cluster.EstimateFor(job.Estimates, gpu.Type)
-	if !ok {
-		e = cluster.Estimate{GPUType: gpu.Type, GPUMemMiB: gpu.SellableMiB, GPUMemP95MiB: gpu.SellableMiB, Milli: cluster.WholeGPU, Source: "none"}
-	}
-	if job.Spec.GPUType != "" && job.Spec.GPUType != gpu.Type {
-		return cluster.Share{}, e, cluster.Reason{Code: cluster.ReasonGPUType, Detail: fmt.Sprintf("wants %s, this is %s", job.Spec.GPUType, gpu.Type)}
-	}
-	mem := max(e.GPUMemP95MiB, job.MinGPUMemMiB)
-	if job.Spec.GPUMemMiB > 0 {
-		mem = max(job.Spec.GPUMemMiB, job.MinGPUMemMiB)
-	}
-	milli := e.Milli
-	if job.Spec.GPUMilli > 0 {
-		milli = job.Spec.GPUMilli
-	}
-	if job.Spec.GPUMemMiB > gpu.SellableMiB {
-		return cluster.Share{}, e, cluster.Reason{Code: cluster.ReasonNeverFits, Detail: fmt.Sprintf("needs %d MiB, the card sells %d", job.Spec.GPUMemMiB, gpu.SellableMiB)}
-	}
-	whole := pol.Mode == ModeSlot || job.Spec.Exclusive || job.NeedWhole || !gpu.Shareable() || mem >= gpu.SellableMiB ||
-		job.Spec.GPUMemMiB == 0 && e.ConfidenceMilli < pol.MinConfidenceMilli
-	if whole {
-		return cluster.Share{MemMiB: gpu.SellableMiB, Milli: cluster.WholeGPU, Exclusive: true}, e, cluster.Reason{}
-	}
-	return cluster.Share{MemMiB: max(1, mem), Milli: min(cluster.WholeGPU, max(1, milli))}, e, cluster.Reason{}
-}
-
+// pass is one run of Schedule.
 type pass struct {
-	pol   Policy
-	led   *cluster.Ledger
-	nodes []*cluster.Node
-	now   cluster.Time
-	que   map[cluster.GPUID][]cluster.Waiter
-	load  map[cluster.GPUID]time.Duration
-	plan  cluster.Plan
+	pol     Policy
+	now     int64
+	f       *fleet
+	items   []item
+	byID    []int32 // item+1 by job id less firstID
+	firstID cluster.JobID
+	running []*cluster.Job
+	plan    cluster.Plan
+	failed  map[shape]int64
+	words   map[reasonKey]cluster.Reason
+	loaded  bool
+	moves   int
+	// residents holds who lies on each card and until when, made when first
+	// asked for; started are those that this pass laid there.
+	residents [][]resident
+	started   []newcomer
+	keptPlain bool
+	picked    []int32 // scratch
+	chosen    []int   // scratch
 }
 
-// Schedule decides where the waiting jobs of snap go.
+// Schedule decides where the waiting jobs of snap go. It changes nothing of
+// snap. Starts are in the order in which they must be applied, then moves.
+//
+// When snap.Queues holds waiters that snap.Waiting does not, the pass is one
+// for new arrivals only. It then starts nobody on a node where such a waiter
+// stands, since it cannot see whom it would overtake.
+//
+// The cost is that of sorting what waits plus a logarithm of the GPUs for
+// each job that moves. Every waiting job that does not start has an entry in
+// Unplaced; the first Policy.MaxReasons shapes of them have it in words.
 func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
-	p := &pass{pol: pol, led: snap.Ledger.Clone(), nodes: snap.Nodes, now: snap.Now, que: snap.Queues, load: map[cluster.GPUID]time.Duration{}}
+	p := &pass{pol: pol, now: int64(snap.Now), running: snap.Running, failed: map[shape]int64{}, words: map[reasonKey]cluster.Reason{}}
 	p.plan.BaseIndex = snap.Index
-	jobs := slices.Clone(snap.Waiting)
-	slices.SortFunc(jobs, func(a, b *cluster.Job) int {
-		return cmp.Or(cmp.Compare(b.Spec.GPUs, a.Spec.GPUs), cmp.Compare(size(b), size(a)), cmp.Compare(a.ID, b.ID))
-	})
-	for _, j := range jobs {
-		if !p.place(j) {
-			p.enqueue(j)
+	p.f = newFleet(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol)
+	p.gather(snap.Waiting)
+	p.markUnseen()
+	for _, r := range p.order() {
+		it := &p.items[r.item]
+		if p.start(it) {
+			continue
 		}
+		if it.kept {
+			p.keep(it)
+		}
+		p.wait(it)
 	}
+	p.rebalance()
+	p.tellUnplaced()
 	return p.plan
 }
 
-func size(j *cluster.Job) int64 {
-	s := int64(0)
-	for _, e := range j.Estimates {
-		s = max(s, e.GPUMemP95MiB)
+// markUnseen closes the nodes on which somebody waits whom the snapshot does
+// not hold.
+func (p *pass) markUnseen() {
+	for i := range p.f.cards {
+		c := &p.f.cards[i]
+		for _, w := range c.queue {
+			if p.find(w.Job) == nil {
+				c.unseen++
+			}
+		}
+		if h := &p.f.hosts[c.host]; c.unseen > 0 && !h.foreignQueue {
+			h.foreignQueue = true
+			p.f.refresh(c.host)
+		}
 	}
-	return s
 }
 
-func (p *pass) place(j *cluster.Job) bool {
-	cpu, mem := host(j, p.pol)
-	for _, empty := range []bool{false, true} {
-		for _, n := range p.nodes {
-			if !n.Schedulable() || j.Spec.Node != "" && j.Spec.Node != n.ID {
-				continue
-			}
-			b := cluster.Berth{Node: n.ID, CPUMilli: cpu, MemMiB: mem}
-			var est cluster.Estimate
-			for i := range n.GPUs {
-				if len(b.GPUs) == j.Spec.GPUs {
-					break
-				}
-				u, _ := p.led.GPU(n.GPUs[i].ID)
-				if (u.Shares == 0) != empty && j.Spec.GPUs == 1 {
-					continue
-				}
-				s, e, r := ShareOn(j, &n.GPUs[i], p.pol)
-				if r.Code != "" || s.MemMiB > u.FreeMiB() || s.Milli > u.FreeMilli() || u.FreeShares() < 1 || s.Exclusive && u.Shares > 0 {
-					continue
-				}
-				est = e
-				b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: n.GPUs[i].ID, Share: s})
-			}
-			if len(b.GPUs) != j.Spec.GPUs || p.led.Fits(&b).Code != "" {
-				continue
-			}
-			p.led.Take(&b)
-			st := cluster.Start{Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1, Berth: b, Estimate: est, Why: "first fit"}
-			for _, g := range b.GPUs {
-				if q := p.que[g.GPU]; len(q) > 0 && q[0].Job != j.ID {
-					st.Overtook = fmt.Sprintf("job %d does not fit", q[0].Job)
-				}
-			}
-			p.plan.Starts = append(p.plan.Starts, st)
+// start starts a job now if it fits and nothing much better is near.
+func (p *pass) start(it *item) bool {
+	if it.job.Spec.GPUs == 0 {
+		return p.startPlain(it)
+	}
+	fits := p.fits(it)
+	best, fastest := -1, int64(forever)
+	for _, c := range fits {
+		fastest = min(fastest, it.needs[c].dur)
+	}
+	for _, c := range fits {
+		if it.needs[c].dur-fastest <= p.slack(fastest) && (best < 0 || p.prefer(it, c, best)) {
+			best = c
+		}
+	}
+	if best < 0 || p.declines(it, best, fits) {
+		return false
+	}
+	p.picked = p.fit(it, best, p.picked[:0])
+	p.place(it, best, p.picked)
+	return true
+}
+
+// slack is how much longer than the fastest a run may take that leaves the
+// fastest cards free.
+func (p *pass) slack(fastest int64) int64 {
+	return int64(float64(fastest) / 1000 * float64(max(0, p.pol.FastGainMilli-1000)))
+}
+
+// fits returns the classes on which the job fits now.
+func (p *pass) fits(it *item) []int {
+	p.chosen = p.chosen[:0]
+	for c := range it.needs {
+		if it.needs[c].way == wayNone || !p.mayFit(it, c) {
+			continue
+		}
+		p.picked = p.fit(it, c, p.picked[:0])
+		if len(p.picked) > 0 {
+			p.chosen = append(p.chosen, c)
+		}
+	}
+	return p.chosen
+}
+
+// prefer tells whether class a is the better place for a job than b, both
+// being free and about as fast: the slower, so that the faster stays free; of
+// equals the smaller, or the larger for a job that nobody can predict
+// (SchedTune, section IV-C, gives those the most memory).
+func (p *pass) prefer(it *item, a, b int) bool {
+	na, nb := &it.needs[a], &it.needs[b]
+	ka, kb := &p.f.classes[a], &p.f.classes[b]
+	switch {
+	case na.dur != nb.dur:
+		return na.dur > nb.dur
+	case ka.sellable == kb.sellable:
+		return a < b
+	case na.way == wayWhole && it.job.Spec.GPUMemMiB == 0 && !p.sure(it, ka.gpuType):
+		return ka.sellable > kb.sellable
+	}
+	return ka.sellable < kb.sellable
+}
+
+func (p *pass) sure(it *item, gpuType string) bool {
+	e, ok := cluster.EstimateFor(it.job.Estimates, gpuType)
+	return ok && e.ConfidenceMilli >= p.pol.MinConfidenceMilli
+}
+
+// declines tells whether a job that could start on class on should rather
+// wait for a much faster one.
+func (p *pass) declines(it *item, on int, fits []int) bool {
+	if p.pol.PatienceMilli <= 0 || it.kept || p.old(it.job) {
+		return false
+	}
+	limit := it.needs[on].dur / p.pol.PatienceMilli * 1000
+	at := 0
+	for c := range it.needs {
+		for at < len(fits) && fits[at] < c {
+			at++
+		}
+		n := &it.needs[c]
+		if n.way == wayNone || n.dur >= limit || at < len(fits) && fits[at] == c {
+			continue
+		}
+		if wait, ok := p.waitOn(it, c); ok && wait+n.dur < limit {
 			return true
 		}
 	}
 	return false
 }
 
-func host(j *cluster.Job, pol Policy) (cpu, mem int64) {
-	cpu, mem = j.Spec.CPUMilli, j.Spec.MemMiB
-	if cpu == 0 {
-		cpu = pol.DefaultCPUMilli
+// waitOn is how long a job would wait for a card of class c.
+func (p *pass) waitOn(it *item, c int) (int64, bool) {
+	if it.queue >= 0 && p.f.cards[it.queue].class == int32(c) {
+		est := int64(it.job.EstStart)
+		return max(0, est-p.now), p.now < est+p.pol.ReserveAge.Microseconds()
 	}
-	if mem == 0 {
-		mem = pol.DefaultMemMiB
-	}
-	return cpu, mem
+	i, wait := p.leastLoaded(it, c)
+	return wait, i >= 0
 }
-
-func (p *pass) enqueue(j *cluster.Job) {
-	if j.State == cluster.JobQueued || j.Spec.GPUs == 0 {
-		return
-	}
-	var best cluster.GPUID
-	var bestLoad time.Duration
-	for _, n := range p.nodes {
-		if !n.Schedulable() || len(n.GPUs) < j.Spec.GPUs || j.Spec.Node != "" && j.Spec.Node != n.ID {
-			continue
-		}
-		for i := range n.GPUs {
-			_, e, r := ShareOn(j, &n.GPUs[i], p.pol)
-			if r.Code != "" {
-				continue
-			}
-			l := p.load[n.GPUs[i].ID] + time.Duration(len(p.que[n.GPUs[i].ID]))*time.Second + e.Duration
-			if best == "" || l < bestLoad {
-				best, bestLoad = n.GPUs[i].ID, l
-			}
-		}
-	}
-	if best != "" {
-		p.load[best] = bestLoad
-		p.plan.Moves = append(p.plan.Moves, cluster.QueueMove{Job: j.ID, GPU: best, Rank: int64(j.ID), EstStart: p.now.Add(bestLoad), Reason: cluster.ReasonResources})
-	}
-}
-
-// OnRelease starts the heads of the queues of gpus.
-func OnRelease(v View, gpus []cluster.GPUID, pol Policy) cluster.Plan {
-	snap := &cluster.Snapshot{Index: v.Index(), Now: v.Now(), Ledger: v.Ledger(), Queues: map[cluster.GPUID][]cluster.Waiter{}}
-	for _, g := range gpus {
-		u, ok := v.Ledger().GPU(g)
-		if !ok {
-			continue
-		}
-		n, ok := v.Node(u.Node)
-		if !ok {
-			continue
-		}
-		snap.Nodes = append(snap.Nodes, n)
-		q := v.Queue(g)
-		snap.Queues[g] = q
-		for i := 0; i < len(q) && i < 8; i++ {
-			if j, ok := v.Job(q[i].Job); ok {
-				snap.Waiting = append(snap.Waiting, j)
-			}
-		}
-	}
-	return Schedule(snap, pol)
-}
-
-// Explanation is one reason, with how many GPUs it concerns.
-type Explanation struct {
-	Reason cluster.Reason
-	Count  int
-}
-
-// Explain says why job waits.
-func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []Explanation { return nil }
-
-// NeverFits tells whether no node could ever run job.
-func NeverFits(nodes []*cluster.Node, job *cluster.Job, pol Policy) error { return nil }

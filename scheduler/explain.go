@@ -1,0 +1,256 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Explanation is one reason why a job waits, in the numbers of the place that
+// comes nearest, and how many GPUs (for a job without GPUs, nodes) it is true
+// of.
+type Explanation struct {
+	Reason cluster.Reason
+	Count  int
+}
+
+// severity orders reasons from the one that will never pass to the one that
+// passes by itself. Codes not listed come last.
+var severity = [...]cluster.ReasonCode{
+	cluster.ReasonNeverFits, cluster.ReasonNoNodes, cluster.ReasonNodeDown, cluster.ReasonGPUType,
+	cluster.ReasonGPUs, cluster.ReasonExclusive, cluster.ReasonGPUMem, cluster.ReasonGPUCompute, cluster.ReasonGPUSlots,
+	cluster.ReasonHostMem, cluster.ReasonCPU, cluster.ReasonSharing, cluster.ReasonQueueOrder, cluster.ReasonResources,
+	cluster.ReasonUnconfirmed,
+}
+
+// Explain says why job waits, worst first, from every GPU of the snapshot. It
+// is for a user who asks about one job; Schedule never calls it.
+func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []Explanation {
+	if len(snap.Nodes) == 0 {
+		return []Explanation{{Reason: cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered; the job starts when one joins that can run it"}}}
+	}
+	x := &explainer{snap: snap, job: job, pol: pol, on: map[cluster.GPUID][]*cluster.Job{}}
+	x.cpu, x.mem = hostOf(job, pol)
+	for _, r := range snap.Running {
+		if a := r.Live(); a != nil {
+			for _, gs := range a.Berth.GPUs {
+				x.on[gs.GPU] = append(x.on[gs.GPU], r)
+			}
+		}
+	}
+	nodes := slices.Clone(snap.Nodes)
+	slices.SortFunc(nodes, byNode)
+	for _, n := range nodes {
+		x.node(n)
+	}
+	x.queue()
+	if e := NeverFits(snap.Nodes, job, pol); e != nil {
+		x.tally(cluster.ReasonNeverFits, 0, 0, func() string { return e.Msg })
+	}
+	slices.SortStableFunc(x.out, func(a, b finding) int { return cmp.Compare(rankOf(a.code), rankOf(b.code)) })
+	out := make([]Explanation, 0, len(x.out))
+	for _, f := range x.out {
+		out = append(out, Explanation{Reason: cluster.Reason{Code: f.code, Detail: f.words()}, Count: f.count})
+	}
+	return out
+}
+
+func rankOf(c cluster.ReasonCode) int {
+	if i := slices.Index(severity[:], c); i >= 0 {
+		return i
+	}
+	return len(severity)
+}
+
+// finding gathers the places that lack the same thing.
+type finding struct {
+	code  cluster.ReasonCode
+	count int
+	short int64 // how much the nearest place lacks
+	words func() string
+}
+
+type explainer struct {
+	snap     *cluster.Snapshot
+	job      *cluster.Job
+	pol      Policy
+	cpu, mem int64
+	on       map[cluster.GPUID][]*cluster.Job
+	out      []finding
+}
+
+// tally counts a place that lacks short of something; the words of the
+// nearest place are kept.
+func (x *explainer) tally(code cluster.ReasonCode, count int, short int64, words func() string) {
+	for i := range x.out {
+		if f := &x.out[i]; f.code == code {
+			if f.count += count; short < f.short {
+				f.short, f.words = short, words
+			}
+			return
+		}
+	}
+	x.out = append(x.out, finding{code, count, short, words})
+}
+
+func (x *explainer) node(n *cluster.Node) {
+	count := len(n.GPUs)
+	if x.job.Spec.GPUs == 0 {
+		count = 1
+	}
+	u, ok := x.snap.Ledger.Node(n.ID)
+	if !ok || count == 0 || x.job.Spec.Node != "" && x.job.Spec.Node != n.ID {
+		return
+	}
+	switch freeCPU, freeMem := u.CPUMilli-u.UsedCPU, u.MemMiB-u.UsedMem; {
+	case !n.Schedulable():
+		x.tally(cluster.ReasonNodeDown, count, 0, func() string {
+			if n.Drain && n.DrainReason != "" {
+				return fmt.Sprintf("node %s is drained: %s", n.ID, n.DrainReason)
+			}
+			if n.Drain {
+				return fmt.Sprintf("node %s is drained", n.ID)
+			}
+			return fmt.Sprintf("node %s is silent", n.ID)
+		})
+	case freeMem < x.mem:
+		x.tally(cluster.ReasonHostMem, count, x.mem-freeMem, func() string {
+			return fmt.Sprintf("node %s: %s of host memory free, needs %s", n.ID, gib(max(0, freeMem)), gib(x.mem))
+		})
+	case freeCPU < x.cpu:
+		x.tally(cluster.ReasonCPU, count, x.cpu-freeCPU, func() string {
+			return fmt.Sprintf("node %s: %s free, needs %s", n.ID, cores(max(0, freeCPU)), cores(x.cpu))
+		})
+	case x.job.Spec.GPUs == 0:
+		x.tally(cluster.ReasonUnconfirmed, 1, 0, func() string {
+			return fmt.Sprintf("node %s has room; the next pass decides", n.ID)
+		})
+	default:
+		x.gpus(n)
+	}
+}
+
+// gpus looks at each GPU of a node with cores and memory enough.
+func (x *explainer) gpus(n *cluster.Node) {
+	var free []int
+	for i := range n.GPUs {
+		g := &n.GPUs[i]
+		if x.gpu(n, g) {
+			free = append(free, i)
+		}
+	}
+	if len(free) == 0 {
+		return
+	}
+	if len(free) < x.job.Spec.GPUs {
+		x.tally(cluster.ReasonGPUs, len(n.GPUs), int64(x.job.Spec.GPUs-len(free)), func() string {
+			return fmt.Sprintf("node %s: %d of %s with room, needs %d at once", n.ID, len(free), gpus(len(n.GPUs)), x.job.Spec.GPUs)
+		})
+		return
+	}
+	g := &n.GPUs[free[0]]
+	if q := x.snap.Queues[g.ID]; len(q) > 0 && q[0].Job != x.job.ID {
+		x.tally(cluster.ReasonQueueOrder, len(free), int64(len(q)), func() string {
+			return fmt.Sprintf("%s has room, but job %d stands before it in the queue there", cardName(n, g), q[0].Job)
+		})
+		return
+	}
+	x.tally(cluster.ReasonUnconfirmed, len(free), 0, func() string {
+		return fmt.Sprintf("%s has room; the next pass decides", cardName(n, g))
+	})
+}
+
+// gpu tallies what the job lacks on one GPU; true means nothing.
+func (x *explainer) gpu(n *cluster.Node, g *cluster.GPU) bool {
+	e, _ := cluster.EstimateFor(x.job.Estimates, g.Type)
+	nd := needOn(x.job, g, &e, x.pol)
+	if nd.way == wayNone {
+		r := vetoReason(x.job, g, &e, nd.why)
+		x.tally(r.Code, 1, -g.SellableMiB, func() string { return cardName(n, g) + ": " + r.Detail })
+		return false
+	}
+	u, ok := x.snap.Ledger.GPU(g.ID)
+	if !ok {
+		return false
+	}
+	say := func(code cluster.ReasonCode, short int64, what string) bool {
+		x.tally(code, 1, short, func() string { return cardName(n, g) + ": " + what + x.company(g) })
+		return false
+	}
+	switch {
+	case nd.way == wayWhole && u.Shares > 0:
+		return say(cluster.ReasonExclusive, x.longest(g), "is taken, needs it alone")
+	case u.FreeShares() < 1 || u.Shares >= x.pol.MaxShares:
+		return say(cluster.ReasonGPUSlots, x.longest(g), "as many jobs as may share it")
+	case nd.mem > u.FreeMiB():
+		return say(cluster.ReasonGPUMem, nd.mem-u.FreeMiB(), fmt.Sprintf("%s free, needs %s", gib(u.FreeMiB()), gib(nd.mem)))
+	case nd.milli > u.FreeMilli():
+		return say(cluster.ReasonGPUCompute, nd.milli-u.FreeMilli(), fmt.Sprintf("%s of its compute free, needs %s", percent(u.FreeMilli()), percent(nd.milli)))
+	}
+	return true
+}
+
+func cardName(n *cluster.Node, g *cluster.GPU) string {
+	return fmt.Sprintf("GPU %d of %s", g.Index, n.ID)
+}
+
+// company says who lies on a card and when the first of them ends.
+func (x *explainer) company(g *cluster.GPU) string {
+	on := x.on[g.ID]
+	if len(on) == 0 {
+		return ""
+	}
+	next := int64(forever)
+	for _, j := range on {
+		end, _ := endsAt(j, j.Live(), int64(x.snap.Now), &x.pol)
+		next = min(next, end)
+	}
+	verb := "next ends in "
+	if len(on) == 1 {
+		verb = "it ends in "
+	}
+	return "; " + jobs(len(on)) + " there, " + verb + about(next-int64(x.snap.Now))
+}
+
+// longest is how long the last of those on a card is expected to stay.
+func (x *explainer) longest(g *cluster.GPU) int64 {
+	last := int64(0)
+	for _, j := range x.on[g.ID] {
+		end, _ := endsAt(j, j.Live(), int64(x.snap.Now), &x.pol)
+		last = max(last, end-int64(x.snap.Now))
+	}
+	return last
+}
+
+// queue tells where the job stands.
+func (x *explainer) queue() {
+	if x.job.Queue == "" {
+		return
+	}
+	q := x.snap.Queues[x.job.Queue]
+	at := slices.IndexFunc(q, func(w cluster.Waiter) bool { return w.Job == x.job.ID })
+	if at < 0 {
+		return
+	}
+	where := string(x.job.Queue)
+	for _, n := range x.snap.Nodes {
+		if g := n.GPU(x.job.Queue); g != nil {
+			where = cardName(n, g)
+		}
+	}
+	code := cluster.ReasonQueueOrder
+	if at == 0 {
+		code = cluster.ReasonResources
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "number %d of %d in the queue of %s", at+1, len(q), where)
+	if est := x.job.EstStart.Sub(x.snap.Now); x.job.EstStart > 0 && est > 0 {
+		b.WriteString(", expected to start in " + about(est.Microseconds()))
+	} else if x.job.EstStart > 0 {
+		b.WriteString(", was expected to have started by now")
+	}
+	x.tally(code, 0, -1<<62, b.String)
+}

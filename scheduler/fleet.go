@@ -1,0 +1,310 @@
+package scheduler
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// classKey is what a job's need on a card depends on. Cards of one type that
+// sell different amounts, as after a driver update on half of the nodes, are
+// different classes.
+type classKey struct {
+	gpuType   string
+	sellable  int64
+	shareable bool
+}
+
+// class is all schedulable cards that are alike, in the order of nodes and ids.
+type class struct {
+	classKey
+	rep   *cluster.GPU
+	cards []int32
+	// used and empty index the same places: a card is in the one or the other.
+	used, empty *tree
+	loads       *loadTree // made when first asked for
+	// groups are the nodes that have such cards; free[k] is the set of groups
+	// with k empty cards.
+	groups []group
+	free   []bitset
+	meanUS int64 // mean expected duration of what runs there
+}
+
+// group is the cards of one class on one node.
+type group struct {
+	host   int32
+	lo, hi int32 // places in class.cards
+	empty  int32
+}
+
+type card struct {
+	gpu    *cluster.GPU
+	use    cluster.GPUUse
+	host   int32
+	class  int32 // -1 on a node that takes no jobs
+	place  int32 // in class.cards
+	group  int32
+	until  int64
+	load   int64 // microseconds of the whole card that are spoken for
+	queue  []cluster.Waiter
+	head   int // the first waiter that was not started in this pass
+	rank   int64
+	unseen int // waiters that are not in the snapshot
+}
+
+type host struct {
+	node         *cluster.Node
+	use          cluster.NodeUse
+	lo, hi       int32 // cards
+	keptCPU      int64 // for jobs that waited too long
+	keptMem      int64
+	place        int32 // in the tree of nodes, -1 when it takes no jobs
+	foreignQueue bool  // somebody waits here whom the snapshot does not hold
+}
+
+func (h *host) freeCPU() int64 { return h.use.CPUMilli - h.use.UsedCPU - h.keptCPU }
+func (h *host) freeMem() int64 { return h.use.MemMiB - h.use.UsedMem - h.keptMem }
+
+// fleet is the snapshot's nodes with the indexes over what they have left.
+type fleet struct {
+	led     *cluster.Ledger
+	pol     *Policy
+	hosts   []host
+	cards   []card
+	classes []class
+	hostAt  map[cluster.NodeID]int32
+	cardAt  map[cluster.GPUID]int32
+	// plain indexes the nodes by what they have left for jobs without GPUs;
+	// order maps its places to hosts, nodes without GPUs first.
+	plain *tree
+	order []int32
+}
+
+func newFleet(nodes []*cluster.Node, led *cluster.Ledger, queues map[cluster.GPUID][]cluster.Waiter, pol *Policy) *fleet {
+	f := &fleet{led: led, pol: pol, hostAt: make(map[cluster.NodeID]int32, len(nodes))}
+	if !slices.IsSortedFunc(nodes, byNode) {
+		nodes = slices.Clone(nodes)
+		slices.SortFunc(nodes, byNode)
+	}
+	total := 0
+	for _, n := range nodes {
+		total += len(n.GPUs)
+	}
+	f.hosts = make([]host, 0, len(nodes))
+	f.cards = make([]card, 0, total)
+	f.cardAt = make(map[cluster.GPUID]int32, total)
+	for _, n := range nodes {
+		f.addHost(n, queues)
+	}
+	f.classify()
+	f.indexHosts()
+	return f
+}
+
+func byNode(a, b *cluster.Node) int { return cmp.Compare(a.ID, b.ID) }
+
+func (f *fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]cluster.Waiter) {
+	use, ok := f.led.Node(n.ID)
+	if !ok {
+		return
+	}
+	use.Schedulable = use.Schedulable && n.Schedulable()
+	h := host{node: n, use: use, lo: int32(len(f.cards)), place: -1}
+	for k := range n.GPUs {
+		u, ok := f.led.GPU(n.GPUs[k].ID)
+		if !ok || u.Node != n.ID {
+			continue
+		}
+		q := queues[u.ID]
+		c := card{gpu: &n.GPUs[k], use: u, host: int32(len(f.hosts)), class: -1, until: forever, queue: q}
+		if len(q) > 0 {
+			c.rank = q[len(q)-1].Rank
+		}
+		f.cardAt[u.ID] = int32(len(f.cards))
+		f.cards = append(f.cards, c)
+	}
+	h.hi = int32(len(f.cards))
+	f.hostAt[n.ID] = int32(len(f.hosts))
+	f.hosts = append(f.hosts, h)
+}
+
+// classify sorts the cards of nodes that take jobs into classes, themselves
+// sorted by type, then by what they sell.
+func (f *fleet) classify() {
+	at := map[classKey]int32{}
+	for i := range f.cards {
+		c := &f.cards[i]
+		if !f.hosts[c.host].use.Schedulable || c.use.SellableMiB <= 0 {
+			continue
+		}
+		k := classKey{c.use.Type, c.use.SellableMiB, c.use.Shareable}
+		if _, ok := at[k]; !ok {
+			at[k] = int32(len(f.classes))
+			f.classes = append(f.classes, class{classKey: k, rep: c.gpu})
+		}
+	}
+	slices.SortFunc(f.classes, func(a, b class) int {
+		return cmp.Or(cmp.Compare(a.gpuType, b.gpuType), cmp.Compare(a.sellable, b.sellable), compareBool(a.shareable, b.shareable))
+	})
+	for i := range f.classes {
+		at[f.classes[i].classKey] = int32(i)
+	}
+	for i := range f.cards {
+		c := &f.cards[i]
+		if !f.hosts[c.host].use.Schedulable || c.use.SellableMiB <= 0 {
+			continue
+		}
+		c.class = at[classKey{c.use.Type, c.use.SellableMiB, c.use.Shareable}]
+		f.classes[c.class].add(c, int32(i))
+	}
+	for i := range f.classes {
+		f.indexClass(&f.classes[i])
+	}
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+func (k *class) add(c *card, i int32) {
+	c.place = int32(len(k.cards))
+	k.cards = append(k.cards, i)
+	if n := len(k.groups); n == 0 || k.groups[n-1].host != c.host {
+		k.groups = append(k.groups, group{host: c.host, lo: c.place, hi: c.place})
+	}
+	g := &k.groups[len(k.groups)-1]
+	g.hi++
+	if c.use.Shares == 0 {
+		g.empty++
+	}
+	c.group = int32(len(k.groups) - 1)
+}
+
+func (f *fleet) indexClass(k *class) {
+	k.used, k.empty = newTree(len(k.cards)), newTree(len(k.cards))
+	for place, i := range k.cards {
+		k.whichOf(&f.cards[i]).put(place, f.room(&f.cards[i]))
+	}
+	k.used.build()
+	k.empty.build()
+	most := int32(0)
+	for i := range k.groups {
+		most = max(most, k.groups[i].hi-k.groups[i].lo)
+	}
+	k.free = make([]bitset, most+1)
+	for i := range k.free {
+		k.free[i] = make(bitset, (len(k.groups)+63)/64)
+	}
+	for i := range k.groups {
+		k.free[k.groups[i].empty].add(i)
+	}
+}
+
+func (k *class) whichOf(c *card) *tree {
+	if c.use.Shares > 0 {
+		return k.used
+	}
+	return k.empty
+}
+
+func (f *fleet) indexHosts() {
+	for _, bare := range []bool{true, false} {
+		for i := range f.hosts {
+			if h := &f.hosts[i]; h.use.Schedulable && (h.lo == h.hi) == bare {
+				h.place = int32(len(f.order))
+				f.order = append(f.order, int32(i))
+			}
+		}
+	}
+	f.plain = newTree(len(f.order))
+	for place, i := range f.order {
+		f.plain.put(place, f.hostRoom(&f.hosts[i]))
+	}
+	f.plain.build()
+}
+
+// room is what a card has left for one more share.
+func (f *fleet) room(c *card) room {
+	h := &f.hosts[c.host]
+	if h.foreignQueue {
+		return nowhere
+	}
+	return room{
+		mem: c.use.FreeMiB(), milli: c.use.FreeMilli(),
+		slots: int64(min(c.use.FreeShares(), max(1, f.pol.MaxShares)-c.use.Shares)),
+		cpu:   h.freeCPU(), host: h.freeMem(), until: c.until,
+	}
+}
+
+func (f *fleet) hostRoom(h *host) room {
+	if h.foreignQueue {
+		return nowhere
+	}
+	return room{cpu: h.freeCPU(), host: h.freeMem(), until: forever}
+}
+
+// refresh brings the indexes up to what the ledger says of a node.
+func (f *fleet) refresh(hi int32) {
+	h := &f.hosts[hi]
+	sched := h.use.Schedulable
+	h.use, _ = f.led.Node(h.node.ID)
+	h.use.Schedulable = sched
+	for i := h.lo; i < h.hi; i++ {
+		c := &f.cards[i]
+		before := c.use.Shares
+		c.use, _ = f.led.GPU(c.use.ID)
+		if c.class < 0 {
+			continue
+		}
+		k := &f.classes[c.class]
+		if (before == 0) != (c.use.Shares == 0) {
+			f.regroup(k, c, before == 0)
+		}
+		k.whichOf(c).set(int(c.place), f.room(c))
+	}
+	if h.place >= 0 {
+		f.plain.set(int(h.place), f.hostRoom(h))
+	}
+}
+
+// regroup notes that a card became used, or empty again.
+func (f *fleet) regroup(k *class, c *card, nowUsed bool) {
+	g := &k.groups[c.group]
+	k.free[g.empty].remove(int(c.group))
+	if nowUsed {
+		g.empty--
+		k.empty.set(int(c.place), nowhere)
+	} else {
+		g.empty++
+		k.used.set(int(c.place), nowhere)
+	}
+	k.free[g.empty].add(int(c.group))
+}
+
+// bitset is a set of small integers.
+type bitset []uint64
+
+func (b bitset) add(i int)    { b[i/64] |= 1 << (i % 64) }
+func (b bitset) remove(i int) { b[i/64] &^= 1 << (i % 64) }
+
+// next returns the least member at or above i, or -1.
+func (b bitset) next(i int) int {
+	for w := i / 64; w < len(b); w++ {
+		v := b[w]
+		if w == i/64 {
+			v &= ^uint64(0) << (i % 64)
+		}
+		if v != 0 {
+			return w*64 + bits.TrailingZeros64(v)
+		}
+	}
+	return -1
+}

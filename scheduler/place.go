@@ -1,0 +1,311 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// shape is all of a job that decides on which cards of a class it fits, but
+// for how long it stays. What has failed once in a pass fails again, since a
+// pass only ever takes.
+type shape struct {
+	class      int32
+	gpus       int32
+	way        way
+	mem, milli int64
+	cpu, host  int64
+	node       cluster.NodeID
+}
+
+func (p *pass) shapeOf(it *item, c int) shape {
+	n := &it.needs[c]
+	return shape{int32(c), int32(it.job.Spec.GPUs), n.way, n.mem, n.milli, it.cpu, it.mem, it.job.Spec.Node}
+}
+
+// want is what each card must have left for it.
+func (p *pass) want(it *item, c int) room {
+	n := &it.needs[c]
+	return room{mem: n.mem, milli: n.milli, slots: 1, cpu: it.cpu, host: it.mem, until: p.now + n.dur}
+}
+
+// mayFit is a cheap question: false means that it certainly does not fit.
+func (p *pass) mayFit(it *item, c int) bool {
+	want := p.want(it, c)
+	k := &p.f.classes[c]
+	if !k.empty.may(&want) && (it.needs[c].way == wayWhole || !k.used.may(&want)) {
+		return false
+	}
+	until, failed := p.failed[p.shapeOf(it, c)]
+	return !failed || want.until < until
+}
+
+// fit appends the cards of class c that a job would take now, none when it
+// does not fit. One share goes to the first used card that holds it, in the
+// order of nodes and ids, then to the first empty one, so that empty cards
+// stay empty. Whole cards come from the node with the fewest empty ones.
+func (p *pass) fit(it *item, c int, to []int32) []int32 {
+	want := p.want(it, c)
+	k := &p.f.classes[c]
+	lo, hi, ok := p.span(it, k)
+	switch {
+	case !ok:
+	case it.needs[c].way == wayWhole:
+		to = p.fitWhole(k, it, &want, to)
+	case it.job.Spec.GPUs > 1:
+		to = p.fitSpread(k, it.job.Spec.GPUs, &want, lo, hi, to)
+	default:
+		place := k.used.first(lo, &want)
+		if place < 0 || place >= hi {
+			place = k.empty.first(lo, &want)
+		}
+		if place >= 0 && place < hi {
+			to = append(to, k.cards[place])
+		}
+	}
+	if len(to) == 0 {
+		s := p.shapeOf(it, c)
+		if u, ok := p.failed[s]; !ok || want.until < u {
+			p.failed[s] = want.until
+		}
+	}
+	return to
+}
+
+// span is the places of class k that the job may lie on.
+func (p *pass) span(it *item, k *class) (lo, hi int, ok bool) {
+	if it.job.Spec.Node == "" {
+		return 0, len(k.cards), true
+	}
+	g := p.groupOn(it.job.Spec.Node, k)
+	if g == nil {
+		return 0, 0, false
+	}
+	return int(g.lo), int(g.hi), true
+}
+
+func (p *pass) groupOn(node cluster.NodeID, k *class) *group {
+	h, ok := p.f.hostAt[node]
+	if !ok {
+		return nil
+	}
+	i, ok := slices.BinarySearchFunc(k.groups, h, func(g group, h int32) int { return cmp.Compare(g.host, h) })
+	if !ok {
+		return nil
+	}
+	return &k.groups[i]
+}
+
+// fitWhole looks for empty cards on one node, the node with the fewest that
+// are enough, so that nodes stay whole for larger jobs.
+func (p *pass) fitWhole(k *class, it *item, want *room, to []int32) []int32 {
+	n := it.job.Spec.GPUs
+	if it.job.Spec.Node != "" {
+		return p.takeEmpty(k, p.groupOn(it.job.Spec.Node, k), n, want, to)
+	}
+	for free := n; free < len(k.free); free++ {
+		for i := k.free[free].next(0); i >= 0; i = k.free[free].next(i + 1) {
+			if to = p.takeEmpty(k, &k.groups[i], n, want, to); len(to) > 0 {
+				return to
+			}
+		}
+	}
+	return to
+}
+
+// takeEmpty appends n empty cards of a group, or none.
+func (p *pass) takeEmpty(k *class, g *group, n int, want *room, to []int32) []int32 {
+	h := &p.f.hosts[g.host]
+	if int(g.empty) < n || h.foreignQueue || h.freeCPU() < want.cpu || h.freeMem() < want.host {
+		return to
+	}
+	at := len(to)
+	for _, i := range k.cards[g.lo:g.hi] {
+		if c := &p.f.cards[i]; c.use.Shares == 0 && c.until >= want.until && c.use.FreeShares() > 0 {
+			if to = append(to, i); len(to) == at+n {
+				return to
+			}
+		}
+	}
+	return to[:at]
+}
+
+// fitSpread looks for shares of n cards of one node: the first node that has
+// them, and there used cards before empty ones.
+func (p *pass) fitSpread(k *class, n int, want *room, lo, hi int, to []int32) []int32 {
+	for from := lo; from < hi; {
+		place := k.used.first(from, want)
+		if e := k.empty.first(from, want); place < 0 || e >= 0 && e < place {
+			place = e
+		}
+		if place < 0 || place >= hi {
+			return to
+		}
+		g := &k.groups[p.f.cards[k.cards[place]].group]
+		if int(g.hi-g.lo) >= n {
+			if to = p.spreadOn(k, g, n, want, to); len(to) > 0 {
+				return to
+			}
+		}
+		from = int(g.hi)
+	}
+	return to
+}
+
+func (p *pass) spreadOn(k *class, g *group, n int, want *room, to []int32) []int32 {
+	at := len(to)
+	for _, t := range []*tree{k.used, k.empty} {
+		for place := t.first(int(g.lo), want); place >= 0 && place < int(g.hi); place = t.first(place+1, want) {
+			if to = append(to, k.cards[place]); len(to) == at+n {
+				slices.Sort(to[at:])
+				return to
+			}
+		}
+	}
+	return to[:at]
+}
+
+// startPlain places a job that needs no GPU: a node without GPUs if one has
+// room, the first in order.
+func (p *pass) startPlain(it *item) bool {
+	want := room{mem: -1, milli: -1, slots: -1, cpu: it.cpu, host: it.mem, until: -1}
+	place := -1
+	if node := it.job.Spec.Node; node != "" {
+		if h, ok := p.f.hostAt[node]; ok && p.f.hosts[h].place >= 0 {
+			if i := int(p.f.hosts[h].place); p.f.plain.at[p.f.plain.leaves+i].holds(&want) {
+				place = i
+			}
+		}
+	} else {
+		place = p.f.plain.first(0, &want)
+	}
+	if place < 0 {
+		return false
+	}
+	hi := p.f.order[place]
+	e, _ := cluster.EstimateFor(it.job.Estimates, cluster.CPUType)
+	p.commit(it, &cluster.Start{
+		Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: e, Why: "first node with the cores and the memory",
+		Berth: cluster.Berth{Node: p.f.hosts[hi].node.ID, CPUMilli: it.cpu, MemMiB: it.mem},
+	}, hi)
+	return true
+}
+
+// place starts a job on cards of class c.
+func (p *pass) place(it *item, c int, cards []int32) {
+	n, k := &it.needs[c], &p.f.classes[c]
+	first := &p.f.cards[cards[0]]
+	st := cluster.Start{
+		Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1,
+		Berth: cluster.Berth{Node: p.f.hosts[first.host].node.ID, CPUMilli: it.cpu, MemMiB: it.mem, GPUs: make([]cluster.GPUShare, 0, len(cards))},
+		Why:   p.why(n, k, first, len(cards)),
+	}
+	_, st.Estimate, _ = ShareOn(it.job, k.rep, p.pol)
+	for _, i := range cards {
+		st.Berth.GPUs = append(st.Berth.GPUs, cluster.GPUShare{GPU: p.f.cards[i].use.ID, Share: n.share(k.sellable)})
+		if st.Overtook == "" {
+			st.Overtook = p.overtakes(it, c, i)
+		}
+	}
+	slices.SortFunc(st.Berth.GPUs, func(a, b cluster.GPUShare) int { return cmp.Compare(a.GPU, b.GPU) })
+	p.commit(it, &st, first.host)
+	p.settle(it, c, cards)
+}
+
+// commit takes the berth in the ledger. The indexes only hold what the ledger
+// says, so that a refusal here is a fault of ours.
+func (p *pass) commit(it *item, st *cluster.Start, host int32) {
+	if r := p.f.led.Fits(&st.Berth); r.Code != "" {
+		panic("scheduler: index and ledger disagree on job " + st.Job.String() + ": " + r.String())
+	}
+	p.f.led.Take(&st.Berth)
+	it.gone = true
+	p.plan.Starts = append(p.plan.Starts, *st)
+	p.f.refresh(host)
+}
+
+// why says in words why a job lies where it lies.
+func (p *pass) why(n *need, k *class, c *card, cards int) string {
+	b := make([]byte, 0, 96)
+	switch {
+	case n.way == wayWhole && cards > 1:
+		b = strconv.AppendInt(b, int64(cards), 10)
+		b = append(b, " whole "...)
+		b = append(b, k.gpuType...)
+		b = append(b, " on the node with the fewest free that are enough"...)
+	case n.way == wayWhole:
+		b = append(b, "alone on "...)
+		b = append(b, k.gpuType...)
+		b = append(b, ", on the node with the fewest free"...)
+	default:
+		b = append(b, "first "...)
+		b = append(b, k.gpuType...)
+		b = append(b, " with "...)
+		b = strconv.AppendInt(b, n.mem, 10)
+		b = append(b, " MiB and "...)
+		b = append(b, percent(n.milli)...)
+		b = append(b, " free, beside "...)
+		b = append(b, jobs(c.use.Shares)...)
+	}
+	b = append(b, "; predicted "...)
+	b = append(b, about(n.dur)...)
+	return string(b)
+}
+
+// overtakes says whom the start of a job on a card passes in its queue, ""
+// when nobody stands before it.
+func (p *pass) overtakes(it *item, c int, i int32) string {
+	k := &p.f.cards[i]
+	for k.head < len(k.queue) {
+		head := p.find(k.queue[k.head].Job)
+		if head != nil && head == it {
+			return ""
+		}
+		if head == nil || !head.gone {
+			return p.overtook(it, head, c, k)
+		}
+		k.head++
+	}
+	return ""
+}
+
+func (p *pass) overtook(it, head *item, c int, k *card) string {
+	if head == nil {
+		return "the head of the queue is not in the snapshot"
+	}
+	why := lacks(head.job, &head.needs[c], k, &p.f.hosts[k.host], p.pol)
+	if why == "" {
+		n := &it.needs[c]
+		why = "would fit as well; the pass takes " + percent(n.dominant(k.use.SellableMiB)) + " of a GPU before " +
+			percent(head.needs[c].dominant(k.use.SellableMiB))
+	}
+	return "head j" + head.job.ID.String() + " " + why
+}
+
+// lacks says in numbers what a job misses on a card, "" when one card has it
+// all.
+func lacks(j *cluster.Job, n *need, k *card, h *host, pol Policy) string {
+	cpu, mem := hostOf(j, pol)
+	num := func(v int64) string { return strconv.FormatInt(max(0, v), 10) }
+	switch {
+	case n.way == wayNone:
+		return "cannot run there any more"
+	case n.way == wayWhole && k.use.Shares > 0:
+		return "needs the GPU alone, " + jobs(k.use.Shares) + " on it"
+	case n.way == wayShare && n.mem > k.use.FreeMiB():
+		return "needs " + num(n.mem) + " MiB, " + num(k.use.FreeMiB()) + " free"
+	case n.way == wayShare && n.milli > k.use.FreeMilli():
+		return "needs " + percent(n.milli) + " of the GPU, " + percent(k.use.FreeMilli()) + " free"
+	case k.use.FreeShares() < 1:
+		return "needs a place, " + jobs(k.use.Shares) + " on the GPU"
+	case h.use.UsedCPU+cpu > h.use.CPUMilli:
+		return "needs " + cores(cpu) + ", " + cores(max(0, h.use.CPUMilli-h.use.UsedCPU)) + " free"
+	case h.use.UsedMem+mem > h.use.MemMiB:
+		return "needs " + num(mem) + " MiB of host memory, " + num(h.use.MemMiB-h.use.UsedMem) + " free"
+	case j.Spec.GPUs > 1:
+		return "needs " + gpus(j.Spec.GPUs) + " of the node at once"
+	}
+	return ""
+}

@@ -1,0 +1,72 @@
+package scheduler
+
+import "time"
+
+// Mode is how GPUs are given away.
+type Mode string
+
+// The modes. Any other value means ModeFFD.
+const (
+	// ModeFFD lays several jobs on a GPU by first fit, decreasing.
+	ModeFFD Mode = "ffd"
+	// ModeSlot gives every GPU to one job alone, as Slurm's gres does: the
+	// baseline that Yeung et al. (HotCloud 2020) compare with.
+	ModeSlot Mode = "slot"
+)
+
+// Policy is what a site may choose. Values outside what makes sense are taken
+// as the nearest that do; zero durations and counts switch a rule off where
+// the field says so.
+type Policy struct {
+	Mode Mode
+	// MaxShares bounds how many jobs lie on one GPU; a card's own limit may be
+	// lower. Three is what Yeung et al. (HotCloud 2020, section 6) allow.
+	MaxShares int
+	// MinConfidenceMilli is how sure a prediction must be, 0–1000, for a job
+	// without a declared memory cap to share a GPU.
+	MinConfidenceMilli int64
+	// FastGainMilli is how much longer, in thousandths, a run on another free
+	// type may take before the faster type is preferred: 1150 leaves the fast
+	// cards alone for a gain below 15 %.
+	FastGainMilli int64
+	// PatienceMilli makes a job decline a free GPU when another type, its
+	// queue included, promises to end it in less than 1000/PatienceMilli of
+	// the time. 0 means jobs never decline.
+	PatienceMilli int64
+	// MaxMoves bounds the queue moves of jobs without a queue in one pass.
+	MaxMoves int
+	// MaxRebalance bounds the moves from one queue to another in one pass.
+	// A move must bring the estimated completion nearer by MinGainMilli
+	// thousandths and by MinGain.
+	MaxRebalance int
+	MinGainMilli int64
+	MinGain      time.Duration
+	// ReserveAge is how long past its expected start the head of a queue may
+	// be overtaken.
+	ReserveAge time.Duration
+	// FIFOAge is the wait from which on jobs go first, oldest first, whatever
+	// their size, and may not be overtaken as heads of a queue.
+	FIFOAge time.Duration
+	// AssumedDuration stands in for a duration that nobody knows.
+	AssumedDuration time.Duration
+	// DefaultCPUMilli and DefaultMemMiB are what a job takes that asks for no
+	// cores or no host memory.
+	DefaultCPUMilli, DefaultMemMiB int64
+	// ReleaseDepth bounds how many waiters of a queue OnRelease looks at.
+	ReleaseDepth int
+	// MaxReasons bounds for how many shapes of job one pass writes the reason
+	// to wait in words; the others get the code alone. Explain has the words.
+	MaxReasons int
+}
+
+// Default returns the policy of a site that chose nothing.
+func Default() Policy {
+	return Policy{
+		Mode: ModeFFD, MaxShares: 3, MinConfidenceMilli: 300,
+		FastGainMilli: 1150, PatienceMilli: 2000,
+		MaxMoves: 20000, MaxRebalance: 1000, MinGainMilli: 200, MinGain: 5 * time.Second,
+		ReserveAge: 10 * time.Minute, FIFOAge: 4 * time.Hour, AssumedDuration: time.Hour,
+		DefaultCPUMilli: 1000, DefaultMemMiB: 2048,
+		ReleaseDepth: 32, MaxReasons: 256,
+	}
+}

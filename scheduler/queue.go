@@ -1,0 +1,301 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// The load of a card is how many microseconds of the whole card are spoken
+// for: of each job that lies there what remains of it, of each that waits
+// there all of it, each times the fraction of the card it takes. For jobs
+// that take cards alone this is SchedTune's queueing time (equation 1); with
+// sharing it is what a card would need if work were a fluid.
+
+// weigh is what a job adds to the load of a card of class c for each GPU.
+func (p *pass) weigh(it *item, c int) int64 {
+	n := &it.needs[c]
+	return n.dur / cluster.WholeGPU * n.dominant(p.f.classes[c].sellable)
+}
+
+// needLoads makes the loads of all cards, once in a pass.
+func (p *pass) needLoads() {
+	if p.loaded {
+		return
+	}
+	p.loaded = true
+	p.loadRunning()
+	for i := range p.items {
+		if it := &p.items[i]; !it.gone && it.queue >= 0 {
+			p.addQueued(it, 1)
+		}
+	}
+	for _, s := range p.started {
+		p.f.cards[s.card].load += s.load
+	}
+	for c := range p.f.classes {
+		k := &p.f.classes[c]
+		k.loads = newLoadTree(len(k.cards))
+		for place, i := range k.cards {
+			cd := &p.f.cards[i]
+			cd.load += int64(cd.unseen) * k.meanUS
+			h, g := &p.f.hosts[cd.host], &k.groups[cd.group]
+			k.loads.at[k.loads.leaves+place] = loadLeaf{cd.load, h.use.CPUMilli, h.use.MemMiB, int64(g.hi - g.lo)}
+		}
+		k.loads.build()
+	}
+}
+
+// loadRunning adds what runs, and learns how long runs take on each class.
+func (p *pass) loadRunning() {
+	sum, count := make([]int64, len(p.f.classes)), make([]int64, len(p.f.classes))
+	for _, j := range p.running {
+		a := j.Live()
+		if a == nil {
+			continue
+		}
+		end, _ := endsAt(j, a, p.now, &p.pol)
+		for _, gs := range a.Berth.GPUs {
+			i, ok := p.f.cardAt[gs.GPU]
+			if !ok {
+				continue
+			}
+			cd := &p.f.cards[i]
+			n := need{mem: gs.Share.MemMiB, milli: gs.Share.Milli, way: wayShare}
+			if gs.Share.Exclusive {
+				n.way = wayWhole
+			}
+			cd.load += (end - p.now) / cluster.WholeGPU * n.dominant(cd.use.SellableMiB)
+			if cd.class >= 0 {
+				sum[cd.class] += durationOf(j, &a.Estimate, p.pol)
+				count[cd.class]++
+			}
+		}
+	}
+	for c := range p.f.classes {
+		p.f.classes[c].meanUS = p.pol.AssumedDuration.Microseconds()
+		if count[c] > 0 {
+			p.f.classes[c].meanUS = sum[c] / count[c]
+		}
+	}
+}
+
+// addQueued adds what a waiter adds to the load of its queue, or takes it
+// away. A job for several GPUs loads all of the class on its node evenly,
+// since nobody knows yet which it will get.
+func (p *pass) addQueued(it *item, sign int64) {
+	cd := &p.f.cards[it.queue]
+	if cd.class < 0 || it.needs[cd.class].way == wayNone {
+		return
+	}
+	w := sign * p.weigh(it, int(cd.class))
+	n := int64(it.job.Spec.GPUs)
+	if n <= 1 {
+		p.addLoad(it.queue, w)
+		return
+	}
+	k := &p.f.classes[cd.class]
+	g := &k.groups[cd.group]
+	for _, i := range k.cards[g.lo:g.hi] {
+		p.addLoad(i, w*n/int64(g.hi-g.lo))
+	}
+}
+
+func (p *pass) addLoad(i int32, w int64) {
+	cd := &p.f.cards[i]
+	cd.load += w
+	if cd.class >= 0 && p.f.classes[cd.class].loads != nil {
+		p.f.classes[cd.class].loads.setLoad(int(cd.place), cd.load)
+	}
+}
+
+// settle moves the load of a job that starts from its queue to its cards.
+func (p *pass) settle(it *item, c int, cards []int32) {
+	end := p.now + it.needs[c].dur
+	limit := end
+	if l := it.job.Spec.TimeLimit; l > 0 {
+		limit = p.now + l.Microseconds()
+	}
+	for _, i := range cards {
+		s := newcomer{card: i, load: p.weigh(it, c), resident: resident{end: limit, share: it.needs[c].share(p.f.classes[c].sellable)}}
+		p.started = append(p.started, s)
+		if p.residents != nil {
+			p.residents[i] = append(p.residents[i], s.resident)
+		}
+		if p.loaded {
+			p.addLoad(i, s.load)
+		}
+	}
+	if p.loaded && it.queue >= 0 {
+		p.addQueued(it, -1)
+	}
+}
+
+// leastLoaded returns the card of class c on which the job would wait least,
+// and for how long; -1 when no node could ever hold it.
+func (p *pass) leastLoaded(it *item, c int) (int32, int64) {
+	p.needLoads()
+	k := &p.f.classes[c]
+	want := loadLeaf{cpu: it.cpu, host: it.mem, count: int64(max(1, it.job.Spec.GPUs))}
+	place := -1
+	if it.job.Spec.Node == "" {
+		place = k.loads.least(&want)
+	} else if g := p.groupOn(it.job.Spec.Node, k); g != nil {
+		for i := int(g.lo); i < int(g.hi); i++ {
+			l := &k.loads.at[k.loads.leaves+i]
+			if l.large(&want) && (place < 0 || l.load < k.loads.at[k.loads.leaves+place].load) {
+				place = i
+			}
+		}
+	}
+	if place < 0 {
+		return -1, 0
+	}
+	i := k.cards[place]
+	return i, p.waitAt(it, i)
+}
+
+// waitAt is how long a job that joins the queue of a card waits: until so
+// many cards of the node are through with what they have.
+func (p *pass) waitAt(it *item, i int32) int64 {
+	cd := &p.f.cards[i]
+	n := it.job.Spec.GPUs
+	if n <= 1 {
+		return cd.load
+	}
+	k := &p.f.classes[cd.class]
+	g := &k.groups[cd.group]
+	var buf [2 * cluster.MaxGPUsPerJob]int64
+	loads := buf[:0]
+	for _, j := range k.cards[g.lo:g.hi] {
+		loads = append(loads, p.f.cards[j].load)
+	}
+	slices.Sort(loads)
+	return loads[min(n, len(loads))-1]
+}
+
+// bestQueue is the queue in which the job is expected to end first, -1 when
+// there is none.
+func (p *pass) bestQueue(it *item) (at int32, wait, done int64) {
+	at, done = -1, forever
+	for c := range it.needs {
+		if it.needs[c].way == wayNone {
+			continue
+		}
+		i, w := p.leastLoaded(it, c)
+		if i >= 0 && (at < 0 || w+it.needs[c].dur < done) {
+			at, wait, done = i, w, w+it.needs[c].dur
+		}
+	}
+	return at, wait, done
+}
+
+// wait gives a job that cannot start a queue, if it has none that is good.
+func (p *pass) wait(it *item) {
+	if it.job.Spec.GPUs == 0 || p.moves >= p.pol.MaxMoves || p.queueHolds(it) {
+		return
+	}
+	to, wait, _ := p.bestQueue(it)
+	switch {
+	case to >= 0:
+		p.moves++
+		p.join(it, to, wait)
+	case it.job.State == cluster.JobQueued:
+		p.moves++
+		p.plan.Moves = append(p.plan.Moves, cluster.QueueMove{Job: it.job.ID, Reason: p.reason(it).Code})
+		it.queue = -1
+	}
+}
+
+// queueHolds tells whether the job stands in a queue that can still serve it.
+func (p *pass) queueHolds(it *item) bool {
+	if it.queue < 0 {
+		return false
+	}
+	cd := &p.f.cards[it.queue]
+	if cd.class < 0 || it.needs[cd.class].way == wayNone {
+		return false
+	}
+	h, g := &p.f.hosts[cd.host], &p.f.classes[cd.class].groups[cd.group]
+	return h.use.CPUMilli >= it.cpu && h.use.MemMiB >= it.mem && int(g.hi-g.lo) >= it.job.Spec.GPUs &&
+		(it.job.Spec.Node == "" || it.job.Spec.Node == h.node.ID)
+}
+
+// join puts a job at the end of the queue of a card.
+func (p *pass) join(it *item, to int32, wait int64) {
+	if it.queue >= 0 {
+		p.addQueued(it, -1)
+	}
+	it.queue = to
+	cd := &p.f.cards[to]
+	cd.rank++
+	p.plan.Moves = append(p.plan.Moves, cluster.QueueMove{
+		Job: it.job.ID, GPU: cd.use.ID, Rank: cd.rank, EstStart: cluster.Time(p.now + wait), Reason: p.reason(it).Code,
+	})
+	p.addQueued(it, 1)
+}
+
+// tailDepth is how many of the last waiters of a long queue are asked whether
+// they would end sooner elsewhere.
+const tailDepth = 4
+
+// rebalance moves jobs from the ends of the longest queues to shorter ones.
+// Whoever stands further in front stays: most of a backlog is never looked at
+// again.
+func (p *pass) rebalance() {
+	left := p.pol.MaxRebalance
+	if left <= 0 {
+		return
+	}
+	var long []int32
+	for i := range p.f.cards {
+		if c := &p.f.cards[i]; c.class >= 0 && len(c.queue) > 0 {
+			long = append(long, int32(i))
+		}
+	}
+	if len(long) == 0 {
+		return
+	}
+	p.needLoads()
+	slices.SortFunc(long, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(p.f.cards[b].load, p.f.cards[a].load), cmp.Compare(a, b))
+	})
+	for tries := 0; len(long) > 0 && left > 0 && tries < 2*p.pol.MaxRebalance; tries++ {
+		c := &p.f.cards[long[0]]
+		moved := false
+		for i := len(c.queue) - 1; i >= max(0, len(c.queue)-tailDepth) && left > 0; i-- {
+			if it := p.find(c.queue[i].Job); it != nil && !it.gone && it.queue == long[0] && p.better(it) {
+				moved = true
+				left--
+			}
+		}
+		if !moved && tries > tailDepth*tailDepth {
+			return // the longest queues are all as good as others
+		}
+		long = long[1:]
+	}
+}
+
+// better moves a queued job elsewhere if that ends it much sooner.
+func (p *pass) better(it *item) bool {
+	cd := &p.f.cards[it.queue]
+	c := int(cd.class)
+	if !p.queueHolds(it) {
+		return false
+	}
+	here := p.waitAt(it, it.queue) // its own work included
+	to, wait, done := p.bestQueue(it)
+	if to < 0 || to == it.queue || done >= forever {
+		return false
+	}
+	gain := here - done
+	if it.job.Spec.GPUs > 1 { // its own work is spread over the node
+		gain = here + it.needs[c].dur/2 - done
+	}
+	if gain < p.pol.MinGain.Microseconds() || gain < here/1000*p.pol.MinGainMilli {
+		return false
+	}
+	p.join(it, to, wait)
+	return true
+}

@@ -1,0 +1,259 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// View is the live state that the fast path reads. What it hands out is not
+// changed and not kept.
+type View interface {
+	Now() cluster.Time
+	Index() uint64
+	Ledger() *cluster.Ledger
+	Job(cluster.JobID) (*cluster.Job, bool)
+	Node(cluster.NodeID) (*cluster.Node, bool)
+	Queue(cluster.GPUID) []cluster.Waiter
+}
+
+// OnRelease starts those who wait in the queues of gpus, on which something
+// ended: of each queue whoever fits, in order, down to Policy.ReleaseDepth.
+// It looks at nothing but these queues, the nodes of these GPUs, and the heads
+// of the other queues there: a head that waited too long is not overtaken,
+// neither on its GPU nor, when it wants several, on any of its node. It moves
+// nobody and gives no reasons; the next full pass does.
+func OnRelease(v View, gpus []cluster.GPUID, pol Policy) cluster.Plan {
+	r := release{v: v, pol: &pol, now: int64(v.Now()), led: v.Ledger()}
+	r.plan.BaseIndex = v.Index()
+	for _, g := range gpus {
+		r.queue(g)
+	}
+	return r.plan
+}
+
+type release struct {
+	v    View
+	pol  *Policy
+	now  int64
+	led  *cluster.Ledger
+	plan cluster.Plan
+	// What this plan takes; the ledger is not ours to change. A release
+	// concerns a few GPUs, so that a scan beats a map.
+	gpus  []cluster.GPUUse
+	nodes []cluster.NodeUse
+	gone  []cluster.JobID
+	cards []*cluster.GPUUse // scratch
+}
+
+// gpu returns our account of a GPU, nil for an unknown one. Pointers are good
+// until the next call.
+func (r *release) gpu(id cluster.GPUID) *cluster.GPUUse {
+	for i := range r.gpus {
+		if r.gpus[i].ID == id {
+			return &r.gpus[i]
+		}
+	}
+	u, ok := r.led.GPU(id)
+	if !ok {
+		return nil
+	}
+	r.gpus = append(r.gpus, u)
+	return &r.gpus[len(r.gpus)-1]
+}
+
+func (r *release) node(id cluster.NodeID) *cluster.NodeUse {
+	for i := range r.nodes {
+		if r.nodes[i].ID == id {
+			return &r.nodes[i]
+		}
+	}
+	u, ok := r.led.Node(id)
+	if !ok {
+		return nil
+	}
+	r.nodes = append(r.nodes, u)
+	return &r.nodes[len(r.nodes)-1]
+}
+
+// queue starts whoever fits of those who wait for a GPU.
+func (r *release) queue(id cluster.GPUID) {
+	q := r.v.Queue(id)
+	u := r.gpu(id)
+	if len(q) == 0 || u == nil {
+		return
+	}
+	n, ok := r.v.Node(u.Node)
+	use := r.node(u.Node)
+	if !ok || use == nil || !use.Schedulable || !n.Schedulable() {
+		return
+	}
+	c := n.GPU(id)
+	if c == nil {
+		return
+	}
+	var passed *cluster.Job
+	for _, w := range q[:min(len(q), max(1, r.pol.ReleaseDepth))] {
+		if u = r.gpu(id); u.FreeShares() < 1 || u.Shares >= max(1, r.pol.MaxShares) {
+			return
+		}
+		j, ok := r.v.Job(w.Job)
+		if !ok || !j.State.Waiting() || j.Cancel != nil || slices.Contains(r.gone, w.Job) {
+			continue
+		}
+		if r.try(j, n, c, passed) {
+			continue
+		}
+		if passed == nil {
+			if passed = j; overdue(j, r.now, r.pol) {
+				return
+			}
+		}
+	}
+}
+
+// try starts j on c, and on others of its node if it wants several. passed is
+// who stands before it and does not fit.
+func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *cluster.Job) bool {
+	if j.Spec.Node != "" && j.Spec.Node != n.ID || j.Spec.GPUs < 1 {
+		return false
+	}
+	e, _ := cluster.EstimateFor(j.Estimates, c.Type)
+	nd := needOn(j, c, &e, *r.pol)
+	cpu, mem := hostOf(j, *r.pol)
+	h := r.node(n.ID)
+	if nd.way == wayNone || h.UsedCPU+cpu > h.CPUMilli || h.UsedMem+mem > h.MemMiB || !r.pick(j, n, c, &nd) {
+		return false
+	}
+	st := cluster.Start{
+		Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1, Why: "next in the queue of a GPU that became free",
+		Berth: cluster.Berth{Node: n.ID, CPUMilli: cpu, MemMiB: mem},
+	}
+	for _, u := range r.cards {
+		st.Berth.GPUs = append(st.Berth.GPUs, cluster.GPUShare{GPU: u.ID, Share: nd.share(u.SellableMiB)})
+	}
+	if passed == nil {
+		passed = r.earlier(j, st.Berth.GPUs, c.ID)
+	}
+	if passed != nil {
+		st.Overtook = r.overtook(j, passed, c, h)
+	}
+	if r.blocked(j, n, st.Berth.GPUs) {
+		return false
+	}
+	_, st.Estimate, _ = ShareOn(j, c, *r.pol)
+	r.take(&st)
+	return true
+}
+
+// pick chooses c and as many more of the node's GPUs like it as j wants; the
+// choice is in r.cards, sorted by id.
+func (r *release) pick(j *cluster.Job, n *cluster.Node, c *cluster.GPU, nd *need) bool {
+	r.cards = r.cards[:0]
+	for i := range n.GPUs { // so that no pointer into r.gpus moves
+		if j.Spec.GPUs > 1 {
+			r.gpu(n.GPUs[i].ID)
+		}
+	}
+	if u := r.gpu(c.ID); r.holds(u, nd) {
+		r.cards = append(r.cards, u)
+	} else {
+		return false
+	}
+	for i := 0; i < len(n.GPUs) && len(r.cards) < j.Spec.GPUs; i++ {
+		o := &n.GPUs[i]
+		if o.ID == c.ID || o.Type != c.Type || o.SellableMiB != c.SellableMiB {
+			continue
+		}
+		if u := r.gpu(o.ID); u != nil && r.holds(u, nd) {
+			r.cards = append(r.cards, u)
+		}
+	}
+	slices.SortFunc(r.cards, func(a, b *cluster.GPUUse) int { return cmp.Compare(a.ID, b.ID) })
+	return len(r.cards) == j.Spec.GPUs
+}
+
+func (r *release) holds(u *cluster.GPUUse, nd *need) bool {
+	if nd.way == wayWhole {
+		return u.Shares == 0 && u.FreeShares() > 0
+	}
+	return u.FreeShares() > 0 && u.Shares < max(1, r.pol.MaxShares) && nd.mem <= u.FreeMiB() && nd.milli <= u.FreeMilli()
+}
+
+// earlier is who stands before j in the queue of one of the other GPUs.
+func (r *release) earlier(j *cluster.Job, on []cluster.GPUShare, at cluster.GPUID) *cluster.Job {
+	for _, gs := range on {
+		if gs.GPU == at {
+			continue
+		}
+		if o := r.head(gs.GPU); o != nil && o.ID != j.ID {
+			return o
+		}
+	}
+	return nil
+}
+
+// head is the first of a queue whom this plan has not started.
+func (r *release) head(id cluster.GPUID) *cluster.Job {
+	for _, w := range r.v.Queue(id) {
+		if slices.Contains(r.gone, w.Job) {
+			continue
+		}
+		if j, ok := r.v.Job(w.Job); ok {
+			return j
+		}
+		return nil
+	}
+	return nil
+}
+
+// blocked tells whether the start of j would take from an older head that
+// waited too long: on one of its GPUs, or anywhere on its node when that head
+// wants several.
+func (r *release) blocked(j *cluster.Job, n *cluster.Node, on []cluster.GPUShare) bool {
+	for i := range n.GPUs {
+		o := r.head(n.GPUs[i].ID)
+		if o == nil || o.ID == j.ID || !overdue(o, r.now, r.pol) || !olderThan(o, j) {
+			continue
+		}
+		if o.Spec.GPUs > 1 || slices.ContainsFunc(on, func(g cluster.GPUShare) bool { return g.GPU == n.GPUs[i].ID }) {
+			return true
+		}
+		cpu, mem := hostOf(o, *r.pol)
+		jc, jm := hostOf(j, *r.pol)
+		if h := r.node(n.ID); h.UsedCPU+cpu+jc > h.CPUMilli || h.UsedMem+mem+jm > h.MemMiB {
+			return true
+		}
+	}
+	return false
+}
+
+func olderThan(a, b *cluster.Job) bool {
+	return a.Eligible < b.Eligible || a.Eligible == b.Eligible && a.ID < b.ID
+}
+
+func (r *release) overtook(j, passed *cluster.Job, c *cluster.GPU, h *cluster.NodeUse) string {
+	e, _ := cluster.EstimateFor(passed.Estimates, c.Type)
+	nd := needOn(passed, c, &e, *r.pol)
+	why := lacks(passed, &nd, &card{use: *r.gpu(c.ID)}, &host{use: *h}, *r.pol)
+	if why == "" {
+		why = "stands in another queue of the node"
+	}
+	return "head j" + passed.ID.String() + " " + why
+}
+
+func (r *release) take(st *cluster.Start) {
+	h := r.node(st.Berth.Node)
+	h.UsedCPU += st.Berth.CPUMilli
+	h.UsedMem += st.Berth.MemMiB
+	for _, gs := range st.Berth.GPUs {
+		u := r.gpu(gs.GPU)
+		u.UsedMiB += gs.Share.MemMiB
+		u.UsedMilli += gs.Share.Milli
+		u.Shares++
+		u.Exclusive = u.Exclusive || gs.Share.Exclusive
+	}
+	r.gone = append(r.gone, st.Job)
+	r.plan.Starts = append(r.plan.Starts, *st)
+}

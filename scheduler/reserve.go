@@ -1,0 +1,170 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// resident is a share of a card and when it ends at the latest.
+type resident struct {
+	end   int64
+	share cluster.Share
+}
+
+// newcomer is a share that this pass gave away.
+type newcomer struct {
+	card int32
+	load int64
+	resident
+}
+
+// endsAt is when an attempt is expected to end, and when at the latest: by
+// its time limit if it has one. One that outlives its estimate is given a
+// quarter of its age again, so that the sum never pretends it is gone.
+func endsAt(j *cluster.Job, a *cluster.Attempt, now int64, pol *Policy) (expected, latest int64) {
+	began := int64(max(a.Started, a.Placed))
+	if began == 0 {
+		began = now
+	}
+	expected = began + durationOf(j, &a.Estimate, *pol)
+	if expected <= now {
+		expected = now + max(1_000_000, (now-began)/4)
+	}
+	latest = expected
+	if l := j.Spec.TimeLimit; l > 0 {
+		latest = max(began+l.Microseconds(), now+1_000_000)
+		expected = min(expected, latest)
+	}
+	return expected, latest
+}
+
+func (p *pass) needResidents() {
+	if p.residents != nil {
+		return
+	}
+	p.residents = make([][]resident, len(p.f.cards))
+	for _, j := range p.running {
+		a := j.Live()
+		if a == nil {
+			continue
+		}
+		_, latest := endsAt(j, a, p.now, &p.pol)
+		for _, gs := range a.Berth.GPUs {
+			if i, ok := p.f.cardAt[gs.GPU]; ok {
+				p.residents[i] = append(p.residents[i], resident{latest, gs.Share})
+			}
+		}
+	}
+	for _, s := range p.started {
+		p.residents[s.card] = append(p.residents[s.card], s.resident)
+	}
+}
+
+// keep reserves for a job that waited too long: until it starts, whoever
+// comes later in this pass may lie on its cards only if it is predicted to
+// end before the job could start there, and leaves it the cores and the
+// memory of the node. This is EASY backfill for each queue: the head's start
+// counts by the time limits of those before it, the others by prediction.
+// Since the oldest is tried first in each pass, nobody waits for a younger.
+func (p *pass) keep(it *item) {
+	if it.job.Spec.GPUs == 0 {
+		p.keepNode(it)
+		return
+	}
+	cd := &p.f.cards[it.queue]
+	if !p.queueHolds(it) {
+		return
+	}
+	p.needResidents()
+	cards, shadow := p.shadow(it, it.queue, int(cd.class))
+	if p.now >= int64(max(it.job.Eligible, it.job.EstStart).Add(2*p.pol.ReserveAge)) {
+		// Predictions have misled us long enough: nobody passes any more.
+		shadow = p.now
+	}
+	for _, i := range cards {
+		p.f.cards[i].until = min(p.f.cards[i].until, shadow)
+	}
+	h := &p.f.hosts[cd.host]
+	h.keptCPU += it.cpu
+	h.keptMem += it.mem
+	p.f.refresh(cd.host)
+}
+
+// shadow returns the cards that a job waits for and when it could start
+// there at the latest, if nobody new came.
+func (p *pass) shadow(it *item, at int32, c int) ([]int32, int64) {
+	k := &p.f.classes[c]
+	g := &k.groups[p.f.cards[at].group]
+	if it.job.Spec.GPUs == 1 {
+		return []int32{at}, p.clears(at, &it.needs[c])
+	}
+	type clear struct {
+		card int32
+		at   int64
+	}
+	var all []clear
+	for _, i := range k.cards[g.lo:g.hi] {
+		all = append(all, clear{i, p.clears(i, &it.needs[c])})
+	}
+	slices.SortFunc(all, func(a, b clear) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.card, b.card)) })
+	n := min(it.job.Spec.GPUs, len(all))
+	cards := make([]int32, 0, n)
+	for _, c := range all[:n] {
+		cards = append(cards, c.card)
+	}
+	return cards, all[n-1].at
+}
+
+// clears is when so many of those on a card have ended that n fits.
+func (p *pass) clears(i int32, n *need) int64 {
+	use := p.f.cards[i].use
+	rs := slices.Clone(p.residents[i])
+	slices.SortFunc(rs, func(a, b resident) int { return cmp.Compare(a.end, b.end) })
+	at := p.now
+	for _, r := range rs {
+		if n.way == wayShare && n.mem <= use.FreeMiB() && n.milli <= use.FreeMilli() && use.FreeShares() > 0 {
+			return at
+		}
+		use.UsedMiB -= r.share.MemMiB
+		use.UsedMilli -= r.share.Milli
+		use.Shares--
+		use.Exclusive = false
+		at = r.end
+	}
+	return at
+}
+
+// keepNode keeps what is free of one node for the oldest job without GPUs
+// that waited too long: the node that has most of what it needs, so that what
+// is kept only grows from pass to pass.
+func (p *pass) keepNode(it *item) {
+	if p.keptPlain {
+		return
+	}
+	best, most := int32(-1), int64(-1)
+	for _, i := range p.f.order {
+		h := &p.f.hosts[i]
+		if h.use.CPUMilli < it.cpu || h.use.MemMiB < it.mem || it.job.Spec.Node != "" && it.job.Spec.Node != h.node.ID {
+			continue
+		}
+		has := int64(1000)
+		if it.cpu > 0 {
+			has = min(has, max(0, h.freeCPU())*1000/it.cpu)
+		}
+		if it.mem > 0 {
+			has = min(has, max(0, h.freeMem())*1000/it.mem)
+		}
+		if has > most {
+			best, most = i, has
+		}
+	}
+	if best < 0 {
+		return
+	}
+	p.keptPlain = true
+	p.f.hosts[best].keptCPU += it.cpu
+	p.f.hosts[best].keptMem += it.mem
+	p.f.refresh(best)
+}

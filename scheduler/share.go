@@ -1,0 +1,157 @@
+package scheduler
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// way is how a job takes GPUs of one class.
+type way uint8
+
+const (
+	wayNone  way = iota // cannot
+	wayShare            // a slice of each
+	wayWhole            // each alone
+)
+
+// need is what a job takes of each GPU of one class.
+type need struct {
+	mem, milli int64
+	dur        int64 // microseconds, never 0
+	way        way
+	why        veto
+}
+
+// veto is why a job can never lie on a class of GPU.
+type veto uint8
+
+const (
+	vetoNone      veto = iota
+	vetoType           // it wants another type
+	vetoDeclared       // the declared memory is more than the card sells
+	vetoPredicted      // the predicted peak is more than the card sells
+	vetoObserved       // it ran out of memory with that much before
+)
+
+// ShareOn returns what job would take of each GPU like gpu, and the estimate
+// it goes by. A Reason with a code says why the job can never lie there.
+//
+// Memory is the declared cap when there is one, and else the upper quantile
+// of the prediction; either is raised to what a former attempt proved too
+// little. A job takes the card alone when it asks to, when an earlier attempt
+// ran out of memory, when several GPUs are wanted without a declared memory,
+// when the card's memory cannot be capped, or when nobody can predict it and
+// it declares no cap. A confident prediction above what the card sells is a
+// veto (SchedTune, section IV-C).
+func ShareOn(job *cluster.Job, gpu *cluster.GPU, pol Policy) (cluster.Share, cluster.Estimate, cluster.Reason) {
+	e, known := cluster.EstimateFor(job.Estimates, gpu.Type)
+	n := needOn(job, gpu, &e, pol)
+	if !known {
+		e = cluster.Estimate{GPUType: gpu.Type, GPUMemMiB: n.mem, GPUMemP95MiB: n.mem, Milli: n.milli, Duration: job.Spec.Duration, Source: "none"}
+	}
+	if n.way == wayNone {
+		return cluster.Share{}, e, vetoReason(job, gpu, &e, n.why)
+	}
+	return n.share(gpu.SellableMiB), e, cluster.Reason{}
+}
+
+// share makes the need one for a card that sells so much.
+func (n *need) share(sellable int64) cluster.Share {
+	if n.way == wayWhole {
+		return cluster.Share{MemMiB: sellable, Milli: cluster.WholeGPU, Exclusive: true}
+	}
+	return cluster.Share{MemMiB: n.mem, Milli: n.milli}
+}
+
+// dominant is the larger of the fractions of memory and compute, in
+// thousandths of a card.
+func (n *need) dominant(sellable int64) int64 {
+	if n.way == wayWhole || sellable <= 0 {
+		return cluster.WholeGPU
+	}
+	return min(cluster.WholeGPU, max(n.milli, n.mem*cluster.WholeGPU/sellable))
+}
+
+func needOn(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, pol Policy) need {
+	s := job.Spec
+	n := need{dur: durationOf(job, e, pol)}
+	sure := e.GPUType != "" && e.ConfidenceMilli >= pol.MinConfidenceMilli
+	switch {
+	case s.GPUType != "" && s.GPUType != gpu.Type:
+		n.why = vetoType
+	case s.GPUMemMiB > gpu.SellableMiB:
+		n.why = vetoDeclared
+	case job.MinGPUMemMiB > gpu.SellableMiB:
+		n.why = vetoObserved
+	case s.GPUMemMiB == 0 && sure && e.GPUMemMiB > gpu.SellableMiB:
+		n.why = vetoPredicted
+	}
+	if n.why != vetoNone || gpu.SellableMiB <= 0 {
+		return n
+	}
+	n.mem = s.GPUMemMiB
+	if n.mem == 0 {
+		n.mem = max(e.GPUMemMiB, e.GPUMemP95MiB)
+	}
+	n.mem = max(1, n.mem, job.MinGPUMemMiB)
+	n.milli = s.GPUMilli
+	if n.milli == 0 {
+		n.milli = e.Milli
+	}
+	if n.milli <= 0 || n.milli > cluster.WholeGPU {
+		n.milli = cluster.WholeGPU
+	}
+	n.way = wayShare
+	if pol.Mode == ModeSlot || s.Exclusive || job.NeedWhole || !gpu.Shareable() || pol.MaxShares < 2 ||
+		n.mem >= gpu.SellableMiB || s.GPUMemMiB == 0 && (!sure || s.GPUs > 1) {
+		n.way, n.mem, n.milli = wayWhole, gpu.SellableMiB, cluster.WholeGPU
+	}
+	return n
+}
+
+// durationOf is how long job is expected to hold its berth, in microseconds.
+func durationOf(job *cluster.Job, e *cluster.Estimate, pol Policy) int64 {
+	d := e.Duration
+	if d <= 0 {
+		d = job.Spec.Duration
+	}
+	if limit := job.Spec.TimeLimit; limit > 0 && (d <= 0 || d > limit) {
+		d = limit
+	}
+	if d <= 0 {
+		d = pol.AssumedDuration
+	}
+	return max(1, d.Microseconds())
+}
+
+func vetoReason(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, why veto) cluster.Reason {
+	r := cluster.Reason{Code: cluster.ReasonNeverFits}
+	switch why {
+	case vetoType:
+		r.Code = cluster.ReasonGPUType
+		r.Detail = fmt.Sprintf("wants %s, this is %s", job.Spec.GPUType, gpu.Type)
+	case vetoDeclared:
+		r.Detail = fmt.Sprintf("needs %s, %s sells %s", gib(job.Spec.GPUMemMiB), gpu.Type, gib(gpu.SellableMiB))
+	case vetoObserved:
+		r.Detail = fmt.Sprintf("ran out of memory before and now needs %s, %s sells %s", gib(job.MinGPUMemMiB), gpu.Type, gib(gpu.SellableMiB))
+	case vetoPredicted:
+		r.Detail = fmt.Sprintf("is predicted to need %s, %s sells %s; declare its memory to overrule the prediction",
+			gib(e.GPUMemMiB), gpu.Type, gib(gpu.SellableMiB))
+	default:
+		r.Detail = fmt.Sprintf("%s sells no memory", gpu.Type)
+	}
+	return r
+}
+
+// hostOf is what a job takes of its node.
+func hostOf(job *cluster.Job, pol Policy) (cpuMilli, memMiB int64) {
+	cpuMilli, memMiB = job.Spec.CPUMilli, job.Spec.MemMiB
+	if cpuMilli == 0 {
+		cpuMilli = pol.DefaultCPUMilli
+	}
+	if memMiB == 0 {
+		memMiB = pol.DefaultMemMiB
+	}
+	return cpuMilli, memMiB
+}

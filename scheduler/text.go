@@ -1,0 +1,56 @@
+package scheduler
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// gib prints MiB as GiB with one decimal.
+func gib(mib int64) string {
+	return strconv.FormatFloat(float64(mib)/1024, 'f', 1, 64) + " GiB"
+}
+
+// cores prints thousandths of a core.
+func cores(milli int64) string {
+	if milli == 1000 {
+		return "1 core"
+	}
+	return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64) + " cores"
+}
+
+// percent prints thousandths of a GPU.
+func percent(milli int64) string {
+	return strconv.FormatFloat(float64(milli)/10, 'f', -1, 64) + " %"
+}
+
+// about prints a span the way people say it; it is an estimate anyhow.
+func about(us int64) string {
+	d := time.Duration(us) * time.Microsecond
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("~%d s", max(1, int64(d.Round(time.Second)/time.Second)))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("~%d min", int64(d.Round(time.Minute)/time.Minute))
+	case d < 72*time.Hour:
+		return fmt.Sprintf("~%d h", int64(d.Round(time.Hour)/time.Hour))
+	}
+	return fmt.Sprintf("~%d days", int64(d.Round(24*time.Hour)/(24*time.Hour)))
+}
+
+// jobs counts in words up to ten, since reasons are read by people.
+func jobs(n int) string {
+	words := [...]string{"no jobs", "one job", "two jobs", "three jobs", "four jobs", "five jobs", "six jobs", "seven jobs", "eight jobs", "nine jobs", "ten jobs"}
+	if n >= 0 && n < len(words) {
+		return words[n]
+	}
+	return strconv.Itoa(n) + " jobs"
+}
+
+// gpus counts GPUs.
+func gpus(n int) string {
+	if n == 1 {
+		return "1 GPU"
+	}
+	return strconv.Itoa(n) + " GPUs"
+}
