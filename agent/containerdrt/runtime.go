@@ -19,7 +19,6 @@ import (
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
@@ -142,7 +141,11 @@ func (r *Runtime) Create(ctx context.Context, l *agent.Launch) error {
 		imageEnv = spec.Config.Env
 		opts = append(opts, containerd.WithNewSnapshot(id, img))
 	}
-	opts = append(opts, containerd.WithNewSpec(r.specOpts(l, imageEnv)...))
+	specOpts, err := r.specOpts(l, imageEnv)
+	if err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	opts = append(opts, containerd.WithNewSpec(specOpts...))
 	c, err := r.client.NewContainer(ctx, id, opts...)
 	if errdefs.IsAlreadyExists(err) {
 		if c, err = r.client.LoadContainer(ctx, id); err != nil {
@@ -151,11 +154,7 @@ func (r *Runtime) Create(ctx context.Context, l *agent.Launch) error {
 	} else if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
-	taskOpts := []containerd.NewTaskOpts{}
-	if l.Image == "" {
-		taskOpts = append(taskOpts, containerd.WithRootFS([]mount.Mount{{Type: "bind", Source: "/", Options: []string{"rbind", "rw"}}}))
-	}
-	if _, err := c.NewTask(ctx, cio.BinaryIO(r.cfg.Logger, map[string]string{loggerArg: r.file(l.ID, "output")}), taskOpts...); err != nil && !errdefs.IsAlreadyExists(err) {
+	if _, err := c.NewTask(ctx, cio.BinaryIO(r.cfg.Logger, map[string]string{loggerArg: r.file(l.ID, "output")})); err != nil && !errdefs.IsAlreadyExists(err) {
 		return launchError(err)
 	}
 	return nil
@@ -346,6 +345,9 @@ func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
 		if err := deleteContainer(ctx, c); err != nil {
 			return err
 		}
+	}
+	if err := r.removeRoot(id); err != nil {
+		return err
 	}
 	for _, kind := range []string{"output", "started", "exit"} {
 		if err := os.Remove(r.file(id, kind)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/pkg/oci"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-scheduler/berth/agent"
 )
@@ -23,7 +24,7 @@ const (
 
 // specOpts builds the OCI spec of an attempt. Nothing in it comes from an
 // image but the PATH: no user, label, hook, capability or device.
-func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string) []oci.SpecOpts {
+func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string) ([]oci.SpecOpts, error) {
 	opts := []oci.SpecOpts{
 		oci.WithDefaultSpec(),
 		oci.WithProcessArgs(l.Args...),
@@ -36,7 +37,7 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string) []oci.SpecOpts {
 		oci.WithHostHostsFile, oci.WithHostResolvconf,
 		oci.WithCgroup(path.Join(r.cfg.CgroupParent, l.ID.String())),
 		oci.WithPidsLimit(pidsLimit),
-		oci.WithRlimit(&specs.POSIXRlimit{Type: "RLIMIT_NOFILE", Soft: openFiles, Hard: openFiles}),
+		oci.WithRlimit(&specs.POSIXRlimit{Type: "RLIMIT_NOFILE", Soft: fileLimit(), Hard: fileLimit()}),
 		oci.WithRlimit(&specs.POSIXRlimit{Type: "RLIMIT_CORE"}),
 		withOOMScore(0),
 	}
@@ -50,10 +51,15 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string) []oci.SpecOpts {
 		opts = append(opts, oci.WithCPUShares(uint64(max(2, l.CPUMilli*1024/1000))))
 	}
 	if l.Image == "" {
+		root, mounts, err := r.hostRoot(l.ID)
+		if err != nil {
+			return nil, err
+		}
 		// The node's own /etc and /run are there already. In the host's pid
 		// namespace the job is not pid 1, for which the kernel drops SIGTERM;
 		// the shim ends what it leaves behind by its control group.
-		opts = append(opts, oci.WithHostNamespace(specs.PIDNamespace), oci.WithoutRunMount, oci.WithoutMounts("/etc/hosts", "/etc/resolv.conf"))
+		opts = append(opts, oci.WithHostNamespace(specs.PIDNamespace), oci.WithoutRunMount,
+			oci.WithoutMounts("/etc/hosts", "/etc/resolv.conf"), oci.WithRootFSPath(root), oci.WithMounts(mounts))
 	} else {
 		opts = append(opts, oci.WithMounts([]specs.Mount{{
 			Destination: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777", tmpSize},
@@ -69,7 +75,17 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string) []oci.SpecOpts {
 		}}))
 	}
 	// The profile depends on the capabilities, so it comes last.
-	return append(opts, seccomp.WithDefaultProfile())
+	return append(opts, seccomp.WithDefaultProfile()), nil
+}
+
+// fileLimit is how many files a job may open: not more than we may, since not
+// every root can raise that.
+func fileLimit() uint64 {
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err != nil {
+		return 1024
+	}
+	return min(openFiles, own.Max)
 }
 
 // keepPath returns the image's PATH unless the job sets its own.

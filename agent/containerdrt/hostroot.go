@@ -1,0 +1,76 @@
+package containerdrt
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// A host job sees the node's own file system. Its root is a directory of our
+// own into which each top-level directory of the node is bound, in the
+// container's mount namespace: nothing is mounted outside of it, so that
+// nothing is left to unmount when a shim dies, and what removes the directory
+// can never reach into the node's files.
+
+// ownMounts are top-level directories that a container has of its own.
+var ownMounts = map[string]struct{}{"proc": {}, "sys": {}, "dev": {}, "lost+found": {}}
+
+func (r *Runtime) rootDir(id cluster.AttemptID) string {
+	return filepath.Join(r.cfg.Dir, "roots", id.String())
+}
+
+// hostRoot makes the root of an attempt and returns it and its mounts.
+func (r *Runtime) hostRoot(id cluster.AttemptID) (dir string, mounts []specs.Mount, err error) {
+	dir = r.rootDir(id)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", nil, err
+	}
+	entries, err := os.ReadDir("/")
+	if err != nil {
+		return "", nil, err
+	}
+	for _, e := range entries {
+		if _, own := ownMounts[e.Name()]; own {
+			continue
+		}
+		path := filepath.Join("/", e.Name())
+		switch {
+		case e.Type()&fs.ModeSymlink != 0: // /bin → usr/bin
+			target, err := os.Readlink(path)
+			if err != nil {
+				return "", nil, err
+			}
+			if err := os.Symlink(target, filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrExist) {
+				return "", nil, err
+			}
+		case e.IsDir():
+			mounts = append(mounts, specs.Mount{Destination: path, Type: "bind", Source: path, Options: []string{"rbind", "rslave"}})
+		}
+	}
+	return dir, mounts, nil
+}
+
+// removeRoot removes the root of an attempt: links and empty directories, and
+// nothing that is not.
+func (r *Runtime) removeRoot(id cluster.AttemptID) error {
+	dir := r.rootDir(id)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("remove root of %s: %w", id, err)
+		}
+	}
+	return os.Remove(dir)
+}
