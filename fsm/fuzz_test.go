@@ -1,0 +1,67 @@
+package fsm
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// FuzzEntry applies any bytes that can be read as an entry to a state that
+// has something of everything: nothing but an unreadable entry stops a
+// replica, and what must hold of any state holds after it.
+func FuzzEntry(f *testing.F) {
+	seed := func(data []byte) { f.Add(data) }
+	seed(nil)
+	seed(encode(f, testTerm, t0, submitCmd(20, "r", 1000, spec(1))))
+	seed(encode(f, testTerm, t0, cancelCmd(2, 0), drainCmd("n1", true), removeCmd("n3"), silentCmd("n2", "boot1")))
+	seed(encode(f, testTerm, t0, registerCmd(node("n1", "boot2", 3)), tokenCmd("s", "agent", "x", t0), useCmd("s", "x")))
+	seed(encode(f, testTerm, t0, weightsCmd(2, []byte("x")), denyCmd("gate", "y"), initCmd("c2", 1), checkpointCmd(1, nil)))
+	seed(encode(f, testTerm, t0, planCmd(cluster.Plan{
+		Starts: []cluster.Start{{Job: 7, Attempt: 1, Berth: cluster.Berth{Node: "n3"}, Overtook: "x"}},
+		Moves:  []cluster.QueueMove{{Job: 5, GPU: "n1-g0", Rank: 1 << 62}},
+	})))
+	base := everything(f)
+	seed(encode(f, testTerm, t0, reportCmd(base.reportOf(2, cluster.JobCompleted)), reportCmd(base.reportOf(4, cluster.JobOutOfMemory))))
+	snap := snapshotOf(f, base.f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if _, err := decode(data); err != nil {
+			return
+		}
+		m := restored(t, snap)
+		before := m.Index()
+		m.Apply(&raft.Log{Index: before + 1, Term: testTerm, Data: data})
+		all, _ := m.Jobs(Query{})
+		for _, check := range []func(*State, []*cluster.Job) error{checkJobs, checkIndexes} {
+			if err := check(m.st, all); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again := restored(t, snapshotOf(t, m))
+		if !bytes.Equal(again.Hash(), m.Hash()) {
+			t.Fatal("a restored replica differs")
+		}
+	})
+}
+
+// FuzzSnapshot reads any bytes as a snapshot: an error or a state that writes
+// the same state again, and never a panic.
+func FuzzSnapshot(f *testing.F) {
+	good := snapshotOf(f, everything(f).f)
+	f.Add(good)
+	f.Add(snapshotOf(f, New(Options{})))
+	f.Add(good[:len(good)/2])
+	f.Add([]byte{2, 8, 2})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		st, err := readSnapshot(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		again, err := readSnapshot(bytes.NewReader(snapshotOf(t, &FSM{st: st})))
+		if err != nil || !bytes.Equal(again.hashNow(), st.hashNow()) {
+			t.Fatalf("what was read cannot be written and read again: %v", err)
+		}
+	})
+}

@@ -1,0 +1,317 @@
+package fsm
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protodelim"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// everything is a state with an entity of each kind.
+func everything(t testing.TB) *machine {
+	m := lab(t)
+	s := spec(1)
+	s.RequeueOnLoss, s.Features, s.Image = true, []byte{1, 0, 255}, "registry.example/train:1"
+	done := running(m, s, 8000)
+	beside := running(m, spec(1), 9000)
+	r := m.reportOf(done, cluster.JobFailed)
+	r.Exit, r.Usage, r.Reason = exit(3), usage(7000, false), &logv1.Reason{Code: "NonZeroExitCode", Detail: "exit code 3"}
+	m.must(reportCmd(r))
+	m.oom(running(m, spec(1), 4000), 4100)
+	m.report(running(m, spec(1), 1000), cluster.JobCompleting)
+	m.must(cancelCmd(beside, 0))
+	m.enqueue(m.submit(spec(2)), "n1-g1", 1)
+	m.enqueue(m.submit(spec(1)), "n1-g1", -3)
+	m.start(m.submit(spec(1)), whole("n2-g0"))
+	m.must(submitCmd(m.f.NextJobID(), "array", 1001, spec(0), spec(0)))
+	m.must(tokenCmd("s", agentRole, "n7", t0.Add(time.Hour)))
+	m.must(denyCmd("gate", "x/y"))
+	m.must(weightsCmd(1, []byte("weights")))
+	m.must(drainCmd("n2", true))
+	m.must(silentCmd("n2", "boot1"))
+	m.must(registerCmd(node("n3", "boot9", 0)))
+	return m
+}
+
+func TestSnapshotAndRestore(t *testing.T) {
+	t.Parallel()
+	m := everything(t)
+	data := snapshotOf(t, m.f)
+	f := restored(t, data)
+	if !bytes.Equal(f.Hash(), m.f.Hash()) {
+		t.Fatalf("restored state differs:\n%s", cmp.Diff(contents(t, m.f), contents(t, f)))
+	}
+	if !bytes.Equal(snapshotOf(t, f), data) {
+		t.Error("a snapshot of the restored state has other bytes")
+	}
+	if !f.st.ledger.Equal(m.f.st.ledger) {
+		t.Error("the ledgers differ")
+	}
+	if f.Index() != m.f.Index() || f.Term() != testTerm || f.NextJobID() != m.f.NextJobID() || f.Now() != m.f.Now() {
+		t.Error("counters differ")
+	}
+	again := m.must(submitCmd(m.f.NextJobID(), "array", 1001, spec(0), spec(0)))
+	if !again.Existing {
+		t.Error("the request is forgotten")
+	}
+}
+
+// TestRestoreReplacesAll: nothing of the state before is left.
+func TestRestoreReplacesAll(t *testing.T) {
+	t.Parallel()
+	m, empty := everything(t), New(Options{Version: "test"})
+	if err := m.f.Restore(io.NopCloser(bytes.NewReader(snapshotOf(t, empty)))); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(m.f.Hash(), empty.Hash()) || m.f.Index() != 0 || len(m.f.Counts()) != 0 || len(m.f.NodeJobs("n1")) != 0 {
+		t.Error("something is left")
+	}
+}
+
+func TestSnapshotIsOfTheMomentItWasTaken(t *testing.T) {
+	t.Parallel()
+	m := everything(t)
+	want := snapshotOf(t, m.f)
+	snap, err := m.f.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		m.enqueue(m.submit(spec(1)), "n1-g1", 0)
+		m.must(registerCmd(node("n1", "boot1", 2)))
+		m.must(cancelCmd(m.f.NextJobID()-1, 0))
+	}
+	m.must(useCmd("s", "n7"))
+	m.must(registerCmd(node("n1", "boot2", 2)))
+	var s sink
+	if err := snap.Persist(&s); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(s.Bytes(), want) {
+		t.Error("what came after is in it")
+	}
+}
+
+func TestPersistFails(t *testing.T) {
+	t.Parallel()
+	snap, err := everything(t).f.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := errors.New("no space left on device")
+	s := sink{fail: full}
+	if err := snap.Persist(&s); !errors.Is(err, full) || !s.cancelled || s.closed {
+		t.Errorf("err %v, cancelled %t, closed %t", err, s.cancelled, s.closed)
+	}
+}
+
+// reframe reads the messages of a snapshot and writes what edit makes of them.
+func reframe(t *testing.T, data []byte, edit func(i int, r *logv1.Record) bool) []byte {
+	t.Helper()
+	br := bufio.NewReader(bytes.NewReader(data))
+	out := &framer{w: bufio.NewWriter(nil)}
+	var buf bytes.Buffer
+	out.w.Reset(&buf)
+	head := new(logv1.SnapshotHeader)
+	if err := protodelim.UnmarshalFrom(br, head); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.put(head); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; ; i++ {
+		r := new(logv1.Record)
+		err := protodelim.UnmarshalFrom(br, r)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if edit(i, r) {
+			if err := out.put(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := out.w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func TestDamagedSnapshotsAreRefused(t *testing.T) {
+	t.Parallel()
+	m := everything(t)
+	good := snapshotOf(t, m.f)
+	edit := func(f func(r *logv1.Record)) []byte {
+		return reframe(t, good, func(_ int, r *logv1.Record) bool { f(r); return true })
+	}
+	drop := func(match func(r *logv1.Record) bool) []byte {
+		return reframe(t, good, func(_ int, r *logv1.Record) bool { return !match(r) })
+	}
+	var newer bytes.Buffer
+	if _, err := protodelim.MarshalTo(&newer, &logv1.SnapshotHeader{Format: 2, WrittenBy: "9.1"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, want string
+		data       []byte
+	}{
+		{"empty", "header", nil},
+		{"newer format", `format 2 was written by berth "9.1", this one reads format 1; upgrade it`, newer.Bytes()},
+		{"cut in the middle", "record", good[:len(good)/2]},
+		{"without its end", "record", drop(func(r *logv1.Record) bool { return r.GetEnd() != nil })},
+		{"a huge length", "record 0", append(bytes.Clone(good[:20]), 0xff, 0xff, 0xff, 0xff, 0x7f)},
+		{"a job is missing", "were written", drop(func(r *logv1.Record) bool { return r.GetJob().GetId() == 1 })},
+		{"a job is changed", "hash", edit(func(r *logv1.Record) {
+			if j := r.GetJob(); j.GetId() == 1 {
+				j.Revision++
+			}
+		})},
+		{"a node is missing", "record", drop(func(r *logv1.Record) bool { return r.GetNode().GetId() == "n1" })},
+		{"a job without a spec", "spec is missing", edit(func(r *logv1.Record) {
+			if j := r.GetJob(); j != nil {
+				j.Spec = nil
+			}
+		})},
+		{"a job in no state", "state", edit(func(r *logv1.Record) {
+			if j := r.GetJob(); j != nil {
+				j.State = 200
+			}
+		})},
+		{"a job twice", "twice", edit(func(r *logv1.Record) {
+			if j := r.GetJob(); j != nil {
+				j.Id = 1
+			}
+		})},
+		{"someone in a queue who is not queued", "does not belong", edit(func(r *logv1.Record) {
+			if q := r.GetQueue(); q != nil {
+				q.Waiters[0].Job = 1
+			}
+		})},
+		{"a queue is missing", "queued", reframe(t, good, func(_ int, r *logv1.Record) bool {
+			if e := r.GetEnd(); e != nil {
+				e.Records--
+			}
+			return r.GetQueue() == nil
+		})},
+		{"an id that is yet to be given", "below the next id", edit(func(r *logv1.Record) {
+			if m := r.GetMeta(); m != nil {
+				m.NextJob = 2
+			}
+		})},
+		{"a request without a key", "malformed", edit(func(r *logv1.Record) {
+			if q := r.GetRequest(); q != nil {
+				q.Key = nil
+			}
+		})},
+		{"an unknown record", "unknown kind", edit(func(r *logv1.Record) {
+			if r.GetConfig() != nil {
+				r.Kind = nil
+			}
+		})},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := everything(t)
+			was := m.f.Hash()
+			err := m.f.Restore(io.NopCloser(bytes.NewReader(tc.data)))
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("err %v, want %q in it", err, tc.want)
+			}
+			if !bytes.Equal(m.f.Hash(), was) {
+				t.Error("a failed restore changed the state")
+			}
+		})
+	}
+}
+
+// TestEveryFlippedBitIsSeen: no single-byte damage is ever served.
+func TestEveryFlippedBitIsSeen(t *testing.T) {
+	t.Parallel()
+	m := everything(t)
+	good := snapshotOf(t, m.f)
+	want := m.f.Hash()
+	for i := range good {
+		bad := bytes.Clone(good)
+		bad[i] ^= 1 << (i % 8)
+		st, err := readSnapshot(bytes.NewReader(bad))
+		// The header's words for people are not part of the state.
+		if err == nil && !bytes.Equal(st.hashNow(), want) {
+			t.Fatalf("byte %d: damage was served", i)
+		}
+	}
+}
+
+func TestLongQueuesAreWrittenInParts(t *testing.T) {
+	t.Parallel()
+	m := lab(t)
+	specs := make([]*cluster.Spec, waitersPerRecord+7)
+	p := cluster.Plan{}
+	for i := range specs {
+		specs[i] = spec(1)
+		p.Moves = append(p.Moves, cluster.QueueMove{Job: cluster.JobID(i) + 1, GPU: "n1-g0", Rank: int64(i % 5)})
+	}
+	m.must(submitCmd(1, "r1", 1000, specs...))
+	if r := m.must(planCmd(p)); r.Plan.Moved != len(specs) {
+		t.Fatalf("moved %d", r.Plan.Moved)
+	}
+	f := restored(t, snapshotOf(t, m.f))
+	if d := cmp.Diff(m.f.Queue("n1-g0"), f.Queue("n1-g0")); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestGolden holds the bytes of entries and snapshots: what was written once
+// must be read for ever. A file is only ever added; one that is there changes
+// with -update before the first release, and never after.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	entry := encode(t, testTerm, t0,
+		initCmd("c1", 100), registerCmd(node("n1", "boot1", 2)), submitCmd(1, "request-1", 1000, spec(1), spec(2)),
+		planCmd(cluster.Plan{BaseIndex: 9, Starts: []cluster.Start{{Job: 1, Attempt: 1, Why: "first fit", Overtook: "shorter",
+			Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 512}}},
+			Moves: []cluster.QueueMove{{Job: 2, GPU: "n1-g1", Rank: -4, EstStart: t0, Reason: cluster.ReasonResources}}}),
+		reportCmd(&logv1.ReportAttempt{Node: "n1", Job: 1, Attempt: 1, Token: 1, State: uint32(cluster.JobFailed), Exit: exit(3), Usage: usage(5000, true)}),
+		cancelCmd(2, 0), silentCmd("n1", "boot1"), drainCmd("n1", true), removeCmd("n9"),
+		tokenCmd("s", agentRole, "n2", t0), useCmd("s", "n2"), denyCmd("gate", "x"), weightsCmd(1, []byte("w")), checkpointCmd(1000, []byte{1, 2}),
+	)
+	for name, got := range map[string][]byte{"entry.v1.hex": entry, "snapshot.v1.hex": snapshotOf(t, everything(t).f)} {
+		path := filepath.Join("testdata", name)
+		text := hex.Dump(got)
+		if *update {
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(string(want), text); d != "" {
+			t.Errorf("%s: %s", path, d)
+		}
+	}
+	if _, err := decode(entry); err != nil {
+		t.Error(err)
+	}
+	rs := applyTo(t, New(Options{}), 1, testTerm, entry)
+	if d := cmp.Diff([]cluster.JobID{1, 2}, rs[2].Jobs); d != "" || len(rs[3].Plan.Started) != 1 || rs[3].Plan.Moved != 1 {
+		t.Errorf("plan %+v, jobs %s", rs[3].Plan, d)
+	}
+}
