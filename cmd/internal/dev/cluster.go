@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"os"
 	"path/filepath"
@@ -56,10 +57,12 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// cgroupParent is the group below which a node's jobs get theirs; the name of
-// the directory keeps clusters of one machine apart.
+// cgroupParent is the group below which a node's jobs get theirs; a hash of
+// the directory keeps the clusters of one machine apart.
 func (o *Options) cgroupParent(node string) string {
-	return "/berth-dev/" + filepath.Base(o.Dir) + "/" + node
+	h := fnv.New64a()
+	h.Write([]byte(o.Dir))
+	return fmt.Sprintf("/berth-dev/%x/%s", h.Sum64(), node)
 }
 
 // Cluster is a running development cluster.
