@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -243,7 +244,13 @@ func TestReplicasAgree(t *testing.T) {
 				term++
 			}
 			data := encode(t, entryTerm, now, cmds...)
+			queues := a.SchedulerSnapshot().Queues
 			rs, same := applyTo(t, a, index, term, data), applyTo(t, b, index, term, data)
+			if plan := cmds[0].GetApplyPlan(); plan != nil && len(cmds) == 1 && rs[0].Plan != nil {
+				if err := checkOrder(queues, a, plan, rs[0].Plan); err != nil {
+					t.Fatalf("entry %d: %v", index, err)
+				}
+			}
 			if fmt.Sprint(errorsOf(rs)) != fmt.Sprint(errorsOf(same)) {
 				t.Fatalf("entry %d: answers differ: %v and %v", index, errorsOf(rs), errorsOf(same))
 			}
@@ -268,6 +275,9 @@ func TestReplicasAgree(t *testing.T) {
 				b = restored(t, snapshotOf(t, b))
 			}
 			if err := watch.check(a); err != nil {
+				t.Fatalf("entry %d: %v", index, err)
+			}
+			if err := errors.Join(checkDerived(a.st), checkDerived(b.st), sameInside(a.st, b.st)); err != nil {
 				t.Fatalf("entry %d: %v", index, err)
 			}
 			if !bytes.Equal(a.Hash(), b.Hash()) {

@@ -1,0 +1,122 @@
+package fsm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// recountLedger makes the ledger anew from the nodes and the live attempts.
+func recountLedger(s *State) *cluster.Ledger {
+	l := cluster.NewLedger(s.sortedNodes())
+	for _, j := range s.jobs.list() {
+		if a := j.Live(); a != nil {
+			for _, g := range a.Berth.GPUs {
+				l.Remember(a.Berth.Node, g.GPU)
+			}
+			l.Take(&a.Berth)
+		}
+	}
+	return l
+}
+
+// checkDerived: all that is not stored is what the stored gives, on a replica
+// that went through the log and on one that was restored alike.
+func checkDerived(s *State) error {
+	if want := recountLedger(s); !s.ledger.Equal(want) {
+		return fmt.Errorf("ledger\n%+v\nnew count\n%+v", s.ledger, want)
+	}
+	owners := map[cluster.GPUID]cluster.NodeID{}
+	for _, n := range s.nodes {
+		for i := range n.GPUs {
+			owners[n.GPUs[i].ID] = n.ID
+		}
+	}
+	if d := cmp.Diff(owners, s.gpuNode); d != "" {
+		return fmt.Errorf("owners of GPUs: %s", d)
+	}
+	if len(s.requests) != len(s.reqOrder) {
+		return fmt.Errorf("%d requests, %d in order", len(s.requests), len(s.reqOrder))
+	}
+	for i, r := range s.reqOrder {
+		if s.requests[r.key] != r || i > 0 && s.reqOrder[i-1].at > r.at {
+			return fmt.Errorf("request %d is out of order or gone", i)
+		}
+	}
+	if !slices.IsSortedFunc(s.finished, func(a, b cluster.JobID) int {
+		if endedBefore(s.jobs.get(a), s.jobs.get(b)) {
+			return -1
+		}
+		return 1
+	}) {
+		return fmt.Errorf("finished jobs are out of order: %v", s.finished)
+	}
+	all := s.jobs.list()
+	for _, check := range []func(*State, []*cluster.Job) error{checkJobs, checkIndexes, checkQueues} {
+		if err := check(s, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sameInside: replicas agree on what is derived too, or they would part at a
+// later entry.
+func sameInside(a, b *State) error {
+	if !a.ledger.Equal(b.ledger) {
+		return fmt.Errorf("ledgers differ:\n%+v\n%+v", a.ledger, b.ledger)
+	}
+	if !slices.Equal(a.finished, b.finished) {
+		return fmt.Errorf("finished: %v and %v", a.finished, b.finished)
+	}
+	if !maps.Equal(a.gpuNode, b.gpuNode) || cmp.Diff(a.gpuJobs, b.gpuJobs) != "" {
+		return fmt.Errorf("GPUs: %v %v and %v %v", a.gpuNode, a.gpuJobs, b.gpuNode, b.gpuJobs)
+	}
+	if d := cmp.Diff(a.queues, b.queues); d != "" {
+		return fmt.Errorf("queues: %s", d)
+	}
+	if !slices.EqualFunc(a.reqOrder, b.reqOrder, func(x, y *request) bool { return *x == *y }) {
+		return fmt.Errorf("requests differ")
+	}
+	if x, y := a.inStates(cluster.JobPending, cluster.JobQueued), b.inStates(cluster.JobQueued, cluster.JobPending); cmp.Diff(x, y) != "" {
+		return fmt.Errorf("who waits: %s", cmp.Diff(x, y))
+	}
+	return nil
+}
+
+// checkOrder: jobs start in the order of their GPUs' queues, or the attempt
+// says why not. queues are those before the plan.
+func checkOrder(queues map[cluster.GPUID][]cluster.Waiter, after *FSM, cmd *logv1.ApplyPlan, res *cluster.PlanResult) error {
+	queues = maps.Clone(queues)
+	plan := conv.PlanFromLog(cmd)
+	for _, id := range res.Started {
+		j, ok := after.Job(id.Job)
+		if !ok || len(j.Attempts) < int(id.No) {
+			return fmt.Errorf("%s was started and is not there", id)
+		}
+		a := &j.Attempts[id.No-1]
+		if !slices.ContainsFunc(plan.Starts, func(st cluster.Start) bool {
+			return st.Job == id.Job && cmp.Equal(st.Berth, a.Berth) && st.Overtook == a.Overtook && cmp.Equal(st.Estimate, a.Estimate)
+		}) {
+			return fmt.Errorf("%s lies where no plan put it: %+v", id, a.Berth)
+		}
+		for _, g := range a.Berth.GPUs {
+			if q := queues[g.GPU]; len(q) > 0 && q[0].Job != id.Job && a.Overtook == "" {
+				return fmt.Errorf("%s overtook job %d on GPU %s for no reason", id, q[0].Job, g.GPU)
+			}
+		}
+		for gpu, q := range queues {
+			queues[gpu] = slices.DeleteFunc(slices.Clone(q), func(w cluster.Waiter) bool { return w.Job == id.Job })
+		}
+	}
+	if n := len(res.Started) + res.Moved + len(res.Rejected); n != len(plan.Starts)+len(plan.Moves) {
+		return fmt.Errorf("%d parts of a plan were answered, it had %d", n, len(plan.Starts)+len(plan.Moves))
+	}
+	return nil
+}
