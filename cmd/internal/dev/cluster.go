@@ -35,6 +35,8 @@ type Options struct {
 	Runtime string
 	// Policy is the scheduling policy.
 	Policy string
+	// Busybox imports a small image on every node, with Runtime containerd.
+	Busybox bool
 	// Exe is the berth binary.
 	Exe string
 	// Log gets a line for what happens to a daemon.
@@ -108,6 +110,9 @@ func Start(ctx context.Context, o Options) (c *Cluster, err error) {
 	if c.files, err = prepare(&c.opts); err != nil {
 		return c, err
 	}
+	if err := c.importBusybox(ctx); err != nil {
+		return c, err
+	}
 	for _, d := range c.files.coordinators {
 		p := &process{name: "coordinator " + d.name, log: d.path("log"), args: []string{o.Exe, "coordinator", "--config", d.config}}
 		if err := p.start(c.spawn); err != nil {
@@ -125,6 +130,19 @@ func Start(ctx context.Context, o Options) (c *Cluster, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	return c, c.awaitReady(ctx)
+}
+
+// importBusybox gives every node the image that Options.Busybox asks for.
+func (c *Cluster) importBusybox(ctx context.Context) error {
+	if !c.opts.Busybox || c.containerd == nil {
+		return nil
+	}
+	for _, d := range c.files.agents {
+		if _, err := c.containerd.ImportBusybox(ctx, namespace(d.name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeDir makes the directory. Others may pass through it to the sockets; what
@@ -276,6 +294,7 @@ func (c *Cluster) Stop() error {
 	if c.containerd != nil {
 		errs = append(errs, c.containerd.Stop())
 	}
+	errs = append(errs, c.opts.removeGroups())
 	c.spawn.close()
 	if c.opts.temporary {
 		errs = append(errs, os.RemoveAll(c.opts.Dir))
