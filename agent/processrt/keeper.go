@@ -227,9 +227,6 @@ func (k *keeper) create(l *agent.Launch) error {
 	if known {
 		return nil
 	}
-	if err := checkDir(l.Dir); err != nil {
-		return err
-	}
 	if k.caps {
 		if err := k.group(l.ID).Create(cgroup.Limits{MemBytes: l.MemBytes, CPUMilli: l.CPUMilli}); err != nil {
 			return err
@@ -248,17 +245,6 @@ func (k *keeper) create(l *agent.Launch) error {
 	defer k.mu.Unlock()
 	if k.tasks[l.ID] == nil {
 		k.tasks[l.ID] = &task{launch: l, state: agent.Task{ID: l.ID, Token: l.Token, Phase: agent.TaskCreated}}
-	}
-	return nil
-}
-
-// checkDir refuses working directories under which paths mean other things
-// than they say.
-func checkDir(dir string) error {
-	for _, bad := range []string{"/proc", "/sys", "/dev"} {
-		if dir == bad || len(dir) > len(bad) && dir[:len(bad)+1] == bad+"/" {
-			return &agent.LaunchError{Code: 125, Reason: "WORKDIR", Err: fmt.Errorf("%s may not lie under %s", dir, bad)}
-		}
 	}
 	return nil
 }
@@ -320,7 +306,8 @@ func (k *keeper) reap(t *task, pid int, g *cgroup.Group) {
 	}
 	if g != nil {
 		if n, err := g.OOMKills(); err == nil {
-			end.OOMKilled = n > 0 && end.Signal == syscall.SIGKILL
+			// A script whose program was killed ends with that program's code.
+			end.OOMKilled = n > 0 && end.ExitCode == 128+int(syscall.SIGKILL)
 		}
 		end.MemPeakBytes, end.CPUTime = g.MemPeak(), g.CPUTime()
 		// The job is its first process; what it left behind must not go on

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -67,14 +65,10 @@ func spawn(l *agent.Launch, g *cgroup.Group) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() {
-		for _, f := range files {
-			f.Close()
-		}
-	}()
+	defer files.Close()
 	attr := &syscall.ProcAttr{
 		Dir: l.Dir, Env: l.Env,
-		Files: []uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd()},
+		Files: []uintptr{files.In.Fd(), files.Out.Fd(), files.Err.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true, Ptrace: g != nil},
 	}
 	if os.Getuid() == 0 {
@@ -82,7 +76,7 @@ func spawn(l *agent.Launch, g *cgroup.Group) (int, error) {
 	}
 	pid, err := syscall.ForkExec(prog, l.Args, attr)
 	if err != nil {
-		return 0, execError(prog, err)
+		return 0, asuser.ExecError(prog, err)
 	}
 	if g == nil {
 		return pid, nil
@@ -114,6 +108,11 @@ func release(pid int, g *cgroup.Group) error {
 	if err := g.Add(pid); err != nil {
 		return err
 	}
+	// The agent shields itself from the kernel's OOM killer; a job is not to
+	// inherit that.
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("0"), 0); err != nil {
+		return fmt.Errorf("reset oom_score_adj: %w", err)
+	}
 	if err := syscall.PtraceDetach(pid); err != nil {
 		return fmt.Errorf("let the new process go: %w", err)
 	}
@@ -121,115 +120,17 @@ func release(pid int, g *cgroup.Group) error {
 }
 
 // prepare opens the files and finds the program as the user would.
-func prepare(l *agent.Launch) (prog string, files [3]*os.File, err error) {
-	err = asuser.Do(asuser.ID{UID: l.UID, GID: l.GID, Groups: l.Groups}, func() error {
-		if st, err := os.Stat(l.Dir); err != nil || !st.IsDir() {
-			if err == nil {
-				err = fmt.Errorf("%s is not a directory", l.Dir)
-			}
-			return &agent.LaunchError{Code: 125, Reason: "WORKDIR", Err: err}
-		}
-		stdin := l.Stdin
-		if stdin == "" {
-			stdin = os.DevNull
+func prepare(l *agent.Launch) (prog string, files *asuser.Files, err error) {
+	err = asuser.Do(asuser.User(l), func() error {
+		if err := asuser.CheckDir(l); err != nil {
+			return err
 		}
 		var err error
-		if files[0], err = os.OpenFile(stdin, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
-			return &agent.LaunchError{Code: 125, Reason: "INPUT", Err: err}
-		}
-		if files[1], err = openOutput(l.Stdout); err != nil {
+		if prog, err = asuser.LookPath(l); err != nil {
 			return err
 		}
-		if l.Stderr == l.Stdout {
-			files[2], err = dup(files[1])
-		} else {
-			files[2], err = openOutput(l.Stderr)
-		}
-		if err != nil {
-			return err
-		}
-		prog, err = lookPath(l)
+		files, err = asuser.OpenAll(l)
 		return err
 	})
-	if err != nil {
-		for _, f := range files {
-			if f != nil {
-				f.Close()
-			}
-		}
-	}
 	return prog, files, err
-}
-
-func dup(f *os.File) (*os.File, error) {
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), f.Name()), nil
-}
-
-// openOutput opens an output file for appending. A FIFO that nobody reads is
-// an error and not a wait for ever.
-func openOutput(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0o666&^0o022)
-	if err != nil {
-		return nil, &agent.LaunchError{Code: 125, Reason: "OUTPUT", Err: err}
-	}
-	if err := syscall.SetNonblock(int(f.Fd()), false); err != nil {
-		f.Close()
-		return nil, &agent.LaunchError{Code: 125, Reason: "OUTPUT", Err: err}
-	}
-	return f, nil
-}
-
-// lookPath finds the program in the job's own PATH, as its user.
-func lookPath(l *agent.Launch) (string, error) {
-	name := l.Args[0]
-	if strings.Contains(name, "/") {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(l.Dir, name)
-		}
-		return name, nil // exec says what is wrong with it
-	}
-	path := ""
-	for _, e := range l.Env {
-		if v, ok := strings.CutPrefix(e, "PATH="); ok {
-			path = v
-		}
-	}
-	denied := false
-	for _, dir := range filepath.SplitList(path) {
-		if !filepath.IsAbs(dir) {
-			dir = filepath.Join(l.Dir, dir)
-		}
-		p := filepath.Join(dir, name)
-		st, err := os.Stat(p)
-		if err != nil || st.IsDir() {
-			continue
-		}
-		if unix.Faccessat(unix.AT_FDCWD, p, unix.X_OK, unix.AT_EACCESS) == nil || st.Mode()&0o111 != 0 {
-			return p, nil
-		}
-		denied = true
-	}
-	if denied {
-		return "", &agent.LaunchError{Code: 126, Reason: "COMMAND", Err: fmt.Errorf("%s: permission denied", name)}
-	}
-	return "", &agent.LaunchError{Code: 127, Reason: "COMMAND", Err: fmt.Errorf("%s: command not found", name)}
-}
-
-// execError speaks as a shell does.
-func execError(prog string, err error) error {
-	code := 125
-	switch {
-	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):
-		code = 127
-	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.EPERM),
-		errors.Is(err, syscall.E2BIG), errors.Is(err, syscall.ELOOP):
-		code = 126
-	default:
-		return fmt.Errorf("run %s: %w", prog, err)
-	}
-	return &agent.LaunchError{Code: code, Reason: "COMMAND", Err: fmt.Errorf("%s: %w", prog, err)}
 }

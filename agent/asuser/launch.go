@@ -1,0 +1,189 @@
+package asuser
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-scheduler/berth/agent"
+)
+
+// Files are what a job's first process gets as its standard files. Out and
+// Err are one *os.File when their paths are equal.
+type Files struct{ In, Out, Err *os.File }
+
+// Close closes what is open.
+func (f *Files) Close() {
+	for _, file := range []*os.File{f.In, f.Out, f.Err} {
+		if file != nil {
+			_ = file.Close() // nothing was written through it; Err may be Out
+		}
+	}
+}
+
+// User is the identity of a launch.
+func User(l *agent.Launch) ID { return ID{UID: l.UID, GID: l.GID, Groups: l.Groups} }
+
+// OpenOutputs opens the output files of l for appending and makes them where
+// they are missing. Call it inside Do, or as the user. Errors that no retry
+// mends are *agent.LaunchError, here and below.
+func OpenOutputs(l *agent.Launch) (*Files, error) {
+	out, err := openOutput(l.Stdout)
+	if err != nil {
+		return nil, err
+	}
+	f := &Files{Out: out, Err: out}
+	if l.Stderr != l.Stdout {
+		if f.Err, err = openOutput(l.Stderr); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// OpenAll opens the output files of l and its input, /dev/null by default.
+func OpenAll(l *agent.Launch) (*Files, error) {
+	path := l.Stdin
+	if path == "" {
+		path = os.DevNull
+	}
+	in, err := openPlain(path, os.O_RDONLY)
+	if err != nil {
+		return nil, &agent.LaunchError{Code: 125, Reason: "INPUT", Err: err}
+	}
+	f, err := OpenOutputs(l)
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	f.In = in
+	return f, nil
+}
+
+func openOutput(path string) (*os.File, error) {
+	f, err := openPlain(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND)
+	if err != nil {
+		return nil, &agent.LaunchError{Code: 125, Reason: "OUTPUT", Err: err}
+	}
+	return f, nil
+}
+
+// openPlain opens without waiting, so that a FIFO that nobody reads is an
+// error and not a wait for ever, and then has reads and writes wait.
+func openPlain(path string, flags int) (*os.File, error) {
+	fd, err := unix.Open(path, flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	if err := unix.SetNonblock(fd, false); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// barred are directories under which a path means another thing to the job
+// than to us, such as /proc/self/fd.
+var barred = []string{"/proc", "/sys", "/dev"}
+
+// CheckDir tells whether the user may work in the directory of l, which is a
+// path of the node. Call it inside Do.
+func CheckDir(l *agent.Launch) error {
+	fail := func(err error) error { return &agent.LaunchError{Code: 125, Reason: "WORKDIR", Err: err} }
+	real, err := filepath.EvalSymlinks(l.Dir)
+	if err != nil {
+		return fail(err)
+	}
+	for _, dir := range []string{filepath.Clean(l.Dir), real} {
+		for _, bad := range barred {
+			if dir == bad || strings.HasPrefix(dir, bad+"/") {
+				return fail(fmt.Errorf("%s may not lie under %s", l.Dir, bad))
+			}
+		}
+	}
+	st, err := os.Stat(real)
+	if err != nil {
+		return fail(err)
+	}
+	if !st.IsDir() {
+		return fail(fmt.Errorf("%s is not a directory", l.Dir))
+	}
+	if !mayExecute(real) {
+		return fail(fmt.Errorf("%s: permission denied", l.Dir))
+	}
+	return nil
+}
+
+// mayExecute asks with the thread's file system identity. The kernel's
+// faccessat2 knows AT_EACCESS since 5.8, where it means that identity; before
+// that, execve and chdir are what tells.
+func mayExecute(path string) bool {
+	err := unix.Faccessat2(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS)
+	return err == nil || errors.Is(err, syscall.ENOSYS)
+}
+
+// LookPath finds the program of l on the node in the job's own PATH. Call it
+// inside Do.
+func LookPath(l *agent.Launch) (string, error) {
+	name := l.Args[0]
+	if strings.Contains(name, "/") {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(l.Dir, name)
+		}
+		st, err := os.Stat(name)
+		switch {
+		case err != nil:
+			return "", ExecError(name, errors.Unwrap(err))
+		case st.IsDir():
+			return "", ExecError(name, syscall.EISDIR)
+		case !mayExecute(name):
+			return "", ExecError(name, syscall.EACCES)
+		}
+		return name, nil
+	}
+	path := ""
+	for _, e := range l.Env {
+		if v, ok := strings.CutPrefix(e, "PATH="); ok {
+			path = v
+		}
+	}
+	denied := false
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(l.Dir, dir)
+		}
+		p := filepath.Join(dir, name)
+		st, err := os.Stat(p)
+		if err != nil || st.IsDir() {
+			continue
+		}
+		if mayExecute(p) {
+			return p, nil
+		}
+		denied = true
+	}
+	if denied {
+		return "", ExecError(name, syscall.EACCES)
+	}
+	return "", &agent.LaunchError{Code: 127, Reason: "COMMAND", Err: fmt.Errorf("%s: command not found", name)}
+}
+
+// ExecError speaks of an error of execve as a shell does: 127 for a program
+// that is not there, 126 for one that cannot run. Others are returned wrapped,
+// since they may pass.
+func ExecError(prog string, err error) error {
+	code := 126
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):
+		code = 127
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.EISDIR),
+		errors.Is(err, syscall.EPERM), errors.Is(err, syscall.E2BIG), errors.Is(err, syscall.ELOOP):
+	default:
+		return fmt.Errorf("run %s: %w", prog, err)
+	}
+	return &agent.LaunchError{Code: code, Reason: "COMMAND", Err: fmt.Errorf("%s: %w", prog, err)}
+}

@@ -1,0 +1,266 @@
+// Package runtimetest is what every agent.Runtime must do, as one suite of
+// tests with real processes of a user who is not root.
+package runtimetest
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Runtime is what is tested.
+type Runtime interface {
+	agent.Runtime
+	// Close lets go of the tasks, which go on.
+	Close() error
+}
+
+// Open opens a runtime on a state directory with a short path. It is called
+// again with the same directory to find earlier tasks, also by a second
+// process that runs the same test. Cleaning up what outlives Close is the
+// business of the test that calls Run.
+type Open = func(t *testing.T, dir string) Runtime
+
+const (
+	testUID   = 65534
+	testGID   = 65534
+	testGroup = 4711
+	patience  = 30 * time.Second
+	pollEvery = 5 * time.Millisecond
+)
+
+// Require skips a test that lacks what it needs, and fails it where the
+// environment says CI: there, nothing may be missing.
+func Require(t *testing.T, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal(err)
+	}
+	t.Skip(err)
+}
+
+// Root says whether the process may run jobs as other users.
+func Root() error {
+	if os.Getuid() != 0 {
+		return errors.New("needs root: jobs run as their users, in control groups")
+	}
+	return nil
+}
+
+// harness is one runtime with a directory for its jobs' files.
+type harness struct {
+	*testing.T
+	open Open
+	rt   Runtime
+	// dir is the runtime's; out is the user's.
+	dir, out string
+	ids      *atomic.Uint64
+}
+
+func newHarness(t *testing.T, open Open) *harness {
+	t.Helper()
+	h := &harness{T: t, open: open, dir: tempDir(t), out: tempDir(t), ids: new(atomic.Uint64)}
+	if err := errors.Join(os.Chmod(h.out, 0o755), os.Chown(h.out, testUID, testGID)); err != nil {
+		t.Fatal(err)
+	}
+	h.rt = open(t, h.dir)
+	t.Cleanup(h.close)
+	return h
+}
+
+// tempDir is short enough for sockets, which t.TempDir is not, and may be
+// opened for others.
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "rt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// close ends and deletes every task, so that nothing outlives the test.
+func (h *harness) close() {
+	ctx := h.T.Context()
+	if h.rt == nil {
+		return
+	}
+	if ctx.Err() != nil { // cleanups run after the test's context ended
+		ctx = backgroundOf(h.T)
+	}
+	tasks, err := h.rt.List(ctx)
+	if err != nil {
+		h.Error(err)
+	}
+	for _, task := range tasks {
+		if task.Phase == agent.TaskRunning {
+			if err := h.rt.Signal(ctx, task.ID, syscall.SIGKILL); err != nil {
+				h.Error(err)
+			}
+			h.until("the end of "+task.ID.String(), func() bool {
+				got, err := h.rt.Inspect(ctx, task.ID)
+				return err == nil && got.Phase != agent.TaskRunning
+			})
+		}
+		if err := h.rt.Delete(ctx, task.ID); err != nil {
+			h.Error(err)
+		}
+	}
+	if err := h.rt.Close(); err != nil {
+		h.Error(err)
+	}
+}
+
+// reopen closes the runtime and opens another on the same directory.
+func (h *harness) reopen() {
+	h.Helper()
+	if err := h.rt.Close(); err != nil {
+		h.Fatal(err)
+	}
+	h.rt = h.open(h.T, h.dir)
+}
+
+// job is a launch of args as the test's user, with its output in a file.
+func (h *harness) job(args ...string) *agent.Launch {
+	id := cluster.AttemptID{Job: cluster.JobID(h.ids.Add(1)), No: 1}
+	out := h.path(id.String() + ".out")
+	return &agent.Launch{
+		ID: id, Token: 7, UID: testUID, GID: testGID, Groups: []uint32{testGID, testGroup},
+		Args: args, Env: []string{"PATH=/usr/bin:/bin"}, Dir: h.out, Stdout: out, Stderr: out,
+	}
+}
+
+// sh is a job that runs a shell script.
+func (h *harness) sh(script string) *agent.Launch { return h.job("/bin/sh", "-c", script) }
+
+func (h *harness) path(name string) string { return filepath.Join(h.out, name) }
+
+func (h *harness) start(l *agent.Launch) {
+	h.Helper()
+	if err := h.rt.Create(h.Context(), l); err != nil {
+		h.Fatalf("create %q: %v", l.Args, err)
+	}
+	if err := h.rt.Start(h.Context(), l.ID); err != nil {
+		h.Fatalf("start %q: %v", l.Args, err)
+	}
+}
+
+// run starts a job and returns how it ended.
+func (h *harness) run(l *agent.Launch) agent.Task {
+	h.Helper()
+	h.start(l)
+	return h.wait(l.ID)
+}
+
+// wait returns a task that has ended, in whatever way.
+func (h *harness) wait(id cluster.AttemptID) agent.Task {
+	h.Helper()
+	var task agent.Task
+	h.until("the end of "+id.String(), func() bool {
+		task = h.inspect(id)
+		return task.Phase == agent.TaskStopped || task.Phase == agent.TaskLost
+	})
+	return task
+}
+
+func (h *harness) inspect(id cluster.AttemptID) agent.Task {
+	h.Helper()
+	task, err := h.rt.Inspect(h.Context(), id)
+	if err != nil {
+		h.Fatal(err)
+	}
+	return task
+}
+
+func (h *harness) signal(id cluster.AttemptID, sig syscall.Signal) {
+	h.Helper()
+	if err := h.rt.Signal(h.Context(), id, sig); err != nil {
+		h.Fatalf("signal %v: %v", sig, err)
+	}
+}
+
+// refused runs a job that can never start and returns the error that says so.
+func (h *harness) refused(l *agent.Launch) *agent.LaunchError {
+	h.Helper()
+	err := h.rt.Create(h.Context(), l)
+	if err == nil {
+		err = h.rt.Start(h.Context(), l.ID)
+	}
+	le, ok := errors.AsType[*agent.LaunchError](err)
+	if !ok {
+		h.Fatalf("launch of %q in %s: got error %v, want a *agent.LaunchError", l.Args, l.Dir, err)
+	}
+	if err := h.rt.Delete(h.Context(), l.ID); err != nil {
+		h.Errorf("delete what could not start: %v", err)
+	}
+	return le
+}
+
+// until polls a condition that real processes bring about.
+func (h *harness) until(what string, cond func() bool) {
+	h.Helper()
+	deadline := time.Now().Add(patience)
+	for !cond() {
+		if time.Now().After(deadline) {
+			h.Fatalf("waited %s for %s", patience, what)
+		}
+		time.Sleep(pollEvery)
+	}
+}
+
+// printed waits until a file holds a line, and returns its lines.
+func (h *harness) printed(path string) []string {
+	h.Helper()
+	var text string
+	h.until("a line in "+path, func() bool {
+		b, err := os.ReadFile(path)
+		text = string(b)
+		return err == nil && strings.HasSuffix(text, "\n")
+	})
+	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+}
+
+func (h *harness) write(name, text string, mode os.FileMode) string {
+	h.Helper()
+	p := h.path(name)
+	if err := errors.Join(os.WriteFile(p, []byte(text), mode), os.Chmod(p, mode)); err != nil {
+		h.Fatal(err)
+	}
+	return p
+}
+
+// alive tells whether a process runs; a zombie does not.
+func alive(pid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return rest != "" && rest[0] != 'Z' && rest[0] != 'X'
+}
+
+// childJob is the number of the job that the killed child leaves.
+const childJob = 501
+
+func childIDs() *atomic.Uint64 {
+	n := new(atomic.Uint64)
+	n.Store(childJob - 1)
+	return n
+}
