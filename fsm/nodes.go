@@ -15,6 +15,10 @@ func (s *State) register(index uint64, m *logv1.Node) Result {
 	if err != nil {
 		return refuse(cluster.CodeInvalid, "%v", err)
 	}
+	// A node that is removed is denied, so its name must be able to be.
+	if err := checkIdentity(agentRole, string(n.ID)); err != nil {
+		return Result{Err: err}
+	}
 	if s.isDenied(agentRole, string(n.ID)) {
 		return refuse(cluster.CodeDenied, "node %s was removed from the cluster", n.ID)
 	}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,6 +39,7 @@ func TestRegisterRefuses(t *testing.T) {
 		want   cluster.Code
 	}{
 		{"no name", nil, func() *cluster.Node { return node("", "b", 1) }, cluster.CodeInvalid},
+		{"a name too long to be denied", nil, func() *cluster.Node { return node(cluster.NodeID(strings.Repeat("n", maxIdentity)), "b", 1) }, cluster.CodeInvalid},
 		{"negative memory", nil, func() *cluster.Node { n := node("n3", "b", 1); n.MemMiB = -1; return n }, cluster.CodeInvalid},
 		{"a GPU twice", nil, func() *cluster.Node { n := node("n3", "b", 2); n.GPUs[1].ID = n.GPUs[0].ID; return n }, cluster.CodeInvalid},
 		{"a GPU that sells less than nothing", nil, func() *cluster.Node { n := node("n3", "b", 1); n.GPUs[0].SellableMiB = -1; return n }, cluster.CodeInvalid},

@@ -151,8 +151,12 @@ func (w *world) report() *logv1.Command {
 	r := &logv1.ReportAttempt{Node: string(a.Berth.Node), Job: uint64(j.ID), Attempt: a.No, Token: uint64(a.Token)}
 	r.State = uint32(rapid.SampledFrom([]cluster.JobState{
 		cluster.JobStarting, cluster.JobRunning, cluster.JobRunning, cluster.JobCompleting, cluster.JobCompleted, cluster.JobFailed,
-		cluster.JobTimeout, cluster.JobOutOfMemory, cluster.JobOutOfMemory, cluster.JobNodeFail, cluster.JobPending, 77,
+		cluster.JobTimeout, cluster.JobOutOfMemory, cluster.JobOutOfMemory, cluster.JobNodeFail, cluster.JobCancelled,
+		cluster.JobPreempted, cluster.JobDeadline, cluster.JobUnreachable, cluster.JobPending, cluster.JobQueued, 0, 77,
 	}).Draw(w.t, "state"))
+	if w.draw("high bits", 12) == 0 {
+		r.State += 256 // must not be taken for the state in its low byte
+	}
 	if w.draw("lies", 8) == 0 {
 		r.Token++
 	}

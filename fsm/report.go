@@ -140,6 +140,8 @@ func defaultReason(a *cluster.Attempt) cluster.Reason {
 		return cluster.Reason{Code: cluster.ReasonSignal, Detail: fmt.Sprintf("signal %d", a.Exit.Signal)}
 	case a.State == cluster.JobFailed:
 		return cluster.Reason{Code: cluster.ReasonExit, Detail: fmt.Sprintf("exit code %d", a.Exit.Code)}
+	case a.State != cluster.JobCompleted: // nobody here asked for that
+		return cluster.Reason{Code: cluster.ReasonRuntimeLost, Detail: "its node ended it as " + a.State.String()}
 	}
 	return cluster.Reason{}
 }

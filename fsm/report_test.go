@@ -154,6 +154,9 @@ func TestReasonsOfAnEnd(t *testing.T) {
 		{"time limit", cluster.JobTimeout, exit(143), nil, "", cluster.ReasonTimeLimit},
 		{"host memory", cluster.JobOutOfMemory, exit(137), usage(5, false), "", cluster.ReasonHostOOM},
 		{"lost", cluster.JobNodeFail, nil, nil, "", cluster.ReasonNodeLost},
+		{"cancelled by nobody", cluster.JobCancelled, exit(143), nil, "", cluster.ReasonRuntimeLost},
+		{"preempted by nobody", cluster.JobPreempted, nil, nil, "", cluster.ReasonRuntimeLost},
+		{"deadline of nobody", cluster.JobDeadline, exit(0), nil, "", cluster.ReasonRuntimeLost},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := lab(t)
