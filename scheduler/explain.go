@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -15,15 +16,6 @@ import (
 type Explanation struct {
 	Reason cluster.Reason
 	Count  int
-}
-
-// severity orders reasons from the one that will never pass to the one that
-// passes by itself. Codes not listed come last.
-var severity = [...]cluster.ReasonCode{
-	cluster.ReasonNeverFits, cluster.ReasonNoNodes, cluster.ReasonNodeDown, cluster.ReasonGPUType,
-	cluster.ReasonGPUs, cluster.ReasonExclusive, cluster.ReasonGPUMem, cluster.ReasonGPUCompute, cluster.ReasonGPUSlots,
-	cluster.ReasonHostMem, cluster.ReasonCPU, cluster.ReasonSharing, cluster.ReasonQueueOrder, cluster.ReasonResources,
-	cluster.ReasonUnconfirmed,
 }
 
 // Explain says why job waits, worst first, from every GPU of the snapshot. It
@@ -47,10 +39,8 @@ func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []Explanation
 		x.node(n)
 	}
 	x.queue()
-	if e := NeverFits(snap.Nodes, job, pol); e != nil {
-		x.tally(cluster.ReasonNeverFits, 0, 0, func() string { return e.Msg })
-	}
-	slices.SortStableFunc(x.out, func(a, b finding) int { return cmp.Compare(rankOf(a.code), rankOf(b.code)) })
+	x.never()
+	slices.SortStableFunc(x.out, func(a, b finding) int { return cmp.Compare(severity(a.code), severity(b.code)) })
 	out := make([]Explanation, 0, len(x.out))
 	for _, f := range x.out {
 		out = append(out, Explanation{Reason: cluster.Reason{Code: f.code, Detail: f.words()}, Count: f.count})
@@ -58,11 +48,19 @@ func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []Explanation
 	return out
 }
 
-func rankOf(c cluster.ReasonCode) int {
-	if i := slices.Index(severity[:], c); i >= 0 {
+// severity orders reasons from the one that will never pass to the one that
+// passes by itself. Other codes come last.
+func severity(c cluster.ReasonCode) int {
+	order := [...]cluster.ReasonCode{
+		cluster.ReasonNeverFits, cluster.ReasonNoNodes, cluster.ReasonNodeDown, cluster.ReasonGPUType,
+		cluster.ReasonGPUs, cluster.ReasonExclusive, cluster.ReasonGPUMem, cluster.ReasonGPUCompute, cluster.ReasonGPUSlots,
+		cluster.ReasonHostMem, cluster.ReasonCPU, cluster.ReasonSharing, cluster.ReasonQueueOrder, cluster.ReasonResources,
+		cluster.ReasonUnconfirmed,
+	}
+	if i := slices.Index(order[:], c); i >= 0 {
 		return i
 	}
-	return len(severity)
+	return len(order)
 }
 
 // finding gathers the places that lack the same thing.
@@ -97,9 +95,9 @@ func (x *explainer) tally(code cluster.ReasonCode, count int, short int64, words
 }
 
 func (x *explainer) node(n *cluster.Node) {
-	count := len(n.GPUs)
-	if x.job.Spec.GPUs == 0 {
-		count = 1
+	count := 1
+	if x.job.Spec.GPUs > 0 {
+		count = x.vetoes(n)
 	}
 	u, ok := x.snap.Ledger.Node(n.ID)
 	if !ok || count == 0 || x.job.Spec.Node != "" && x.job.Spec.Node != n.ID {
@@ -131,6 +129,25 @@ func (x *explainer) node(n *cluster.Node) {
 	default:
 		x.gpus(n)
 	}
+}
+
+// never says it when nothing could ever run the job. It is true of every
+// place, also of those that were counted for what they lack today.
+func (x *explainer) never() {
+	e := NeverFits(x.snap.Nodes, x.job, x.pol)
+	if e == nil {
+		return
+	}
+	count := 0
+	for _, n := range x.snap.Nodes {
+		count += max(1, len(n.GPUs))
+	}
+	for _, f := range x.out {
+		if f.code == cluster.ReasonNeverFits {
+			count -= f.count
+		}
+	}
+	x.tally(cluster.ReasonNeverFits, count, math.MinInt64, func() string { return e.Msg })
 }
 
 // gpus looks at each GPU of a node with cores and memory enough.
@@ -168,9 +185,7 @@ func (x *explainer) gpu(n *cluster.Node, g *cluster.GPU) bool {
 	e, _ := cluster.EstimateFor(x.job.Estimates, g.Type)
 	nd := needOn(x.job, g, &e, x.pol)
 	if nd.way == wayNone {
-		r := vetoReason(x.job, g, &e, nd.why)
-		x.tally(r.Code, 1, -g.SellableMiB, func() string { return cardName(n, g) + ": " + r.Detail })
-		return false
+		return false // tallied by vetoes
 	}
 	u, ok := x.snap.Ledger.GPU(g.ID)
 	if !ok {
@@ -183,6 +198,8 @@ func (x *explainer) gpu(n *cluster.Node, g *cluster.GPU) bool {
 	switch {
 	case nd.way == wayWhole && u.Shares > 0:
 		return say(cluster.ReasonExclusive, x.longest(g), "is taken, needs it alone")
+	case u.Exclusive:
+		return say(cluster.ReasonSharing, x.longest(g), "somebody has it alone")
 	case u.FreeShares() < 1 || u.Shares >= x.pol.MaxShares:
 		return say(cluster.ReasonGPUSlots, x.longest(g), "as many jobs as may share it")
 	case nd.mem > u.FreeMiB():
@@ -191,6 +208,26 @@ func (x *explainer) gpu(n *cluster.Node, g *cluster.GPU) bool {
 		return say(cluster.ReasonGPUCompute, nd.milli-u.FreeMilli(), fmt.Sprintf("%s of its compute free, needs %s", percent(u.FreeMilli()), percent(nd.milli)))
 	}
 	return true
+}
+
+// vetoes tallies the GPUs of a node that could never serve the job, and
+// counts the others.
+func (x *explainer) vetoes(n *cluster.Node) (others int) {
+	if x.job.Spec.Node != "" && x.job.Spec.Node != n.ID {
+		return 0
+	}
+	for i := range n.GPUs {
+		g := &n.GPUs[i]
+		e, _ := cluster.EstimateFor(x.job.Estimates, g.Type)
+		nd := needOn(x.job, g, &e, x.pol)
+		if nd.way != wayNone {
+			others++
+			continue
+		}
+		r := vetoReason(x.job, g, &e, nd.why)
+		x.tally(r.Code, 1, -g.SellableMiB, func() string { return cardName(n, g) + ": " + r.Detail })
+	}
+	return others
 }
 
 func cardName(n *cluster.Node, g *cluster.GPU) string {
@@ -252,5 +289,5 @@ func (x *explainer) queue() {
 	} else if x.job.EstStart > 0 {
 		b.WriteString(", was expected to have started by now")
 	}
-	x.tally(code, 0, -1<<62, b.String)
+	x.tally(code, 1, math.MinInt64, b.String)
 }

@@ -235,7 +235,7 @@ func (f *fleet) indexHosts() {
 func (f *fleet) room(c *card) room {
 	h := &f.hosts[c.host]
 	if h.foreignQueue {
-		return nowhere
+		return nowhere()
 	}
 	return room{
 		mem: c.use.FreeMiB(), milli: c.use.FreeMilli(),
@@ -246,7 +246,7 @@ func (f *fleet) room(c *card) room {
 
 func (f *fleet) hostRoom(h *host) room {
 	if h.foreignQueue {
-		return nowhere
+		return nowhere()
 	}
 	return room{cpu: h.freeCPU(), host: h.freeMem(), until: forever}
 }
@@ -281,10 +281,10 @@ func (f *fleet) regroup(k *class, c *card, nowUsed bool) {
 	k.free[g.empty].remove(int(c.group))
 	if nowUsed {
 		g.empty--
-		k.empty.set(int(c.place), nowhere)
+		k.empty.set(int(c.place), nowhere())
 	} else {
 		g.empty++
-		k.used.set(int(c.place), nowhere)
+		k.used.set(int(c.place), nowhere())
 	}
 	k.free[g.empty].add(int(c.group))
 }

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -100,6 +101,7 @@ type nearest struct {
 	node  *cluster.Node
 	gpu   *cluster.GPU
 	count int
+	types []string // those that it does not want, in the order of nodes
 }
 
 func (b *nearest) look(n *cluster.Node, job *cluster.Job, pol Policy) {
@@ -115,6 +117,9 @@ func (b *nearest) look(n *cluster.Node, job *cluster.Job, pol Policy) {
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
 		if job.Spec.GPUType != "" && g.Type != job.Spec.GPUType {
+			if !slices.Contains(b.types, g.Type) {
+				b.types = append(b.types, g.Type)
+			}
 			continue
 		}
 		count := 0
@@ -148,6 +153,8 @@ func (b *nearest) String() string {
 	switch {
 	case b.node == nil:
 		return "no such node is registered"
+	case b.gpu == nil && len(b.types) > 0:
+		return "there are only " + strings.Join(b.types, ", ")
 	case b.gpu == nil:
 		return fmt.Sprintf("the largest has %s and %s of host memory (node %s)%s", cores(b.node.CPUMilli), gib(b.node.MemMiB), b.node.ID, b.gpuNote())
 	}

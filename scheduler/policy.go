@@ -67,6 +67,6 @@ func Default() Policy {
 		MaxMoves: 20000, MaxRebalance: 1000, MinGainMilli: 200, MinGain: 5 * time.Second,
 		ReserveAge: 10 * time.Minute, FIFOAge: 4 * time.Hour, AssumedDuration: time.Hour,
 		DefaultCPUMilli: 1000, DefaultMemMiB: 2048,
-		ReleaseDepth: 32, MaxReasons: 256,
+		ReleaseDepth: 8, MaxReasons: 256,
 	}
 }

@@ -6,12 +6,6 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// reasonKey is what the words of a reason depend on.
-type reasonKey struct {
-	shape  shape
-	queued bool
-}
-
 // tellUnplaced gives each job that does not start its reason.
 func (p *pass) tellUnplaced() {
 	n := 0
@@ -40,13 +34,13 @@ func (p *pass) reason(it *item) cluster.Reason {
 		}
 		return p.neverReason(it)
 	}
-	key := reasonKey{shape: p.shapeOf(it, c)}
-	if r, ok := p.words[key]; ok {
+	key := p.shapeOf(it, c)
+	if r, ok := p.told[key]; ok {
 		return r
 	}
-	r := p.missing(it, c, len(p.words) < p.pol.MaxReasons)
-	if len(p.words) < p.pol.MaxReasons {
-		p.words[key] = r
+	r := p.missing(it, c, len(p.told) < p.pol.MaxReasons)
+	if len(p.told) < p.pol.MaxReasons {
+		p.told[key] = r
 	}
 	return r
 }
@@ -68,54 +62,86 @@ func (p *pass) likeliest(it *item) int {
 	return best
 }
 
-// missing says what the job misses on class c.
+// missing says what the job misses on class c; the words cost, so that they
+// are made only when asked for.
 func (p *pass) missing(it *item, c int, inWords bool) cluster.Reason {
 	k, n := &p.f.classes[c], &it.needs[c]
 	want := p.want(it, c)
-	most := k.empty.at[1]
-	if n.way == wayShare {
-		most = most.most(&k.used.at[1])
-	}
-	code, have, needs := cluster.ReasonResources, "", ""
+	most, empty := p.mostRoom(it, k, n.way)
+	code := cluster.ReasonResources
 	switch {
-	case n.way == wayWhole && it.job.Spec.GPUs > 1 && p.mostEmpty(k) < it.job.Spec.GPUs:
+	case n.way == wayWhole && it.job.Spec.GPUs > 1 && empty < it.job.Spec.GPUs:
 		code = cluster.ReasonGPUs
-		have, needs = gpus(p.mostEmpty(k))+" free on one node", gpus(it.job.Spec.GPUs)
-	case n.way == wayWhole && p.mostEmpty(k) == 0:
-		code, have, needs = cluster.ReasonExclusive, "no GPU is empty", "one alone"
+	case n.way == wayWhole && empty == 0:
+		code = cluster.ReasonExclusive
+	case most.mem < 0: // closed by waiters that an arrival pass cannot see
+		code = cluster.ReasonQueueOrder
 	case most.mem < want.mem:
 		code = cluster.ReasonGPUMem
-		have, needs = fmt.Sprintf("at most %s free on one GPU", gib(max(0, most.mem))), gib(want.mem)
 	case most.milli < want.milli:
 		code = cluster.ReasonGPUCompute
-		have, needs = fmt.Sprintf("at most %s of one GPU free", percent(max(0, most.milli))), percent(want.milli)
 	case most.slots < 1:
-		code, have, needs = cluster.ReasonGPUSlots, "as many jobs on each GPU as may share it", "a place"
+		code = cluster.ReasonGPUSlots
 	case most.cpu < want.cpu:
 		code = cluster.ReasonCPU
-		have, needs = fmt.Sprintf("at most %s free on a node with room on a GPU", cores(max(0, most.cpu))), cores(want.cpu)
 	case most.host < want.host:
 		code = cluster.ReasonHostMem
-		have, needs = fmt.Sprintf("at most %s of host memory free on a node with room on a GPU", gib(max(0, most.host))), gib(want.host)
 	case most.until < want.until:
-		code, have, needs = cluster.ReasonQueueOrder, "GPUs with room are kept for jobs that waited longer", about(n.dur)
-	default:
-		have, needs = "no GPU has all that it needs at once", fmt.Sprintf("%s, %s of a GPU, %s and %s of host memory",
-			gib(n.mem), percent(n.milli), cores(it.cpu), gib(it.mem))
+		code = cluster.ReasonQueueOrder
 	}
 	if !inWords {
 		return cluster.Reason{Code: code}
 	}
-	return cluster.Reason{Code: code, Detail: fmt.Sprintf("%s: %s, needs %s", k.gpuType, have, needs)}
+	return cluster.Reason{Code: code, Detail: k.gpuType + ": " + p.words(it, c, code, &most, empty)}
 }
 
-func (p *pass) mostEmpty(k *class) int {
-	for n := len(k.free) - 1; n > 0; n-- {
-		if k.free[n].next(0) >= 0 {
-			return n
-		}
+func (p *pass) words(it *item, c int, code cluster.ReasonCode, most *room, empty int) string {
+	k, n := &p.f.classes[c], &it.needs[c]
+	switch code {
+	case cluster.ReasonGPUs:
+		return fmt.Sprintf("%s free on one node, needs %d", gpus(empty), it.job.Spec.GPUs)
+	case cluster.ReasonExclusive:
+		return "no GPU is empty, needs one alone"
+	case cluster.ReasonGPUMem:
+		return fmt.Sprintf("at most %s free on one GPU, needs %s", gib(max(0, most.mem)), gib(n.mem))
+	case cluster.ReasonGPUCompute:
+		return fmt.Sprintf("at most %s of one GPU free, needs %s", percent(max(0, most.milli)), percent(n.milli))
+	case cluster.ReasonGPUSlots:
+		return fmt.Sprintf("%s on each GPU, no more may share one", jobs(min(p.pol.MaxShares, k.rep.MaxShares)))
+	case cluster.ReasonCPU:
+		return fmt.Sprintf("at most %s free beside a GPU with room, needs %s", cores(max(0, most.cpu)), cores(it.cpu))
+	case cluster.ReasonHostMem:
+		return fmt.Sprintf("at most %s of host memory free beside a GPU with room, needs %s", gib(max(0, most.host)), gib(it.mem))
+	case cluster.ReasonQueueOrder:
+		return fmt.Sprintf("GPUs with room are kept for jobs that waited longer, needs one for %s", about(n.dur))
 	}
-	return 0
+	return fmt.Sprintf("no GPU has all at once of %s, %s of its compute, %s and %s of host memory",
+		gib(n.mem), percent(n.milli), cores(it.cpu), gib(it.mem))
+}
+
+// mostRoom is the most of each resource that any card has on which the job
+// may lie, and the most empty cards on one node.
+func (p *pass) mostRoom(it *item, k *class, w way) (most room, empty int) {
+	if node := it.job.Spec.Node; node != "" {
+		most = nowhere()
+		g := p.groupOn(node, k)
+		if g == nil {
+			return most, 0
+		}
+		for _, i := range k.cards[g.lo:g.hi] {
+			r := p.f.room(&p.f.cards[i])
+			most = most.most(&r)
+		}
+		return most, int(g.empty)
+	}
+	most = k.empty.at[1]
+	if w == wayShare {
+		most = most.most(&k.used.at[1])
+	}
+	for empty = len(k.free) - 1; empty > 0 && k.free[empty].next(0) < 0; {
+		empty--
+	}
+	return most, empty
 }
 
 func (p *pass) plainReason(it *item) cluster.Reason {

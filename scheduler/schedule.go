@@ -15,7 +15,7 @@ type pass struct {
 	running []*cluster.Job
 	plan    cluster.Plan
 	failed  map[shape]int64
-	words   map[reasonKey]cluster.Reason
+	told    map[shape]cluster.Reason
 	loaded  bool
 	moves   int
 	// residents holds who lies on each card and until when, made when first
@@ -38,7 +38,7 @@ type pass struct {
 // each job that moves. Every waiting job that does not start has an entry in
 // Unplaced; the first Policy.MaxReasons shapes of them have it in words.
 func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
-	p := &pass{pol: pol, now: int64(snap.Now), running: snap.Running, failed: map[shape]int64{}, words: map[reasonKey]cluster.Reason{}}
+	p := &pass{pol: pol, now: int64(snap.Now), running: snap.Running, failed: map[shape]int64{}, told: map[shape]cluster.Reason{}}
 	p.plan.BaseIndex = snap.Index
 	p.f = newFleet(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol)
 	p.gather(snap.Waiting)

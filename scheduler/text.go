@@ -6,8 +6,11 @@ import (
 	"time"
 )
 
-// gib prints MiB as GiB with one decimal.
+// gib prints MiB as GiB with one decimal, and less than one in MiB.
 func gib(mib int64) string {
+	if mib < 1024 {
+		return strconv.FormatInt(mib, 10) + " MiB"
+	}
 	return strconv.FormatFloat(float64(mib)/1024, 'f', 1, 64) + " GiB"
 }
 

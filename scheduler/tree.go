@@ -17,7 +17,7 @@ type room struct {
 }
 
 // nowhere is the room of a place that takes nobody.
-var nowhere = room{-1, -1, -1, -1, -1, -1}
+func nowhere() room { return room{-1, -1, -1, -1, -1, -1} }
 
 // holds tells whether all that want asks for is there.
 func (r *room) holds(want *room) bool {
@@ -48,7 +48,7 @@ func newTree(n int) *tree {
 	}
 	t.at = make([]room, 2*t.leaves)
 	for i := range t.at {
-		t.at[i] = nowhere
+		t.at[i] = nowhere()
 	}
 	return t
 }

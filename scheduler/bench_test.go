@@ -1,0 +1,198 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/schedtest"
+)
+
+// benchTypes are the cards of the benchmarks' nodes, in turn.
+func benchTypes(i int) string {
+	return [...]string{"A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM5-80GB", "T4"}[i%4]
+}
+
+// mix is a repeatable stream of numbers; rand would do, but the shape of the
+// benchmark should not move with the Go version.
+func mix(i int) int { return int(uint32(i)*2654435761>>7) & 0xffff }
+
+func benchNodes(n int) []*cluster.Node {
+	nodes := make([]*cluster.Node, n)
+	for i := range nodes {
+		nodes[i] = schedtest.Node(cluster.NodeID(fmt.Sprintf("n%05d", i)), 8, benchTypes(i), schedtest.Host(256_000, 2<<20))
+	}
+	return nodes
+}
+
+func benchJob(id int) *cluster.Job {
+	m, d := int64(1000+mix(id)%30000), time.Duration(60+mix(3*id+1)%7200)*time.Second
+	opts := []schedtest.JobOption{
+		schedtest.Predict("A100-SXM4-40GB", m, int64(100+mix(id+7)%900), d),
+		schedtest.Predict("A100-SXM4-80GB", m, int64(100+mix(id+7)%850), d*9/10),
+		schedtest.Predict("H100-SXM5-80GB", m, int64(80+mix(id+7)%600), d*6/10),
+		schedtest.Predict("T4", m, 1000, 4*d),
+	}
+	switch {
+	case id%500 == 0:
+		opts = append(opts, schedtest.GPUs(8))
+	case id%101 == 0:
+		opts = append(opts, schedtest.GPUs(2))
+	case id%53 == 0:
+		opts = append(opts, schedtest.Exclusive)
+	}
+	return schedtest.Job(cluster.JobID(id), opts...)
+}
+
+// benchWorld is nodes with jobs waiting, none placed.
+func benchWorld(nodes, jobs int) *schedtest.World {
+	w := schedtest.NewWorld(benchNodes(nodes))
+	for id := 1; id <= jobs; id++ {
+		w.Submit(benchJob(id))
+	}
+	return w
+}
+
+// backlog is a world in which everybody has a place or a queue.
+func backlog(nodes, jobs int) *cluster.Snapshot {
+	w := benchWorld(nodes, jobs)
+	pol := scheduler.Default()
+	pol.MaxMoves = jobs
+	for range 3 {
+		p := scheduler.Schedule(w.Snapshot(), pol)
+		applyFast(w, &p)
+	}
+	w.Clock = w.Clock.Add(time.Second)
+	return w.Snapshot()
+}
+
+// applyFast is World.Apply without a slice copy for each move.
+func applyFast(w *schedtest.World, p *cluster.Plan) {
+	moves := p.Moves
+	p.Moves = nil
+	w.Apply(p)
+	for _, m := range moves {
+		j := w.Jobs[m.Job]
+		if j.Queue != "" {
+			w.Apply(&cluster.Plan{Moves: []cluster.QueueMove{m}})
+			continue
+		}
+		j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
+		w.Queues[m.GPU] = append(w.Queues[m.GPU], cluster.Waiter{Job: m.Job, Rank: m.Rank})
+	}
+}
+
+func BenchmarkSchedulePending(b *testing.B) {
+	for _, n := range []struct{ nodes, jobs int }{{10, 800}, {100, 8000}, {1250, 100_000}} {
+		b.Run(fmt.Sprintf("gpus=%d/jobs=%d", 8*n.nodes, n.jobs), func(b *testing.B) {
+			snap := benchWorld(n.nodes, n.jobs).Snapshot()
+			b.ReportAllocs()
+			for b.Loop() {
+				p := scheduler.Schedule(snap, scheduler.Default())
+				if len(p.Starts) == 0 {
+					b.Fatal("nothing starts")
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkScheduleBacklog(b *testing.B) {
+	for _, n := range []struct{ nodes, jobs int }{{10, 800}, {100, 8000}, {1250, 125_000}} {
+		b.Run(fmt.Sprintf("gpus=%d/jobs=%d", 8*n.nodes, n.jobs), func(b *testing.B) {
+			snap := backlog(n.nodes, n.jobs)
+			b.ReportAllocs()
+			for b.Loop() {
+				p := scheduler.Schedule(snap, scheduler.Default())
+				if len(p.Unplaced) == 0 {
+					b.Fatal("nothing waits")
+				}
+			}
+			b.ReportMetric(float64(len(snap.Waiting)), "waiting")
+		})
+	}
+}
+
+// BenchmarkScheduleOldBacklog is the worst case for fairness: every head of a
+// queue has waited so long that it may not be overtaken.
+func BenchmarkScheduleOldBacklog(b *testing.B) {
+	snap := backlog(1250, 125_000)
+	snap.Now = snap.Now.Add(30 * time.Hour)
+	b.ReportAllocs()
+	for b.Loop() {
+		p := scheduler.Schedule(snap, scheduler.Default())
+		if len(p.Unplaced) == 0 {
+			b.Fatal("nothing waits")
+		}
+	}
+}
+
+// BenchmarkScheduleBurst is 8,000 one-GPU tasks for 1,000 empty nodes.
+func BenchmarkScheduleBurst(b *testing.B) {
+	for _, nodes := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			w := schedtest.NewWorld(benchNodes(nodes))
+			for id := 1; id <= 8*nodes; id++ {
+				w.Submit(schedtest.Job(cluster.JobID(id), schedtest.Exclusive))
+			}
+			snap := w.Snapshot()
+			b.ReportAllocs()
+			for b.Loop() {
+				p := scheduler.Schedule(snap, scheduler.Default())
+				if len(p.Starts) != 8*nodes {
+					b.Fatalf("%d start, want %d", len(p.Starts), 8*nodes)
+				}
+			}
+		})
+	}
+}
+
+// view reads a snapshot the way the state machine is read: by maps.
+type view struct {
+	*cluster.Snapshot
+	jobs  map[cluster.JobID]*cluster.Job
+	nodes map[cluster.NodeID]*cluster.Node
+}
+
+func newView(s *cluster.Snapshot) *view {
+	v := &view{s, map[cluster.JobID]*cluster.Job{}, map[cluster.NodeID]*cluster.Node{}}
+	for _, j := range append(s.Waiting[:len(s.Waiting):len(s.Waiting)], s.Running...) {
+		v.jobs[j.ID] = j
+	}
+	for _, n := range s.Nodes {
+		v.nodes[n.ID] = n
+	}
+	return v
+}
+
+func (v *view) Now() cluster.Time                            { return v.Snapshot.Now }
+func (v *view) Index() uint64                                { return v.Snapshot.Index }
+func (v *view) Ledger() *cluster.Ledger                      { return v.Snapshot.Ledger }
+func (v *view) Job(id cluster.JobID) (*cluster.Job, bool)    { j, ok := v.jobs[id]; return j, ok }
+func (v *view) Node(id cluster.NodeID) (*cluster.Node, bool) { n, ok := v.nodes[id]; return n, ok }
+func (v *view) Queue(g cluster.GPUID) []cluster.Waiter       { return v.Queues[g] }
+
+// BenchmarkOnRelease ends one job after another of a full cluster and asks
+// who comes next.
+func BenchmarkOnRelease(b *testing.B) {
+	snap := backlog(1250, 125_000)
+	v := newView(snap)
+	i, starts := 0, 0
+	b.ReportAllocs()
+	for b.Loop() {
+		j := snap.Running[i%len(snap.Running)]
+		i++
+		berth := &j.Last().Berth
+		snap.Ledger.Release(berth)
+		ids := make([]cluster.GPUID, 0, 8)
+		for _, g := range berth.GPUs {
+			ids = append(ids, g.GPU)
+		}
+		p := scheduler.OnRelease(v, ids, scheduler.Default())
+		starts += len(p.Starts)
+		snap.Ledger.Take(berth)
+	}
+	b.ReportMetric(float64(starts)/float64(i), "starts/op")
+}

@@ -1,0 +1,466 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+	. "github.com/berth-scheduler/berth/scheduler/schedtest"
+)
+
+// busy is a world in which job 100+i holds the i-th GPU of all nodes alone,
+// for as many minutes as given.
+func busy(nodes []*cluster.Node, minutes ...int) *World {
+	w := NewWorld(nodes)
+	i := 0
+	for _, n := range w.Nodes {
+		for _, g := range n.GPUs {
+			if i < len(minutes) && minutes[i] > 0 {
+				running(w, Job(cluster.JobID(100+i), Lasts(time.Duration(minutes[i])*time.Minute)), g.ID, whole(g.SellableMiB))
+			}
+			i++
+		}
+	}
+	return w
+}
+
+func queued(at cluster.GPUID, est time.Duration) JobOption {
+	return func(j *cluster.Job) { j.Queue, j.EstStart = at, Now.Add(est) }
+}
+
+// decisions is what show says of a plan but for the reasons.
+func decisions(p cluster.Plan) []string {
+	p.Unplaced = nil
+	return show(&p)
+}
+
+func TestScheduleQueues(t *testing.T) {
+	t.Parallel()
+	m := time.Minute
+	for _, c := range []struct {
+		name string
+		w    *World
+		jobs []*cluster.Job
+		pol  func(*scheduler.Policy)
+		want []string
+	}{
+		{
+			name: "the GPU that is free first",
+			w:    busy([]*cluster.Node{Node("n1", 3, a100)}, 30, 10, 20),
+			jobs: []*cluster.Job{Job(1, Exclusive, Lasts(10*m)), Job(2, Exclusive, Lasts(10*m)), Job(3, Exclusive, Lasts(10*m))},
+			want: []string{
+				"j1 waits at n1-01 #1 in 10m0s: WholeGPUBusy",
+				"j2 waits at n1-01 #2 in 20m0s: WholeGPUBusy",
+				"j3 waits at n1-02 #1 in 20m0s: WholeGPUBusy",
+			},
+		},
+		{
+			name: "what waits there counts with what it takes",
+			w:    busy([]*cluster.Node{Node("n1", 2, a100)}, 10, 16),
+			jobs: []*cluster.Job{Job(1, Mem(40000), Util(500), Lasts(10*m)), Job(2, Mem(40000), Util(500), Lasts(10*m)), Job(3, Mem(40000), Util(500), Lasts(10*m))},
+			want: []string{
+				"j1 waits at n1-00 #1 in 10m0s: GPUMemory",
+				"j2 waits at n1-00 #2 in 15m0s: GPUMemory",
+				"j3 waits at n1-01 #1 in 16m0s: GPUMemory",
+			},
+		},
+		{
+			name: "least completion, not least wait",
+			w:    busy([]*cluster.Node{Node("n1", 1, small), Node("n2", 1, a100)}, 10, 20),
+			jobs: []*cluster.Job{Job(1, Predict(small, 1000, 100, 40*m), Predict(a100, 1000, 100, 20*m))},
+			want: []string{"j1 waits at n2-00 #1 in 20m0s: GPUMemory"},
+		},
+		{
+			name: "behind those who are there already",
+			w:    busy([]*cluster.Node{Node("n1", 1, a100)}, 10),
+			jobs: []*cluster.Job{Job(1, Exclusive, Lasts(m), queued("n1-00", 10*m)), Job(2, Exclusive, Lasts(m))},
+			want: []string{"j2 waits at n1-00 #2 in 11m0s: WholeGPUBusy"},
+		},
+		{
+			name: "several GPUs: when so many of the node are through",
+			w:    busy([]*cluster.Node{Node("n1", 2, a100), Node("n2", 1, a100)}, 30, 10, 1),
+			jobs: []*cluster.Job{Job(1, GPUs(2), Exclusive, Lasts(m))},
+			want: []string{"j1 waits at n1-01 #1 in 30m0s: GPUCount"},
+		},
+		{
+			name: "only nodes large enough",
+			w:    busy([]*cluster.Node{Node("n1", 1, a100, Host(2000, 1<<20)), Node("n2", 1, a100)}, 1, 30),
+			jobs: []*cluster.Job{Job(1, Exclusive, Cores(4000), Lasts(m))},
+			want: []string{"j1 waits at n2-00 #1 in 30m0s: WholeGPUBusy"},
+		},
+		{
+			name: "a queued job starts anywhere it fits",
+			w:    busy([]*cluster.Node{Node("n1", 1, a100), Node("n2", 1, a100)}, 30),
+			jobs: []*cluster.Job{Job(1, Exclusive, Lasts(m), queued("n1-00", 30*m))},
+			want: []string{"j1 on n2-00:whole"},
+		},
+		{
+			name: "even on a slower type",
+			w:    busy([]*cluster.Node{Node("n1", 1, a100), Node("n2", 1, small)}, 30),
+			jobs: []*cluster.Job{Job(1, Exclusive, Predict(small, 1, 1, 90*m), Predict(a100, 1, 1, 60*m), queued("n1-00", 30*m))},
+			want: []string{"j1 on n2-00:whole"},
+		},
+		{
+			name: "but not on one that takes more than twice as long as to wait",
+			w:    busy([]*cluster.Node{Node("n1", 1, a100), Node("n2", 1, small)}, 1),
+			jobs: []*cluster.Job{Job(1, Exclusive, Predict(small, 1, 1, 300*m), Predict(a100, 1, 1, 60*m))},
+			want: []string{"j1 waits at n1-00 #1 in 1m0s: WholeGPUBusy"},
+		},
+		{
+			name: "unless the promised start has long passed",
+			w:    busy([]*cluster.Node{Node("n1", 1, a100), Node("n2", 1, small)}, 1),
+			jobs: []*cluster.Job{Job(1, Exclusive, Predict(small, 1, 1, 300*m), Predict(a100, 1, 1, 60*m), queued("n1-00", -30*m))},
+			want: []string{"j1 on n2-00:whole"},
+		},
+		{
+			name: "unless patience is off",
+			w:    busy([]*cluster.Node{Node("n1", 1, a100), Node("n2", 1, small)}, 1),
+			jobs: []*cluster.Job{Job(1, Exclusive, Predict(small, 1, 1, 300*m), Predict(a100, 1, 1, 60*m))},
+			pol:  func(p *scheduler.Policy) { p.PatienceMilli = 0 },
+			want: []string{"j1 on n2-00:whole"},
+		},
+		{
+			name: "the last of a long queue changes to a short one",
+			w:    busy([]*cluster.Node{Node("n1", 2, a100)}, 10, 10),
+			jobs: []*cluster.Job{
+				Job(1, Exclusive, Lasts(60*m), queued("n1-00", 10*m)),
+				Job(2, Exclusive, Lasts(60*m), queued("n1-00", 70*m)),
+			},
+			want: []string{"j2 waits at n1-01 #1 in 10m0s: WholeGPUBusy"},
+		},
+		{
+			name: "not for a small gain",
+			w:    busy([]*cluster.Node{Node("n1", 2, a100)}, 10, 60),
+			jobs: []*cluster.Job{
+				Job(1, Exclusive, Lasts(60*m), queued("n1-00", 10*m)),
+				Job(2, Exclusive, Lasts(60*m), queued("n1-00", 70*m)),
+			},
+			want: []string{},
+		},
+		{
+			name: "never more moves between queues than allowed",
+			w:    busy([]*cluster.Node{Node("n1", 2, a100)}, 10, 10),
+			jobs: []*cluster.Job{
+				Job(1, Exclusive, Lasts(60*m), queued("n1-00", 10*m)),
+				Job(2, Exclusive, Lasts(60*m), queued("n1-00", 70*m)),
+			},
+			pol:  func(p *scheduler.Policy) { p.MaxRebalance = 0 },
+			want: []string{},
+		},
+		{
+			name: "never more first moves than allowed",
+			w:    busy([]*cluster.Node{Node("n1", 1, a100)}, 10),
+			jobs: []*cluster.Job{Job(1, Exclusive, Lasts(m)), Job(2, Exclusive, Lasts(m))},
+			pol:  func(p *scheduler.Policy) { p.MaxMoves = 1 },
+			want: []string{"j1 waits at n1-00 #1 in 10m0s: WholeGPUBusy"},
+		},
+		{
+			name: "out of the queue of a drained node",
+			w:    busy([]*cluster.Node{Node("n1", 1, a100), Node("n2", 1, a100, Drained)}, 10),
+			jobs: []*cluster.Job{Job(1, Exclusive, Lasts(m), queued("n2-00", 0))},
+			want: []string{"j1 waits at n1-00 #1 in 10m0s: WholeGPUBusy"},
+		},
+		{
+			name: "out of every queue when none can serve",
+			w:    busy([]*cluster.Node{Node("n2", 1, a100, Drained)}),
+			jobs: []*cluster.Job{Job(1, Exclusive, Lasts(m), queued("n2-00", 0))},
+			want: []string{"j1 waits at  #0 in " + Now.Sub(2*Now).String() + ": ReqNodeNotAvail"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			pol := scheduler.Default()
+			if c.pol != nil {
+				c.pol(&pol)
+			}
+			for _, j := range c.jobs {
+				c.w.Submit(j)
+			}
+			p := scheduler.Schedule(c.w.Snapshot(), pol)
+			if d := cmp.Diff(c.want, decisions(p)); d != "" {
+				t.Errorf("plan (-want +got):\n%s", d)
+			}
+			c.w.Apply(&p)
+			if err := c.w.Check(); err != nil || len(c.w.Rejected) > 0 {
+				t.Errorf("applied: %v, rejected %v", err, c.w.Rejected)
+			}
+			again := scheduler.Schedule(c.w.Snapshot(), pol)
+			if c.pol == nil && len(again.Moves)+len(again.Starts) > 0 {
+				t.Errorf("a second pass still decides %q", decisions(again))
+			}
+		})
+	}
+}
+
+func TestScheduleOvertakes(t *testing.T) {
+	t.Parallel()
+	m := time.Minute
+	// n1-00 has 30000 MiB free until job 90 ends in an hour; job 1 waits there
+	// for more.
+	world := func(opts ...JobOption) *World {
+		w := NewWorld([]*cluster.Node{Node("n1", 1, a100)})
+		running(w, Job(90, Lasts(60*m), Limit(60*m)), "n1-00", cluster.Share{MemMiB: 50000, Milli: 100})
+		w.Submit(Job(1, append([]JobOption{Mem(40960), Util(100), Lasts(m), queued("n1-00", 0)}, opts...)...))
+		return w
+	}
+	for _, c := range []struct {
+		name string
+		w    *World
+		job  *cluster.Job
+		want []string
+	}{
+		{
+			"a younger one passes a head that does not fit", world(),
+			Job(2, Mem(20000), Util(100), Lasts(600*m)),
+			[]string{"j2 on n1-00:20000/100 (head j1 needs 40960 MiB, 30000 free)"},
+		},
+		{
+			"not one that waited too long", world(Waited(11*m), queued("n1-00", -11*m)),
+			Job(2, Mem(20000), Util(100), Lasts(600*m)),
+			[]string{"j2 waits at n1-00 #2 in 38m0.72s: Priority"},
+		},
+		{
+			"but for a job that ends before the head can start", world(Waited(11*m), queued("n1-00", -11*m)),
+			Job(2, Mem(20000), Util(100), Lasts(59*m)),
+			[]string{"j2 on n1-00:20000/100 (head j1 needs 40960 MiB, 30000 free)"},
+		},
+		{
+			"not even that when it waited twice too long", world(Waited(21*m), queued("n1-00", -21*m)),
+			Job(2, Mem(20000), Util(100), Lasts(59*m)),
+			[]string{"j2 waits at n1-00 #2 in 38m0.72s: Priority"},
+		},
+		{
+			"size decides between two that fit", func() *World {
+				w := NewWorld([]*cluster.Node{Node("n1", 1, a100)})
+				w.Submit(Job(1, Mem(30000), Util(100), queued("n1-00", 0)))
+				return w
+			}(),
+			Job(2, Mem(60000), Util(100), Lasts(m)),
+			[]string{"j2 on n1-00:60000/100 (head j1 would fit as well; the pass takes 75 % of a GPU before 37.5 %)"},
+		},
+		{
+			"age before size after the FIFO age", func() *World {
+				w := NewWorld([]*cluster.Node{Node("n1", 1, a100)})
+				w.Submit(Job(1, Mem(30000), Util(100), Waited(5*time.Hour), queued("n1-00", time.Hour)))
+				return w
+			}(),
+			Job(2, Mem(60000), Util(100), Lasts(m)),
+			[]string{"j1 on n1-00:30000/100", "j2 waits at n1-00 #2 in 22m30s: GPUMemory"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.w.Submit(c.job)
+			p := scheduler.Schedule(c.w.Snapshot(), scheduler.Default())
+			if d := cmp.Diff(c.want, decisions(p)); d != "" {
+				t.Errorf("plan (-want +got):\n%s", d)
+			}
+			c.w.Apply(&p)
+			if err := c.w.Check(); err != nil || len(c.w.Rejected) > 0 {
+				t.Errorf("applied: %v, rejected %v", err, c.w.Rejected)
+			}
+		})
+	}
+}
+
+func TestKeptForSeveralGPUs(t *testing.T) {
+	t.Parallel()
+	m := time.Minute
+	// Four GPUs, two free; job 1 wants three and waited too long. Job 101 ends
+	// before job 100: so the third is 101's, and 100's card is not kept.
+	w := busy([]*cluster.Node{Node("n1", 4, a100)}, 90, 30)
+	w.Submit(Job(1, GPUs(3), Exclusive, Lasts(m), queued("n1-01", -11*m), Waited(11*m)))
+	w.Submit(Job(2, Exclusive, Lasts(60*m)))
+	w.Submit(Job(3, Exclusive, Lasts(20*m)))
+	p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+	if d := cmp.Diff([]string{"j3 on n1-02:whole", "j2 waits at n1-02 #1 in 45s: Priority"}, decisions(p)); d != "" {
+		t.Errorf("plan (-want +got):\n%s", d)
+	}
+}
+
+func TestKeptCoresForOldJob(t *testing.T) {
+	t.Parallel()
+	m := time.Minute
+	for _, c := range []struct {
+		name string
+		wait time.Duration
+		want []string
+	}{
+		{"young: the small one passes", m, []string{"j2 on n1"}},
+		{"old: what is free is kept", 5 * time.Hour, []string{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := NewWorld([]*cluster.Node{Node("n1", 1, a100, Host(8000, 1<<20))})
+			running(w, Job(90, Lasts(60*m), Cores(4000)), "n1-00", cluster.Share{MemMiB: 50000, Milli: 100})
+			w.Submit(Job(1, GPUs(0), Cores(6000), Waited(c.wait)))
+			w.Submit(Job(2, GPUs(0), Cores(1000)))
+			p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+			if d := cmp.Diff(c.want, decisions(p)); d != "" {
+				t.Errorf("plan (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestArrivalPassOvertakesNobodyUnseen(t *testing.T) {
+	t.Parallel()
+	w := busy([]*cluster.Node{Node("n1", 2, a100), Node("n2", 1, a100)}, 10)
+	w.Submit(Job(1, GPUs(2), Exclusive, queued("n1-00", 0)))
+	arrive := func(jobs ...*cluster.Job) cluster.Plan {
+		s := w.Snapshot()
+		s.Waiting = jobs
+		return scheduler.Schedule(s, scheduler.Default())
+	}
+	p := arrive(Job(2, Exclusive, Lasts(time.Minute)), Job(3, Exclusive, Lasts(time.Minute)))
+	want := []string{"j2 on n2-00:whole", "j3 waits at n1-01 #1 in 0s: Priority"}
+	if d := cmp.Diff(want, decisions(p)); d != "" {
+		t.Errorf("plan (-want +got):\n%s", d)
+	}
+}
+
+func TestUnknownWaitersCountAsMuchAsWhatRuns(t *testing.T) {
+	t.Parallel()
+	w := busy([]*cluster.Node{Node("n1", 2, a100)}, 10, 12)
+	w.Submit(Job(1, Exclusive, Lasts(30*time.Minute), queued("n1-00", 0)))
+	s := w.Snapshot()
+	s.Waiting = []*cluster.Job{Job(2, Exclusive, Lasts(time.Minute)), Job(3, Exclusive, Lasts(time.Minute))}
+	p := scheduler.Schedule(s, scheduler.Default())
+	want := []string{"j2 waits at n1-01 #1 in 12m0s: WholeGPUBusy", "j3 waits at n1-01 #2 in 13m0s: WholeGPUBusy"}
+	if d := cmp.Diff(want, decisions(p)); d != "" {
+		t.Errorf("plan (-want +got):\n%s", d)
+	}
+}
+
+func TestOnRelease(t *testing.T) {
+	t.Parallel()
+	m := time.Minute
+	for _, c := range []struct {
+		name string
+		w    *World
+		jobs []*cluster.Job
+		free []cluster.GPUID
+		want []string
+	}{
+		{
+			"the head starts, and as many behind it as fit",
+			NewWorld([]*cluster.Node{Node("n1", 1, a100)}),
+			[]*cluster.Job{
+				Job(1, Mem(30000), Util(300), queued("n1-00", 0)), Job(2, Mem(30000), Util(300), queued("n1-00", 0)),
+				Job(3, Mem(30000), Util(300), queued("n1-00", 0)), Job(4, Mem(20000), Util(300), queued("n1-00", 0)),
+			},
+			[]cluster.GPUID{"n1-00"},
+			[]string{"j1 on n1-00:30000/300", "j2 on n1-00:30000/300", "j4 on n1-00:20000/300 (head j3 needs 30000 MiB, 20000 free)"},
+		},
+		{
+			"nobody passes a head that waited too long",
+			busy([]*cluster.Node{Node("n1", 2, a100)}, 0, 10),
+			[]*cluster.Job{Job(1, GPUs(2), Exclusive, Waited(11*m), queued("n1-00", -11*m)), Job(2, Mem(1), Util(1), queued("n1-00", 0))},
+			[]cluster.GPUID{"n1-00"},
+			[]string{},
+		},
+		{
+			"nor takes a GPU of its node that it waits for",
+			busy([]*cluster.Node{Node("n1", 3, a100)}, 10, 10, 0),
+			[]*cluster.Job{Job(1, GPUs(2), Exclusive, Waited(11*m), queued("n1-00", -11*m)), Job(2, Mem(1), Util(1), queued("n1-02", 0))},
+			[]cluster.GPUID{"n1-02"},
+			[]string{},
+		},
+		{
+			"an older one may",
+			busy([]*cluster.Node{Node("n1", 3, a100)}, 10, 10, 0),
+			[]*cluster.Job{Job(1, GPUs(2), Exclusive, Waited(11*m), queued("n1-00", -11*m)), Job(2, Mem(1), Util(1), Waited(12*m), queued("n1-02", 0))},
+			[]cluster.GPUID{"n1-02"},
+			[]string{"j2 on n1-02:1/1"},
+		},
+		{
+			"nor takes the cores that a head needs",
+			busy([]*cluster.Node{Node("n1", 2, a100, Host(3000, 1<<20))}, 10, 0),
+			[]*cluster.Job{Job(1, Exclusive, Cores(2000), Waited(11*m), queued("n1-00", -11*m)), Job(2, Mem(1), Util(1), queued("n1-01", 0))},
+			[]cluster.GPUID{"n1-01"},
+			[]string{},
+		},
+		{
+			"several GPUs start when the last is free",
+			NewWorld([]*cluster.Node{Node("n1", 4, a100)}),
+			[]*cluster.Job{Job(1, GPUs(3), Exclusive, queued("n1-01", 0))},
+			[]cluster.GPUID{"n1-01"},
+			[]string{"j1 on n1-00:whole n1-01:whole n1-02:whole"},
+		},
+		{
+			"passing who waits for one of the others",
+			busy([]*cluster.Node{Node("n1", 2, a100)}),
+			[]*cluster.Job{Job(1, Exclusive, queued("n1-00", 0)), Job(2, GPUs(2), Exclusive, queued("n1-01", 0))},
+			[]cluster.GPUID{"n1-01"},
+			[]string{"j2 on n1-00:whole n1-01:whole (head j1 stands in another queue of the node)"},
+		},
+		{
+			"one plan does not give the same twice",
+			NewWorld([]*cluster.Node{Node("n1", 2, a100, Host(1000, 1<<20))}),
+			[]*cluster.Job{Job(1, Exclusive, queued("n1-00", 0)), Job(2, Exclusive, queued("n1-01", 0))},
+			[]cluster.GPUID{"n1-00", "n1-01"},
+			[]string{"j1 on n1-00:whole"},
+		},
+		{
+			"a drained node starts nobody",
+			NewWorld([]*cluster.Node{Node("n1", 1, a100, Drained)}),
+			[]*cluster.Job{Job(1, Exclusive, queued("n1-00", 0))},
+			[]cluster.GPUID{"n1-00"},
+			[]string{},
+		},
+		{
+			"unknown GPUs and empty queues are no fault",
+			NewWorld([]*cluster.Node{Node("n1", 1, a100)}), nil,
+			[]cluster.GPUID{"n1-00", "gone"},
+			[]string{},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for _, j := range c.jobs {
+				c.w.Submit(j)
+			}
+			before := c.w.Ledg.Clone()
+			p := scheduler.OnRelease(c.w, c.free, scheduler.Default())
+			if d := cmp.Diff(c.want, decisions(p)); d != "" {
+				t.Errorf("plan (-want +got):\n%s", d)
+			}
+			if !before.Equal(c.w.Ledg) {
+				t.Error("the ledger of the view was changed")
+			}
+			c.w.Apply(&p)
+			if err := c.w.Check(); err != nil || len(c.w.Rejected) > 0 {
+				t.Errorf("applied: %v, rejected %v", err, c.w.Rejected)
+			}
+		})
+	}
+}
+
+func TestRebalanceIsBounded(t *testing.T) {
+	t.Parallel()
+	w := busy([]*cluster.Node{Node("n1", 8, a100)}, 10, 10, 10, 10, 10, 10, 10, 10)
+	for id := cluster.JobID(1); id <= 64; id++ {
+		w.Submit(Job(id, Exclusive, Lasts(time.Hour), queued(cluster.GPUID(fmt.Sprintf("n1-0%d", id%2)), 0)))
+	}
+	pol := scheduler.Default()
+	pol.MaxRebalance = 3
+	for range 20 {
+		p := scheduler.Schedule(w.Snapshot(), pol)
+		if len(p.Moves) > 3 {
+			t.Fatalf("%d moves, at most 3 are allowed", len(p.Moves))
+		}
+		w.Apply(&p)
+	}
+	if err := w.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, g := range w.Nodes[0].GPUs {
+		if n := len(w.Queues[g.ID]); n < 7 || n > 10 {
+			t.Errorf("%d wait at %s after twenty passes, want 7 to 10: nothing else gains a fifth", n, g.ID)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+// Package schedtest builds nodes, jobs and snapshots for tests of the
+// scheduler, and a World that applies plans the way the state machine does
+// and moves virtual time on.
+package schedtest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Now is the instant at which worlds begin.
+const Now = cluster.Time(1_700_000_000_000_000)
+
+// sellable is what the cards of a type sell.
+func sellable(gpuType string) int64 {
+	switch gpuType {
+	case "A100-SXM4-80GB", "H100-SXM5-80GB":
+		return 80000
+	case "A100-SXM4-40GB":
+		return 40000
+	case "T4":
+		return 15000
+	}
+	return 24000
+}
+
+// NodeOption changes a node as it is made.
+type NodeOption func(*cluster.Node)
+
+// Node returns a ready node with count GPUs of a type: 64 cores, 512 GiB of
+// host memory, three jobs to a card. The GPUs are called <node>-<index>.
+func Node(id cluster.NodeID, count int, gpuType string, opts ...NodeOption) *cluster.Node {
+	n := &cluster.Node{ID: id, State: cluster.NodeReady, CPUMilli: 64_000, MemMiB: 512 << 10}
+	for i := range count {
+		n.GPUs = append(n.GPUs, cluster.GPU{
+			ID: GPU(id, i), Index: i, Type: gpuType, MemMiB: sellable(gpuType) + 1000, SellableMiB: sellable(gpuType),
+			MaxShares: 3, CapMode: "sim",
+		})
+	}
+	for _, o := range opts {
+		o(n)
+	}
+	return n
+}
+
+// GPU names the i-th card of a node made by Node.
+func GPU(id cluster.NodeID, i int) cluster.GPUID { return cluster.GPUID(fmt.Sprintf("%s-%02d", id, i)) }
+
+// Host sets the cores and the host memory of a node.
+func Host(cpuMilli, memMiB int64) NodeOption {
+	return func(n *cluster.Node) { n.CPUMilli, n.MemMiB = cpuMilli, memMiB }
+}
+
+// Drained takes a node out of service.
+func Drained(n *cluster.Node) { n.Drain, n.DrainReason = true, "fan" }
+
+// Silent makes a node unreachable.
+func Silent(n *cluster.Node) { n.State = cluster.NodeUnreachable }
+
+// CapMode sets how memory is capped on all cards of a node.
+func CapMode(mode string) NodeOption {
+	return func(n *cluster.Node) {
+		for i := range n.GPUs {
+			n.GPUs[i].CapMode = mode
+		}
+	}
+}
+
+// JobOption changes a job as it is made.
+type JobOption func(*cluster.Job)
+
+// Job returns a pending job for one GPU that nobody can predict, with one
+// core and 1 GiB of host memory, waiting since Now.
+func Job(id cluster.JobID, opts ...JobOption) *cluster.Job {
+	j := &cluster.Job{
+		ID: id, State: cluster.JobPending, Submitted: Now, Eligible: Now,
+		Spec: &cluster.Spec{Name: "job", Command: []string{"true"}, GPUs: 1, CPUMilli: 1000, MemMiB: 1024},
+	}
+	for _, o := range opts {
+		o(j)
+	}
+	return j
+}
+
+// GPUs asks for n GPUs.
+func GPUs(n int) JobOption { return func(j *cluster.Job) { j.Spec.GPUs = n } }
+
+// Mem declares the memory on each GPU.
+func Mem(mib int64) JobOption { return func(j *cluster.Job) { j.Spec.GPUMemMiB = mib } }
+
+// Util declares the compute on each GPU.
+func Util(milli int64) JobOption { return func(j *cluster.Job) { j.Spec.GPUMilli = milli } }
+
+// Lasts declares the duration.
+func Lasts(d time.Duration) JobOption { return func(j *cluster.Job) { j.Spec.Duration = d } }
+
+// Limit sets the time limit.
+func Limit(d time.Duration) JobOption { return func(j *cluster.Job) { j.Spec.TimeLimit = d } }
+
+// Exclusive asks for whole GPUs.
+func Exclusive(j *cluster.Job) { j.Spec.Exclusive = true }
+
+// Type asks for one type.
+func Type(t string) JobOption { return func(j *cluster.Job) { j.Spec.GPUType = t } }
+
+// On asks for one node.
+func On(n cluster.NodeID) JobOption { return func(j *cluster.Job) { j.Spec.Node = n } }
+
+// Cores and HostMem ask for host resources.
+func Cores(milli int64) JobOption { return func(j *cluster.Job) { j.Spec.CPUMilli = milli } }
+
+// HostMem asks for host memory.
+func HostMem(mib int64) JobOption { return func(j *cluster.Job) { j.Spec.MemMiB = mib } }
+
+// Waited makes the job wait for so long already.
+func Waited(d time.Duration) JobOption {
+	return func(j *cluster.Job) { j.Eligible, j.Submitted = Now.Add(-d), Now.Add(-d) }
+}
+
+// Predict adds a confident prediction for a type. Types must be added in
+// order.
+func Predict(gpuType string, memMiB, milli int64, d time.Duration) JobOption {
+	return func(j *cluster.Job) {
+		j.Estimates = append(j.Estimates, cluster.Estimate{
+			GPUType: gpuType, GPUMemMiB: memMiB, GPUMemP95MiB: memMiB, Milli: milli, Duration: d, ConfidenceMilli: 900, Source: "history",
+		})
+	}
+}

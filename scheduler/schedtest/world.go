@@ -1,0 +1,250 @@
+package schedtest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// World is a cluster in memory: it applies plans with the checks of the state
+// machine, ends jobs when their time has come, and hands out snapshots. It is
+// also the View of the fast path. It is not safe for concurrent use.
+type World struct {
+	Clock  cluster.Time
+	Nodes  []*cluster.Node
+	Jobs   map[cluster.JobID]*cluster.Job
+	Queues map[cluster.GPUID][]cluster.Waiter
+	Ledg   *cluster.Ledger
+	// Runs tells how long a job really runs; nil means as long as declared
+	// or predicted.
+	Runs func(*cluster.Job) time.Duration
+	// Rejected counts parts of plans that were refused, Overtakes the starts
+	// that passed others.
+	Rejected  []cluster.Rejection
+	Overtakes int
+	index     uint64
+	ends      map[cluster.JobID]cluster.Time
+}
+
+// NewWorld returns a world of nodes with the given jobs waiting. Jobs that
+// already stand in a queue (Job.Queue) are put there in order of id.
+func NewWorld(nodes []*cluster.Node, jobs ...*cluster.Job) *World {
+	nodes = slices.Clone(nodes)
+	slices.SortFunc(nodes, func(a, b *cluster.Node) int { return cmp.Compare(a.ID, b.ID) })
+	w := &World{
+		Clock: Now, Nodes: nodes, Jobs: map[cluster.JobID]*cluster.Job{}, Queues: map[cluster.GPUID][]cluster.Waiter{},
+		Ledg: cluster.NewLedger(nodes), ends: map[cluster.JobID]cluster.Time{},
+	}
+	for _, j := range jobs {
+		w.Submit(j)
+	}
+	return w
+}
+
+// Submit adds a waiting job.
+func (w *World) Submit(j *cluster.Job) {
+	w.index++
+	w.Jobs[j.ID] = j
+	if j.Queue != "" {
+		j.State = cluster.JobQueued
+		w.Queues[j.Queue] = append(slices.Clone(w.Queues[j.Queue]), cluster.Waiter{Job: j.ID, Rank: int64(len(w.Queues[j.Queue]) + 1)})
+	}
+}
+
+// Snapshot returns the scheduler's view.
+func (w *World) Snapshot() *cluster.Snapshot {
+	s := &cluster.Snapshot{Index: w.index, Now: w.Clock, Nodes: w.Nodes, Ledger: w.Ledg.Clone(), Queues: maps.Clone(w.Queues)}
+	for _, id := range slices.Sorted(maps.Keys(w.Jobs)) {
+		switch j := w.Jobs[id]; {
+		case j.State.Waiting():
+			s.Waiting = append(s.Waiting, j)
+		case j.Live() != nil:
+			s.Running = append(s.Running, j)
+		}
+	}
+	return s
+}
+
+// Now, Index, Ledger, Job, Node and Queue make a World a scheduler.View.
+func (w *World) Now() cluster.Time { return w.Clock }
+
+// Index is the number of changes so far.
+func (w *World) Index() uint64 { return w.index }
+
+// Ledger is the live ledger.
+func (w *World) Ledger() *cluster.Ledger { return w.Ledg }
+
+// Job returns a job.
+func (w *World) Job(id cluster.JobID) (*cluster.Job, bool) { j, ok := w.Jobs[id]; return j, ok }
+
+// Node returns a node.
+func (w *World) Node(id cluster.NodeID) (*cluster.Node, bool) {
+	for _, n := range w.Nodes {
+		if n.ID == id {
+			return n, true
+		}
+	}
+	return nil, false
+}
+
+// Queue returns who waits for a GPU.
+func (w *World) Queue(g cluster.GPUID) []cluster.Waiter { return w.Queues[g] }
+
+// Apply commits a plan: starts, then moves, each checked by itself.
+func (w *World) Apply(p *cluster.Plan) {
+	w.index++
+	for i := range p.Starts {
+		st := &p.Starts[i]
+		if why := w.conflict(st); why != "" {
+			w.Rejected = append(w.Rejected, cluster.Rejection{Job: st.Job, Reason: cluster.Reason{Code: cluster.ReasonStale, Detail: why}})
+			continue
+		}
+		w.start(st)
+	}
+	for i := range p.Moves {
+		w.move(&p.Moves[i])
+	}
+}
+
+func (w *World) conflict(st *cluster.Start) string {
+	j := w.Jobs[st.Job]
+	if j == nil || !j.State.Waiting() || int(st.Attempt) != len(j.Attempts)+1 {
+		return fmt.Sprintf("job %d does not wait for attempt %d", st.Job, st.Attempt)
+	}
+	if len(st.Berth.GPUs) != j.Spec.GPUs || j.Spec.Node != "" && j.Spec.Node != st.Berth.Node {
+		return fmt.Sprintf("job %d: the berth is not what was asked for", st.Job)
+	}
+	for _, g := range st.Berth.GPUs {
+		u, _ := w.Ledg.GPU(g.GPU)
+		switch {
+		case j.Spec.GPUType != "" && u.Type != j.Spec.GPUType:
+			return fmt.Sprintf("job %d: wrong type %s", st.Job, u.Type)
+		case (j.Spec.Exclusive || j.NeedWhole) && !g.Share.Exclusive:
+			return fmt.Sprintf("job %d: wants its GPU alone", st.Job)
+		}
+		if q := w.Queues[g.GPU]; len(q) > 0 && q[0].Job != j.ID {
+			if st.Overtook == "" {
+				return fmt.Sprintf("job %d overtakes job %d without a reason", st.Job, q[0].Job)
+			}
+			w.Overtakes++
+		}
+	}
+	return w.Ledg.Fits(&st.Berth).Detail
+}
+
+func (w *World) start(st *cluster.Start) {
+	j := w.Jobs[st.Job].Clone()
+	w.unqueue(j)
+	w.Ledg.Take(&st.Berth)
+	j.State, j.Started = cluster.JobRunning, w.Clock
+	j.Attempts = append(j.Attempts, cluster.Attempt{
+		No: st.Attempt, State: cluster.JobRunning, Berth: st.Berth, Estimate: st.Estimate, Placed: w.Clock, Started: w.Clock,
+		Why: st.Why, Overtook: st.Overtook,
+	})
+	d := st.Estimate.Duration
+	if d == 0 {
+		d = j.Spec.Duration
+	}
+	if w.Runs != nil {
+		d = w.Runs(j)
+	}
+	w.ends[j.ID] = w.Clock.Add(max(d, time.Second))
+	w.Jobs[j.ID] = j
+}
+
+func (w *World) unqueue(j *cluster.Job) {
+	if j.Queue == "" {
+		return
+	}
+	w.Queues[j.Queue] = slices.DeleteFunc(slices.Clone(w.Queues[j.Queue]), func(x cluster.Waiter) bool { return x.Job == j.ID })
+	if len(w.Queues[j.Queue]) == 0 {
+		delete(w.Queues, j.Queue)
+	}
+	j.Queue, j.EstStart = "", 0
+}
+
+func (w *World) move(m *cluster.QueueMove) {
+	old := w.Jobs[m.Job]
+	_, known := w.Ledg.GPU(m.GPU)
+	if old == nil || !old.State.Waiting() || m.GPU != "" && !known {
+		w.Rejected = append(w.Rejected, cluster.Rejection{Job: m.Job, Reason: cluster.Reason{Code: cluster.ReasonStale, Detail: "bad move"}})
+		return
+	}
+	j := old.Clone()
+	w.unqueue(j)
+	j.State, j.Reason = cluster.JobPending, cluster.Reason{Code: m.Reason}
+	if m.GPU != "" {
+		j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
+		q := append(slices.Clone(w.Queues[m.GPU]), cluster.Waiter{Job: j.ID, Rank: m.Rank})
+		slices.SortFunc(q, func(a, b cluster.Waiter) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Job, b.Job)) })
+		w.Queues[m.GPU] = q
+	}
+	w.Jobs[j.ID] = j
+}
+
+// Advance moves time on by d, ends what is due, in order of id, and returns
+// the GPUs on which something ended, sorted.
+func (w *World) Advance(d time.Duration) []cluster.GPUID {
+	w.Clock = w.Clock.Add(d)
+	w.index++
+	freed := map[cluster.GPUID]struct{}{}
+	for _, id := range slices.Sorted(maps.Keys(w.ends)) {
+		if w.ends[id] > w.Clock {
+			continue
+		}
+		for _, g := range w.End(id) {
+			freed[g] = struct{}{}
+		}
+	}
+	return slices.Sorted(maps.Keys(freed))
+}
+
+// End completes a running job and returns the GPUs it held.
+func (w *World) End(id cluster.JobID) []cluster.GPUID {
+	j := w.Jobs[id].Clone()
+	a := j.Last()
+	w.Ledg.Release(&a.Berth)
+	a.State, a.Ended, j.State, j.Ended = cluster.JobCompleted, w.Clock, cluster.JobCompleted, w.Clock
+	delete(w.ends, id)
+	w.Jobs[id] = j
+	var out []cluster.GPUID
+	for _, g := range a.Berth.GPUs {
+		out = append(out, g.GPU)
+	}
+	return out
+}
+
+// Check returns the first invariant that does not hold: the ledger balances,
+// exclusive jobs are alone, and queues hold exactly the queued jobs.
+func (w *World) Check() error {
+	if err := w.Ledg.Check(); err != nil {
+		return err
+	}
+	fresh, queued := cluster.NewLedger(w.Nodes), 0
+	for _, id := range slices.Sorted(maps.Keys(w.Jobs)) {
+		j := w.Jobs[id]
+		if a := j.Live(); a != nil {
+			fresh.Take(&a.Berth)
+		}
+		if j.State == cluster.JobQueued {
+			queued++
+			if !slices.ContainsFunc(w.Queues[j.Queue], func(x cluster.Waiter) bool { return x.Job == id }) {
+				return fmt.Errorf("job %d is queued at %s but not in its queue", id, j.Queue)
+			}
+		}
+	}
+	for _, q := range w.Queues {
+		queued -= len(q)
+	}
+	switch {
+	case queued != 0:
+		return fmt.Errorf("%d more jobs are queued than stand in queues", queued)
+	case !fresh.Equal(w.Ledg):
+		return fmt.Errorf("the ledger is not the sum of what runs")
+	}
+	return nil
+}
