@@ -62,9 +62,17 @@ func (o *Options) Check() error {
 // cgroupParent is the group below which a node's jobs get theirs; a hash of
 // the directory keeps the clusters of one machine apart.
 func (o *Options) cgroupParent(node string) string {
-	h := fnv.New64a()
+	return fmt.Sprintf("/berth-dev/%s/%s", o.tag(), node)
+}
+
+// namespace is containerd's for a node: the nodes of a cluster share one
+// containerd, and runc keeps its state by namespace, machine-wide.
+func (o *Options) namespace(node string) string { return "berth-" + o.tag() + "-" + node }
+
+func (o *Options) tag() string {
+	h := fnv.New32a()
 	h.Write([]byte(o.Dir))
-	return fmt.Sprintf("/berth-dev/%x/%s", h.Sum64(), node)
+	return fmt.Sprintf("%08x", h.Sum32())
 }
 
 // Cluster is a running development cluster.
@@ -138,7 +146,7 @@ func (c *Cluster) importBusybox(ctx context.Context) error {
 		return nil
 	}
 	for _, d := range c.files.agents {
-		if _, err := c.containerd.ImportBusybox(ctx, namespace(d.name)); err != nil {
+		if _, err := c.containerd.ImportBusybox(ctx, c.opts.namespace(d.name)); err != nil {
 			return err
 		}
 	}
@@ -293,6 +301,10 @@ func (c *Cluster) Stop() error {
 	errs = append(errs, stopAll(c.coords, daemonGrace))
 	if c.containerd != nil {
 		errs = append(errs, c.containerd.Stop())
+		for _, d := range c.files.agents {
+			// What runc remembers of containers that ended with their shims.
+			errs = append(errs, os.RemoveAll(filepath.Join("/run/containerd/runc", c.opts.namespace(d.name))))
+		}
 	}
 	errs = append(errs, c.opts.removeGroups())
 	c.spawn.close()

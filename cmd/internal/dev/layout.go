@@ -177,15 +177,11 @@ func (l *layout) writeAgent(d daemonFiles, o *Options) error {
 	if o.containerdSocket != "" {
 		a.Runtime.Containerd.Socket = o.containerdSocket
 	}
-	a.Runtime.Containerd.Namespace = namespace(d.name)
+	a.Runtime.Containerd.Namespace = o.namespace(d.name)
 	a.Cgroup.Parent = o.cgroupParent(d.name)
 	a.Users = config.Users{AllowRoot: true, MinUID: 1}
 	return writeConfig(d.config, a)
 }
-
-// namespace is containerd's for a node: the nodes of a cluster share one
-// containerd here.
-func namespace(node string) string { return "berth-" + node }
 
 func writeConfig(path string, cfg any) error {
 	data, err := yaml.Marshal(cfg)
