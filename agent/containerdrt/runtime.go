@@ -4,7 +4,6 @@ package containerdrt
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,19 +11,14 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 
 	"github.com/berth-scheduler/berth/agent"
-	"github.com/berth-scheduler/berth/agent/asuser"
 	"github.com/berth-scheduler/berth/agent/cgroup"
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -37,17 +31,25 @@ type Config struct {
 	Dir string
 	// CgroupParent is the group under which each attempt gets its own.
 	CgroupParent string
-	// Logger is the binary that the shim runs with "container-logger FILE" to
-	// copy output.
+	// Logger is the binary that "container-logger FILE" makes LoggerMain.
 	Logger string
 	Log    *slog.Logger
 }
+
+// Kinds of files in Config.Dir, one each an attempt.
+const (
+	kindHelper  = "helper"  // what LoggerMain is to do
+	kindStarted = "started" // when its first process was let go
+	kindSignal  = "signal"  // what Signal ended it with in the name of
+	kindExit    = "exit"    // how it ended
+)
 
 const (
 	labelToken   = "berth/token"
 	loggerArg    = "container-logger"
 	pullTimeout  = 15 * time.Minute
 	dialTimeout  = 10 * time.Second
+	answerWait   = 30 * time.Second
 	exitsQueue   = 1024
 	rewaitPause  = 200 * time.Millisecond
 	callDeadline = 30 * time.Second
@@ -69,6 +71,9 @@ type Runtime struct {
 
 // Open connects to containerd and begins to wait for the tasks that run.
 func Open(ctx context.Context, cfg Config) (*Runtime, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -85,6 +90,9 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 		cfg: cfg, client: c, groups: h, exits: make(chan cluster.AttemptID, exitsQueue),
 		ctx: wctx, stop: stop, waiting: map[cluster.AttemptID]struct{}{},
 	}
+	if err := r.answer(ctx); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
 	tasks, err := r.List(ctx)
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -95,6 +103,26 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 		}
 	}
 	return r, nil
+}
+
+// answer waits until containerd does: after a boot or a crash it may come up
+// later than we do.
+func (r *Runtime) answer(ctx context.Context) error {
+	deadline := time.Now().Add(answerWait)
+	for {
+		_, err := r.client.Version(r.with(ctx))
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("containerd at %s does not answer for %s: %w", r.cfg.Address, answerWait, err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(rewaitPause):
+		}
+	}
 }
 
 // Close lets go of containerd; containers go on.
@@ -116,145 +144,6 @@ func (r *Runtime) with(ctx context.Context) context.Context {
 
 func (r *Runtime) file(id cluster.AttemptID, kind string) string {
 	return filepath.Join(r.cfg.Dir, id.String()+"."+kind)
-}
-
-// Create implements agent.Runtime.
-func (r *Runtime) Create(ctx context.Context, l *agent.Launch) error {
-	ctx = r.with(ctx)
-	id := l.ID.String()
-	if err := r.prepareOutput(l); err != nil {
-		return err
-	}
-	opts := []containerd.NewContainerOpts{
-		containerd.WithContainerLabels(map[string]string{labelToken: strconv.FormatUint(uint64(l.Token), 10)}),
-	}
-	var imageEnv []string
-	if l.Image != "" {
-		img, err := r.image(ctx, l.Image)
-		if err != nil {
-			return err
-		}
-		spec, err := img.Spec(ctx)
-		if err != nil {
-			return &agent.LaunchError{Code: 125, Reason: "IMAGE", Err: err}
-		}
-		imageEnv = spec.Config.Env
-		opts = append(opts, containerd.WithNewSnapshot(id, img))
-	}
-	specOpts, err := r.specOpts(l, imageEnv)
-	if err != nil {
-		return fmt.Errorf("create: %w", err)
-	}
-	opts = append(opts, containerd.WithNewSpec(specOpts...))
-	c, err := r.client.NewContainer(ctx, id, opts...)
-	if errdefs.IsAlreadyExists(err) {
-		if c, err = r.client.LoadContainer(ctx, id); err != nil {
-			return fmt.Errorf("create: %w", err)
-		}
-	} else if err != nil {
-		return fmt.Errorf("create: %w", err)
-	}
-	if _, err := c.NewTask(ctx, cio.BinaryIO(r.cfg.Logger, map[string]string{loggerArg: r.file(l.ID, "output")})); err != nil && !errdefs.IsAlreadyExists(err) {
-		return launchError(err)
-	}
-	return nil
-}
-
-// prepareOutput checks, as the user, what the logger will open, so that a
-// wrong path is an error of the launch.
-func (r *Runtime) prepareOutput(l *agent.Launch) error {
-	o := outputSpec{UID: l.UID, GID: l.GID, Groups: l.Groups, Stdout: l.Stdout, Stderr: l.Stderr}
-	if l.Image == "" {
-		err := asuser.Do(asuser.ID{UID: l.UID, GID: l.GID, Groups: l.Groups}, func() error {
-			st, err := os.Stat(l.Dir)
-			if err == nil && !st.IsDir() {
-				err = fmt.Errorf("%s is not a directory", l.Dir)
-			}
-			return err
-		})
-		if err != nil {
-			return &agent.LaunchError{Code: 125, Reason: "WORKDIR", Err: err}
-		}
-	}
-	out, errOut, err := openOutputs(o)
-	if err != nil {
-		return err
-	}
-	if errOut != out {
-		errOut.Close()
-	}
-	out.Close()
-	data, err := json.Marshal(o)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(r.file(l.ID, "output"), data, 0o600)
-}
-
-// image finds an image here, or pulls it.
-func (r *Runtime) image(ctx context.Context, ref string) (containerd.Image, error) {
-	img, err := r.client.GetImage(ctx, ref)
-	if errdefs.IsNotFound(err) {
-		pctx, cancel := context.WithTimeout(ctx, pullTimeout)
-		defer cancel()
-		img, err = r.client.Pull(pctx, ref, containerd.WithPullUnpack)
-	}
-	if err != nil {
-		return nil, &agent.LaunchError{Code: 125, Reason: "IMAGE", Err: err}
-	}
-	unpacked, err := img.IsUnpacked(ctx, "")
-	if err == nil && !unpacked {
-		err = img.Unpack(ctx, "")
-	}
-	if err != nil {
-		return nil, &agent.LaunchError{Code: 125, Reason: "IMAGE", Err: err}
-	}
-	return img, nil
-}
-
-// launchError tells what runc says of a command from other failures, as
-// a shell would.
-func launchError(err error) error {
-	text := err.Error()
-	has := func(parts ...string) bool {
-		for _, p := range parts {
-			if strings.Contains(text, p) {
-				return true
-			}
-		}
-		return false
-	}
-	switch {
-	case has("executable file not found", "no such file or directory") && has("exec"):
-		return &agent.LaunchError{Code: 127, Reason: "COMMAND", Err: err}
-	case has("permission denied", "exec format error", "is a directory") && has("exec"):
-		return &agent.LaunchError{Code: 126, Reason: "COMMAND", Err: err}
-	case has("chdir to cwd", "mkdir /") && has("cwd"):
-		return &agent.LaunchError{Code: 125, Reason: "WORKDIR", Err: err}
-	}
-	return fmt.Errorf("create task: %w", err)
-}
-
-// Start implements agent.Runtime.
-func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
-	task, err := r.task(r.with(ctx), id)
-	if err != nil {
-		return fmt.Errorf("start: %w", err)
-	}
-	st, err := task.Status(r.with(ctx))
-	if err != nil {
-		return fmt.Errorf("start: %w", err)
-	}
-	if st.Status == containerd.Created {
-		if err := os.WriteFile(r.file(id, "started"), []byte(time.Now().Format(time.RFC3339Nano)), 0o600); err != nil {
-			return err
-		}
-		if err := task.Start(r.with(ctx)); err != nil {
-			return launchError(err)
-		}
-	}
-	r.await(id)
-	return nil
 }
 
 func (r *Runtime) task(ctx context.Context, id cluster.AttemptID) (containerd.Task, error) {
@@ -314,29 +203,10 @@ func (r *Runtime) awaitOnce(id cluster.AttemptID) bool {
 	}
 }
 
-// Signal implements agent.Runtime.
-func (r *Runtime) Signal(ctx context.Context, id cluster.AttemptID, sig syscall.Signal) error {
-	ctx = r.with(ctx)
-	task, err := r.task(ctx, id)
-	if errdefs.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var opts []containerd.KillOpts
-	if sig == syscall.SIGKILL {
-		opts = append(opts, containerd.WithKillAll)
-	}
-	if err := task.Kill(ctx, sig, opts...); err != nil && !errdefs.IsNotFound(err) && !errdefs.IsFailedPrecondition(err) {
-		return err
-	}
-	return nil
-}
-
 // Delete implements agent.Runtime.
 func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
-	ctx = r.with(ctx)
+	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
+	defer cancel()
 	c, err := r.client.LoadContainer(ctx, id.String())
 	if err != nil && !errdefs.IsNotFound(err) {
 		return err
@@ -349,7 +219,7 @@ func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
 	if err := r.removeRoot(id); err != nil {
 		return err
 	}
-	for _, kind := range []string{"output", "started", "exit"} {
+	for _, kind := range []string{kindHelper, kindStarted, kindSignal, kindExit} {
 		if err := os.Remove(r.file(id, kind)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
