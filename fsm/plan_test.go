@@ -199,6 +199,27 @@ func TestNeighboursAreBounded(t *testing.T) {
 	}
 }
 
+// TestReadersKeepTheirQueue: whoever asked for a queue may go on to read it
+// while others leave it from the front, the middle and the end.
+func TestReadersKeepTheirQueue(t *testing.T) {
+	t.Parallel()
+	m := lab(t)
+	for i := range 6 {
+		m.enqueue(m.submit(spec(1)), "n1-g0", int64(i))
+	}
+	held, want := m.f.Queue("n1-g0"), fmt.Sprint(m.f.Queue("n1-g0"))
+	for _, id := range []cluster.JobID{3, 1, 6} {
+		m.must(cancelCmd(id, 0))
+		m.enqueue(m.submit(spec(1)), "n1-g0", 9)
+	}
+	if got := fmt.Sprint(held); got != want {
+		t.Errorf("queue %s changed to %s under its reader", want, got)
+	}
+	if got := fmt.Sprint(m.f.Queue("n1-g0")); got != "[{2 1} {4 3} {5 4} {7 9} {8 9} {9 9}]" {
+		t.Errorf("queue %s", got)
+	}
+}
+
 func TestMoves(t *testing.T) {
 	t.Parallel()
 	queue := func(m *machine, gpu cluster.GPUID) string { return fmt.Sprint(m.f.Queue(gpu)) }

@@ -98,6 +98,7 @@ func TestSnapshotIsOfTheMomentItWasTaken(t *testing.T) {
 	}
 	m.must(useCmd("s", "n7"))
 	m.must(registerCmd(node("n1", "boot2", 2)))
+	m.enqueue(m.submit(spec(1)), "n1-g0", 0)
 	var s sink
 	if err := snap.Persist(&s); err != nil {
 		t.Fatal(err)
