@@ -1,0 +1,245 @@
+package scheduler_test
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// naive is the rule of placement written down without any index: it asks the
+// ledger about every card. Schedule must give the same starts.
+type naive struct {
+	led   *cluster.Ledger
+	nodes []*cluster.Node
+	pol   scheduler.Policy
+}
+
+type naiveClass struct {
+	gpuType   string
+	sellable  int64
+	shareable bool
+	rep       *cluster.GPU
+}
+
+func newNaive(s *cluster.Snapshot, pol scheduler.Policy) *naive {
+	nodes := slices.Clone(s.Nodes)
+	slices.SortFunc(nodes, func(a, b *cluster.Node) int { return cmp.Compare(a.ID, b.ID) })
+	return &naive{s.Ledger.Clone(), nodes, pol}
+}
+
+// starts is what Schedule should start of jobs that stand in no queue and
+// have not waited long.
+func (v *naive) starts(waiting []*cluster.Job) []cluster.Start {
+	var out []cluster.Start
+	for _, j := range v.order(waiting) {
+		if b, est, ok := v.berth(j); ok {
+			v.led.Take(&b)
+			out = append(out, cluster.Start{Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1, Berth: b, Estimate: est})
+		}
+	}
+	return out
+}
+
+func (v *naive) classes() []naiveClass {
+	var out []naiveClass
+	for _, n := range v.nodes {
+		for i := range n.GPUs {
+			g := &n.GPUs[i]
+			c := naiveClass{g.Type, g.SellableMiB, g.Shareable(), g}
+			if n.Schedulable() && !slices.ContainsFunc(out, c.same) {
+				out = append(out, c)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b naiveClass) int {
+		s := func(c naiveClass) int {
+			if c.shareable {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(a.gpuType, b.gpuType), cmp.Compare(a.sellable, b.sellable), cmp.Compare(s(a), s(b)))
+	})
+	return out
+}
+
+func (c naiveClass) same(o naiveClass) bool {
+	return c.gpuType == o.gpuType && c.sellable == o.sellable && c.shareable == o.shareable
+}
+
+func (v *naive) order(waiting []*cluster.Job) []*cluster.Job {
+	type key struct{ tier, size int64 }
+	keys := map[cluster.JobID]key{}
+	for _, j := range waiting {
+		size, tier := int64(1000), int64(0)
+		for _, c := range v.classes() {
+			if s, _, r := scheduler.ShareOn(j, c.rep, v.pol); r.Code == "" && !s.Exclusive && j.Spec.GPUs > 0 {
+				tier = 1
+				size = min(size, max(s.Milli, s.MemMiB*1000/c.sellable))
+			}
+		}
+		switch n := int64(j.Spec.GPUs); {
+		case n == 0:
+			keys[j.ID] = key{2, host(j.Spec.CPUMilli, v.pol.DefaultCPUMilli)}
+		case n > 1:
+			keys[j.ID] = key{0, size * n}
+		default:
+			keys[j.ID] = key{tier, size}
+		}
+	}
+	out := slices.Clone(waiting)
+	slices.SortFunc(out, func(a, b *cluster.Job) int {
+		ka, kb := keys[a.ID], keys[b.ID]
+		return cmp.Or(cmp.Compare(ka.tier, kb.tier), cmp.Compare(kb.size, ka.size), cmp.Compare(a.ID, b.ID))
+	})
+	return out
+}
+
+func host(asked, otherwise int64) int64 {
+	if asked == 0 {
+		return otherwise
+	}
+	return asked
+}
+
+// berth is where a job would start now.
+func (v *naive) berth(j *cluster.Job) (b cluster.Berth, est cluster.Estimate, ok bool) {
+	if j.Spec.GPUs == 0 {
+		b, ok = v.plain(j)
+		est, _ = cluster.EstimateFor(j.Estimates, cluster.CPUType)
+		return b, est, ok
+	}
+	type option struct {
+		class naiveClass
+		berth cluster.Berth
+		est   cluster.Estimate
+		dur   time.Duration
+		whole bool
+	}
+	var options []option
+	fastest := time.Duration(1 << 62)
+	for _, c := range v.classes() {
+		s, e, r := scheduler.ShareOn(j, c.rep, v.pol)
+		if r.Code != "" {
+			continue
+		}
+		if b, ok := v.onClass(j, c, s); ok {
+			d := e.Duration
+			if d == 0 {
+				d = cmp.Or(j.Spec.Duration, j.Spec.TimeLimit, v.pol.AssumedDuration)
+			}
+			if j.Spec.TimeLimit > 0 {
+				d = min(d, j.Spec.TimeLimit)
+			}
+			options = append(options, option{c, b, e, d, s.Exclusive})
+			fastest = min(fastest, d)
+		}
+	}
+	best := -1
+	for i, o := range options {
+		if float64(o.dur) > float64(fastest)*float64(v.pol.FastGainMilli)/1000 {
+			continue
+		}
+		if best < 0 {
+			best = i
+			continue
+		}
+		p := options[best]
+		unknown := o.whole && j.Spec.GPUMemMiB == 0 && o.est.ConfidenceMilli < v.pol.MinConfidenceMilli
+		switch {
+		case o.dur != p.dur:
+			if o.dur > p.dur {
+				best = i
+			}
+		case unknown && o.class.sellable > p.class.sellable, !unknown && o.class.sellable < p.class.sellable:
+			best = i
+		}
+	}
+	if best < 0 {
+		return b, est, false
+	}
+	return options[best].berth, options[best].est, true
+}
+
+func (v *naive) plain(j *cluster.Job) (cluster.Berth, bool) {
+	for _, bare := range []bool{true, false} {
+		for _, n := range v.nodes {
+			if b := v.on(n, j); (len(n.GPUs) == 0) == bare && v.may(n, j) && v.led.Fits(&b).Code == "" {
+				return b, true
+			}
+		}
+	}
+	return cluster.Berth{}, false
+}
+
+func (v *naive) may(n *cluster.Node, j *cluster.Job) bool {
+	return n.Schedulable() && (j.Spec.Node == "" || j.Spec.Node == n.ID)
+}
+
+func (v *naive) on(n *cluster.Node, j *cluster.Job) cluster.Berth {
+	return cluster.Berth{Node: n.ID, CPUMilli: host(j.Spec.CPUMilli, v.pol.DefaultCPUMilli), MemMiB: host(j.Spec.MemMiB, v.pol.DefaultMemMiB)}
+}
+
+// onClass finds the cards of one class by asking about each.
+func (v *naive) onClass(j *cluster.Job, c naiveClass, s cluster.Share) (best cluster.Berth, found bool) {
+	fewest := 1 << 30
+	for _, usedFirst := range []bool{true, false} {
+		for _, n := range v.nodes {
+			if !v.may(n, j) {
+				continue
+			}
+			used, empty := v.fitting(n, j, c, s)
+			cards, free := append(slices.Clone(used), empty...), v.empties(n, c)
+			switch {
+			case s.Exclusive && (len(empty) < j.Spec.GPUs || free >= fewest):
+				continue
+			case s.Exclusive:
+				fewest, cards = free, empty
+			case j.Spec.GPUs == 1 && usedFirst:
+				cards = used
+			}
+			if len(cards) < j.Spec.GPUs {
+				continue
+			}
+			best, found = v.on(n, j), true
+			for _, g := range cards[:j.Spec.GPUs] {
+				best.GPUs = append(best.GPUs, cluster.GPUShare{GPU: g, Share: s})
+			}
+			slices.SortFunc(best.GPUs, func(a, b cluster.GPUShare) int { return cmp.Compare(a.GPU, b.GPU) })
+			if !s.Exclusive {
+				return best, true
+			}
+		}
+	}
+	return best, found
+}
+
+func (v *naive) fitting(n *cluster.Node, j *cluster.Job, c naiveClass, s cluster.Share) (used, empty []cluster.GPUID) {
+	for i := range n.GPUs {
+		g := &n.GPUs[i]
+		u, _ := v.led.GPU(g.ID)
+		b := v.on(n, j)
+		b.GPUs = []cluster.GPUShare{{GPU: g.ID, Share: s}}
+		switch {
+		case !c.same(naiveClass{g.Type, g.SellableMiB, g.Shareable(), nil}), v.led.Fits(&b).Code != "", u.Shares >= v.pol.MaxShares:
+		case u.Shares > 0:
+			used = append(used, g.ID)
+		default:
+			empty = append(empty, g.ID)
+		}
+	}
+	return used, empty
+}
+
+func (v *naive) empties(n *cluster.Node, c naiveClass) (k int) {
+	for i := range n.GPUs {
+		g := &n.GPUs[i]
+		if u, _ := v.led.GPU(g.ID); u.Shares == 0 && c.same(naiveClass{g.Type, g.SellableMiB, g.Shareable(), nil}) {
+			k++
+		}
+	}
+	return k
+}
