@@ -20,7 +20,7 @@ import (
 
 // DefaultSocket is where a coordinator or the agent of a node listens for the
 // users of its machine.
-const DefaultSocket = "/run/berth/coordinator.sock"
+const DefaultSocket = "/run/berth/berth.sock"
 
 // Env is everything a command may touch outside its arguments. The functions
 // must not be nil; see SystemEnv.
