@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -352,8 +353,13 @@ func TestSamplesAreBounded(t *testing.T) {
 	if n := count(func(x *Sample) bool { return x.UID == 3 }); len(s.samples) != maxSamples || n != perUser {
 		t.Fatalf("%d samples, %d of the third user", len(s.samples), n)
 	}
+	s.hashNow() // what is dropped after this must leave the hash
 	learn("third-again", 3)
 	if n := count(func(x *Sample) bool { return x.UID == 3 }); n != perUser {
 		t.Fatalf("%d samples of the third user, bound %d", n, perUser)
+	}
+	f := &FSM{st: s}
+	if got := restored(t, snapshotOf(t, f)); !bytes.Equal(got.Hash(), f.Hash()) || len(got.Samples()) != maxSamples {
+		t.Fatal("a restored replica has other samples")
 	}
 }
