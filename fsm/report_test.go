@@ -320,7 +320,7 @@ func TestSamples(t *testing.T) {
 func TestSamplesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newState()
-	s.nodes["n1"] = node("n1", "b", 1)
+	s.putNode(node("n1", "b", 1))
 	learn := func(signature string, uid cluster.UID) {
 		sp := spec(1)
 		sp.Signature = signature
