@@ -119,7 +119,7 @@ func (g *Group) Create(l Limits) error {
 		if err := write(mem, "memory.memsw.limit_in_bytes", l.MemBytes); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := g.verify(mem, "memory.limit_in_bytes", l.MemBytes); err != nil {
+		if err := g.Verify(l); err != nil {
 			return err
 		}
 	}
@@ -148,7 +148,7 @@ func (g *Group) limitUnified(l Limits) error {
 		if err := write(dir, "memory.swap.max", 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := g.verify(dir, "memory.max", l.MemBytes); err != nil {
+		if err := g.Verify(l); err != nil {
 			return err
 		}
 	}
@@ -156,6 +156,17 @@ func (g *Group) limitUnified(l Limits) error {
 		return write(dir, "cpu.weight", min(10000, max(1, l.CPUMilli/10)))
 	}
 	return nil
+}
+
+// Verify reads the memory cap back: a cap that does not hold is an error.
+func (g *Group) Verify(l Limits) error {
+	if l.MemBytes <= 0 {
+		return nil
+	}
+	if g.h.Unified != "" {
+		return g.verify(filepath.Join(g.h.Unified, g.path), "memory.max", l.MemBytes)
+	}
+	return g.verify(filepath.Join(g.h.Memory, g.path), "memory.limit_in_bytes", l.MemBytes)
 }
 
 func write(dir, file string, v int64) error {

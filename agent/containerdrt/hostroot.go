@@ -21,6 +21,13 @@ import (
 // ownMounts are top-level directories that a container has of its own.
 var ownMounts = map[string]struct{}{"proc": {}, "sys": {}, "dev": {}, "lost+found": {}}
 
+// Where a host job finds its helper.
+const (
+	helperDir    = "/.berth"
+	helperBinary = helperDir + "/exec"
+	helperFile   = helperDir + "/job"
+)
+
 func (r *Runtime) rootDir(id cluster.AttemptID) string {
 	return filepath.Join(r.cfg.Dir, "roots", id.String())
 }
@@ -53,7 +60,25 @@ func (r *Runtime) hostRoot(id cluster.AttemptID) (dir string, mounts []specs.Mou
 			mounts = append(mounts, specs.Mount{Destination: path, Type: "bind", Source: path, Options: []string{"rbind", "rslave"}})
 		}
 	}
-	return dir, mounts, nil
+	helper, err := r.helperMounts(id)
+	return dir, append(mounts, helper...), err
+}
+
+// helperMounts shows a host job our own binary, wherever it lies and whoever
+// may reach it there, and what it is to do.
+func (r *Runtime) helperMounts(id cluster.AttemptID) ([]specs.Mount, error) {
+	if err := os.MkdirAll(filepath.Join(r.rootDir(id), helperDir), 0o755); err != nil {
+		return nil, err
+	}
+	var mounts []specs.Mount
+	for _, m := range []struct{ name, source string }{{helperBinary, r.cfg.Logger}, {helperFile, r.file(id, kindHelper)}} {
+		point := filepath.Join(r.rootDir(id), m.name)
+		if err := os.WriteFile(point, nil, 0o600); err != nil {
+			return nil, err
+		}
+		mounts = append(mounts, specs.Mount{Destination: m.name, Type: "bind", Source: m.source, Options: []string{"bind", "ro", "nosuid", "nodev"}})
+	}
+	return mounts, nil
 }
 
 // removeRoot removes the root of an attempt: links and empty directories, and
@@ -66,6 +91,11 @@ func (r *Runtime) removeRoot(id cluster.AttemptID) error {
 	}
 	if err != nil {
 		return err
+	}
+	for _, name := range []string{helperBinary, helperFile} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove root of %s: %w", id, err)
+		}
 	}
 	for _, e := range entries {
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {

@@ -2,21 +2,28 @@ package containerdrt
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"sync"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/asuser"
 )
 
-// outputSpec tells the logger of a container where its output goes.
-type outputSpec struct {
-	UID, GID       uint32
-	Groups         []uint32
-	Stdout, Stderr string
+// helperSpec tells the helper, which is our own binary again, what to do for
+// one container. Its launch carries no environment, which may hold secrets.
+type helperSpec struct {
+	// Exec makes it the first process of a host job, which becomes the job.
+	// Otherwise it is the logger of an image job, on the node.
+	Exec bool
+	// DropHome removes the HOME that runc adds where the launch has none.
+	DropHome bool
+	Launch   *agent.Launch
 }
 
 // File descriptors that containerd's shim hands to a logging binary.
@@ -26,32 +33,85 @@ const (
 	fdReady  = 5
 )
 
-// LoggerMain copies a container's output to its user's files. The shim starts
-// it, one a container, so that it lives as long as the container does,
-// whatever becomes of the agent and of containerd. The files are opened with
-// the user's rights: no path of a user's is ever followed as root.
+// LoggerMain connects a job with its user's files, in one of two ways; either
+// lives as long as the container does, whatever becomes of the agent and of
+// containerd, and opens the files with the user's rights: no path of a user's
+// is ever followed as root. DESIGN.md says why there are two.
 func LoggerMain(specFile string) error {
 	data, err := os.ReadFile(specFile)
 	if err != nil {
 		return err
 	}
-	var o outputSpec
-	if err := json.Unmarshal(data, &o); err != nil {
-		return fmt.Errorf("output spec %s: %w", specFile, err)
+	var s helperSpec
+	if err := json.Unmarshal(data, &s); err != nil || s.Launch == nil {
+		return fmt.Errorf("helper's spec %s is damaged: %w", specFile, err)
 	}
-	out, errOut, err := openOutputs(o)
+	if s.Exec {
+		if s.DropHome {
+			if err := os.Unsetenv("HOME"); err != nil {
+				return err
+			}
+		}
+		return becomeJob(s.Launch)
+	}
+	return copyOutput(s.Launch)
+}
+
+// becomeJob opens the job's files and runs its command in this process. It
+// returns only if it cannot; then the process ends as a shell would.
+func becomeJob(l *agent.Launch) error {
+	l.Env = os.Environ()
+	err := execJob(l)
+	code := 125
+	if le, ok := errors.AsType[*agent.LaunchError](err); ok {
+		code = le.Code
+	}
+	fmt.Fprintf(os.Stderr, "berth: %v\n", err)
+	os.Exit(code)
+	return err
+}
+
+// execJob runs inside the container, with the user's rights and no others.
+func execJob(l *agent.Launch) error {
+	files, err := asuser.OpenAll(l)
 	if err != nil {
 		return err
 	}
+	for fd, f := range []*os.File{files.In, files.Out, files.Err} {
+		if err := unix.Dup3(int(f.Fd()), fd, 0); err != nil {
+			return fmt.Errorf("connect standard files: %w", err)
+		}
+	}
+	if err := os.Chdir(l.Dir); err != nil {
+		return &agent.LaunchError{Code: 125, Reason: "WORKDIR", Err: err}
+	}
+	prog, err := asuser.LookPath(l)
+	if err != nil {
+		return err
+	}
+	return asuser.ExecError(prog, syscall.Exec(prog, l.Args, l.Env))
+}
+
+// copyOutput copies what the shim reads of a container to its user's files.
+func copyOutput(l *agent.Launch) error {
+	var files *asuser.Files
+	err := asuser.Do(asuser.User(l), func() (err error) {
+		files, err = asuser.OpenOutputs(l)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer files.Close()
 	// Closing this tells the shim that the container may start.
 	if err := os.NewFile(fdReady, "ready").Close(); err != nil {
 		return err
 	}
 	var wg sync.WaitGroup
-	for _, c := range []struct {
-		from *os.File
-		to   *os.File
-	}{{os.NewFile(fdStdout, "stdout"), out}, {os.NewFile(fdStderr, "stderr"), errOut}} {
+	for _, c := range []struct{ from, to *os.File }{
+		{os.NewFile(fdStdout, "stdout"), files.Out},
+		{os.NewFile(fdStderr, "stderr"), files.Err},
+	} {
 		wg.Go(func() {
 			if _, err := io.Copy(c.to, c.from); err != nil {
 				// A full disk must not stop the job: read on and throw away.
@@ -61,28 +121,4 @@ func LoggerMain(specFile string) error {
 	}
 	wg.Wait()
 	return nil
-}
-
-// openOutputs opens both files as the user, appending.
-func openOutputs(o outputSpec) (out, errOut *os.File, err error) {
-	err = asuser.Do(asuser.ID{UID: o.UID, GID: o.GID, Groups: o.Groups}, func() error {
-		if out, err = openOutput(o.Stdout); err != nil {
-			return err
-		}
-		errOut = out
-		if o.Stderr != o.Stdout {
-			errOut, err = openOutput(o.Stderr)
-		}
-		return err
-	})
-	return out, errOut, err
-}
-
-func openOutput(path string) (*os.File, error) {
-	// O_NONBLOCK keeps a FIFO that nobody reads from holding us for ever.
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0o644)
-	if err != nil {
-		return nil, &agent.LaunchError{Code: 125, Reason: "OUTPUT", Err: err}
-	}
-	return f, nil
 }

@@ -64,9 +64,8 @@ func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (agent.Task
 	task, err := c.Task(ctx, nil)
 	if errdefs.IsNotFound(err) {
 		// Without a task it was never created whole, or its shim is gone.
-		t.Phase = agent.TaskLost
-		if started.IsZero() {
-			t.Phase = agent.TaskAbsent
+		if !started.IsZero() {
+			r.lost(&t, started)
 		}
 		return t, nil
 	}
@@ -83,7 +82,7 @@ func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (agent.Task
 		t.Phase = agent.TaskCreated
 	case containerd.Stopped:
 		if started.IsZero() {
-			t.Phase = agent.TaskLost
+			r.lost(&t, started) // it ended without us having let it go
 			return t, nil
 		}
 		return t, r.stopped(id, &t, st)
@@ -93,8 +92,17 @@ func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (agent.Task
 	return t, nil
 }
 
+// lost is a task that may have run and of whose end nobody knows. Its shim
+// may have left processes, and nobody else ends them.
+func (r *Runtime) lost(t *agent.Task, started time.Time) {
+	t.Phase, t.Started = agent.TaskLost, started
+	if err := r.group(t.ID).Kill(); err != nil {
+		r.cfg.Log.Error("cannot kill what is left of a lost task", "task", t.ID.String(), "err", err)
+	}
+}
+
 func (r *Runtime) startedAt(id cluster.AttemptID) time.Time {
-	data, err := os.ReadFile(r.file(id, "started"))
+	data, err := os.ReadFile(r.file(id, kindStarted))
 	if err != nil {
 		return time.Time{}
 	}
@@ -116,6 +124,9 @@ func (r *Runtime) stopped(id cluster.AttemptID, t *agent.Task, st containerd.Sta
 	if n, err := g.OOMKills(); err == nil {
 		t.OOMKilled = n > 0 && t.Signal == syscall.SIGKILL
 	}
+	if sig, ok := r.actedFor(id); ok && t.Signal == syscall.SIGKILL && !t.OOMKilled {
+		t.Signal, t.ExitCode = sig, 128+int(sig)
+	}
 	t.MemPeakBytes, t.CPUTime = g.MemPeak(), g.CPUTime()
 	return r.writeExit(id, t)
 }
@@ -126,7 +137,7 @@ func (r *Runtime) writeExit(id cluster.AttemptID, t *agent.Task) error {
 	if err != nil {
 		return err
 	}
-	tmp := r.file(id, "exit.new")
+	tmp := r.file(id, kindExit+".new")
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -135,11 +146,18 @@ func (r *Runtime) writeExit(id cluster.AttemptID, t *agent.Task) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("record exit: %w", err)
 	}
-	return os.Rename(tmp, r.file(id, "exit"))
+	if err := os.Rename(tmp, r.file(id, kindExit)); err != nil {
+		return fmt.Errorf("record exit: %w", err)
+	}
+	d, err := os.Open(r.cfg.Dir)
+	if err != nil {
+		return fmt.Errorf("record exit: %w", err)
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 func (r *Runtime) readExit(id cluster.AttemptID, t *agent.Task) (bool, error) {
-	data, err := os.ReadFile(r.file(id, "exit"))
+	data, err := os.ReadFile(r.file(id, kindExit))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

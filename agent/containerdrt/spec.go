@@ -7,6 +7,7 @@ import (
 
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/pkg/cdi"
 	"github.com/containerd/containerd/v2/pkg/oci"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -27,8 +28,6 @@ const (
 func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string) ([]oci.SpecOpts, error) {
 	opts := []oci.SpecOpts{
 		oci.WithDefaultSpec(),
-		oci.WithProcessArgs(l.Args...),
-		oci.WithProcessCwd(l.Dir),
 		withEnv(append(keepPath(imageEnv, l.Env), l.Env...)),
 		withUser(l),
 		oci.WithCapabilities(nil),
@@ -59,9 +58,12 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string) ([]oci.SpecOpts, 
 		// namespace the job is not pid 1, for which the kernel drops SIGTERM;
 		// the shim ends what it leaves behind by its control group.
 		opts = append(opts, oci.WithHostNamespace(specs.PIDNamespace), oci.WithoutRunMount,
-			oci.WithoutMounts("/etc/hosts", "/etc/resolv.conf"), oci.WithRootFSPath(root), oci.WithMounts(mounts))
+			oci.WithoutMounts("/etc/hosts", "/etc/resolv.conf"), oci.WithRootFSPath(root), oci.WithMounts(mounts),
+			// The helper goes to the directory itself: runc would make one that
+			// is not there, as root.
+			oci.WithProcessCwd("/"), oci.WithProcessArgs(helperBinary, loggerArg, helperFile))
 	} else {
-		opts = append(opts, oci.WithMounts([]specs.Mount{{
+		opts = append(opts, oci.WithProcessArgs(l.Args...), oci.WithProcessCwd(l.Dir), oci.WithMounts([]specs.Mount{{
 			Destination: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777", tmpSize},
 		}}))
 	}
@@ -74,6 +76,7 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string) ([]oci.SpecOpts, 
 			Destination: m.Target, Type: "bind", Source: m.Source, Options: []string{"rbind", "nosuid", "nodev", mode},
 		}}))
 	}
+	opts = append(opts, cdi.WithCDIDevices(l.CDIDevices...))
 	// The profile depends on the capabilities, so it comes last.
 	return append(opts, seccomp.WithDefaultProfile()), nil
 }

@@ -46,12 +46,20 @@ oom_score = 0
   address = %q
 `
 
-// Start runs containerd and waits until it answers.
-func Start(ctx context.Context, cfg Config) (*Daemon, error) {
+// Installed says what is missing on this machine.
+func Installed() error {
 	for _, b := range []string{"containerd", "containerd-shim-runc-v2", "runc"} {
 		if _, err := exec.LookPath(b); err != nil {
-			return nil, fmt.Errorf("%s is not installed; on Debian: apt-get install containerd runc", b)
+			return fmt.Errorf("%s is not installed; on Debian: apt-get install containerd runc", b)
 		}
+	}
+	return nil
+}
+
+// Start runs containerd and waits until it answers.
+func Start(ctx context.Context, cfg Config) (*Daemon, error) {
+	if err := Installed(); err != nil {
+		return nil, err
 	}
 	d := &Daemon{dir: cfg.Dir}
 	if err := os.MkdirAll(cfg.Dir, 0o711); err != nil {

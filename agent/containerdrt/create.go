@@ -1,0 +1,225 @@
+package containerdrt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/containerd/errdefs"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/asuser"
+	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Create implements agent.Runtime. Nothing is left of a task that cannot be
+// created.
+func (r *Runtime) Create(ctx context.Context, l *agent.Launch) error {
+	ctx = r.with(ctx)
+	if t, err := r.Inspect(ctx, l.ID); err != nil || t.Phase != agent.TaskAbsent {
+		return err
+	}
+	if err := checkAsUser(l); err != nil {
+		return err
+	}
+	if err := r.writeHelperSpec(l); err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	err := r.createTask(ctx, l)
+	if err == nil {
+		return nil
+	}
+	// The context may be what ended it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callDeadline)
+	defer cancel()
+	if derr := r.Delete(ctx, l.ID); derr != nil {
+		r.cfg.Log.Warn("cannot clear up after a failed launch", "task", l.ID.String(), "err", derr)
+	}
+	return err
+}
+
+// checkAsUser finds out, with the user's rights, what the helper would later
+// fail at, so that it is an error of the launch.
+func checkAsUser(l *agent.Launch) error {
+	if l.Image != "" && l.Stdin != "" {
+		return &agent.LaunchError{Code: 125, Reason: "INPUT", Err: errors.New("an image job cannot read a file of the node as its input; redirect it in the job")}
+	}
+	return asuser.Do(asuser.User(l), func() error {
+		open := asuser.OpenOutputs
+		if l.Image == "" {
+			if err := asuser.CheckDir(l); err != nil {
+				return err
+			}
+			if _, err := asuser.LookPath(l); err != nil {
+				return err
+			}
+			open = asuser.OpenAll
+		}
+		files, err := open(l)
+		if err != nil {
+			return err
+		}
+		files.Close()
+		return nil
+	})
+}
+
+// writeHelperSpec writes what LoggerMain reads. The job's user may read the
+// file, but reaches it only where it is mounted in a container of the user's.
+func (r *Runtime) writeHelperSpec(l *agent.Launch) error {
+	bare := *l
+	bare.Env = nil
+	home := slices.ContainsFunc(l.Env, func(e string) bool { return strings.HasPrefix(e, "HOME=") })
+	data, err := json.Marshal(helperSpec{Exec: l.Image == "", DropHome: !home, Launch: &bare})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(r.file(l.ID, kindHelper), data, 0o644)
+}
+
+// createTask makes the container and its task, stopped before the command.
+func (r *Runtime) createTask(ctx context.Context, l *agent.Launch) error {
+	opts := []containerd.NewContainerOpts{
+		containerd.WithContainerLabels(map[string]string{labelToken: strconv.FormatUint(uint64(l.Token), 10)}),
+	}
+	var imageEnv []string
+	if l.Image != "" {
+		img, err := r.image(ctx, l.Image)
+		if err != nil {
+			return err
+		}
+		spec, err := img.Spec(ctx)
+		if err != nil {
+			return &agent.LaunchError{Code: 125, Reason: "IMAGE", Err: err}
+		}
+		imageEnv = spec.Config.Env
+		opts = append(opts, containerd.WithNewSnapshot(l.ID.String(), img))
+	}
+	ctx, cancel := context.WithTimeout(ctx, callDeadline)
+	defer cancel()
+	specOpts, err := r.specOpts(l, imageEnv)
+	if err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	c, err := r.container(ctx, l.ID, append(opts, containerd.WithNewSpec(specOpts...)))
+	if err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	output := cio.NullIO // the helper in the container opens the files
+	if l.Image != "" {
+		output = cio.BinaryIO(r.cfg.Logger, map[string]string{loggerArg: r.file(l.ID, kindHelper)})
+	}
+	if _, err := c.NewTask(ctx, output); err != nil && !errdefs.IsAlreadyExists(err) {
+		return launchError(err)
+	}
+	if err := r.group(l.ID).Verify(cgroup.Limits{MemBytes: l.MemBytes}); err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	return nil
+}
+
+// container makes a container. What an agent that died in the middle left of
+// an earlier try has no task, and makes way.
+func (r *Runtime) container(ctx context.Context, id cluster.AttemptID, opts []containerd.NewContainerOpts) (containerd.Container, error) {
+	c, err := r.client.NewContainer(ctx, id.String(), opts...)
+	if !errdefs.IsAlreadyExists(err) {
+		return c, err
+	}
+	old, err := r.client.LoadContainer(ctx, id.String())
+	switch {
+	case err == nil:
+		err = deleteContainer(ctx, old)
+	case errdefs.IsNotFound(err):
+		err = r.client.SnapshotService("").Remove(ctx, id.String())
+	}
+	if err != nil && !errdefs.IsNotFound(err) {
+		return nil, fmt.Errorf("clear up an earlier try: %w", err)
+	}
+	return r.client.NewContainer(ctx, id.String(), opts...)
+}
+
+// image finds an image here, or pulls it.
+func (r *Runtime) image(ctx context.Context, ref string) (containerd.Image, error) {
+	fail := func(err error) error { return &agent.LaunchError{Code: 125, Reason: "IMAGE", Err: err} }
+	img, err := r.client.GetImage(ctx, ref)
+	if errdefs.IsNotFound(err) {
+		pctx, cancel := context.WithTimeout(ctx, pullTimeout)
+		defer cancel()
+		img, err = r.client.Pull(pctx, ref, containerd.WithPullUnpack)
+		if err != nil {
+			return nil, fail(fmt.Errorf("pull: %w", err))
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find image: %w", err) // containerd's trouble, not the image's
+	}
+	unpacked, err := img.IsUnpacked(ctx, "")
+	if err == nil && !unpacked {
+		err = img.Unpack(ctx, "")
+	}
+	if err != nil {
+		return nil, fail(fmt.Errorf("unpack: %w", err))
+	}
+	return img, nil
+}
+
+// launchError tells what runc says of a command from other failures, as a
+// shell would. runc has only text for it: "... runc create failed: unable to
+// start container process: exec: "x": executable file not found in $PATH".
+func launchError(err error) error {
+	_, text, ok := strings.Cut(err.Error(), "unable to start container process: ")
+	if !ok {
+		return fmt.Errorf("create task: %w", err)
+	}
+	switch {
+	case strings.HasPrefix(text, "exec: ") && (strings.Contains(text, "executable file not found") || strings.Contains(text, "no such file or directory")):
+		return &agent.LaunchError{Code: 127, Reason: "COMMAND", Err: err}
+	case strings.HasPrefix(text, "exec: "):
+		return &agent.LaunchError{Code: 126, Reason: "COMMAND", Err: err}
+	case strings.Contains(text, "chdir to cwd") || strings.Contains(text, "mkdir") && strings.Contains(text, "cwd"):
+		return &agent.LaunchError{Code: 125, Reason: "WORKDIR", Err: err}
+	}
+	return fmt.Errorf("create task: %w", err)
+}
+
+// Start implements agent.Runtime.
+func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
+	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
+	defer cancel()
+	t, err := r.Inspect(ctx, id)
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	switch t.Phase {
+	case agent.TaskAbsent:
+		return fmt.Errorf("start: there is no task %s", id)
+	case agent.TaskCreated:
+	case agent.TaskRunning:
+		r.await(id)
+		return nil
+	default:
+		return nil
+	}
+	task, err := r.task(ctx, id)
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	// From here on the task may have run, whatever becomes of us.
+	if err := os.WriteFile(r.file(id, kindStarted), []byte(time.Now().Format(time.RFC3339Nano)), 0o600); err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	if err := task.Start(ctx); err != nil {
+		return launchError(err)
+	}
+	r.await(id)
+	return nil
+}

@@ -1,0 +1,81 @@
+package containerdrt
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/berth-scheduler/berth/agent/containerdrt/daemon"
+	"github.com/berth-scheduler/berth/agent/runtimetest"
+)
+
+// TestMain makes the test binary its own helper, as berth is its.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == loggerArg {
+		if err := LoggerMain(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// socketEnv hands the socket of a test's containerd to a second process of it.
+const socketEnv = "BERTH_TEST_CONTAINERD"
+
+// startDaemon runs a containerd for one test.
+func startDaemon(t testing.TB) *daemon.Daemon {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "cd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := daemon.Start(t.Context(), daemon.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Stop(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			b, _ := os.ReadFile(filepath.Join(dir, "log"))
+			t.Logf("containerd's log ends with:\n%s", b[max(0, len(b)-4000):])
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// openTest opens a runtime with a namespace of its own.
+func openTest(t testing.TB, socket, dir string) *Runtime {
+	t.Helper()
+	rt, err := Open(t.Context(), Config{
+		Address: socket, Namespace: filepath.Base(dir), Dir: filepath.Join(dir, "rt"),
+		CgroupParent: "/berth-test/" + filepath.Base(dir), Logger: os.Args[0],
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt
+}
+
+func require(t *testing.T) {
+	t.Helper()
+	runtimetest.Require(t, runtimetest.Root())
+	runtimetest.Require(t, daemon.Installed())
+}
+
+func TestConformance(t *testing.T) {
+	require(t)
+	socket := os.Getenv(socketEnv)
+	if socket == "" {
+		socket = startDaemon(t).Socket()
+		t.Setenv(socketEnv, socket)
+	}
+	runtimetest.Run(t, func(t *testing.T, dir string) runtimetest.Runtime { return openTest(t, socket, dir) })
+}
