@@ -2,8 +2,11 @@ package fsm
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -103,3 +106,64 @@ func TestRestoreWhileReading(t *testing.T) {
 type readCloser struct{ *bytes.Reader }
 
 func (readCloser) Close() error { return nil }
+
+// TestWaitersAreWoken: by each entry and by a restore, once what they wait
+// for is there, and not before.
+func TestWaitersAreWoken(t *testing.T) {
+	t.Parallel()
+	for name, last := range map[string]func(*testing.T, *machine){
+		"entry": func(_ *testing.T, m *machine) { m.submit(spec(0)) },
+		"restore": func(t *testing.T, m *machine) {
+			other := newMachine(t)
+			for range 3 {
+				other.submit(spec(0))
+			}
+			if err := m.f.Restore(readCloser{bytes.NewReader(snapshotOf(t, other.f))}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m := newMachine(t)
+				done := make(chan error, 3)
+				for range cap(done) {
+					go func() { done <- m.f.WaitChange(t.Context(), 1) }()
+				}
+				synctest.Wait()
+				m.must(initCmd("c1", 1))
+				synctest.Wait()
+				if n := len(done); n != 0 {
+					t.Fatalf("%d returned after entry 1", n)
+				}
+				last(t, m)
+				synctest.Wait()
+				if n := len(done); n != cap(done) {
+					t.Fatalf("%d of %d returned", n, cap(done))
+				}
+				for range cap(done) {
+					if err := <-done; err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestWaitersGiveUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var err error
+		go func() { err = m.f.WaitChange(ctx, 5) }()
+		synctest.Wait()
+		cancel(nil)
+		synctest.Wait()
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("err %v", err)
+		}
+	})
+}

@@ -41,6 +41,14 @@ func checkDerived(s *State) error {
 	if d := cmp.Diff(owners, s.gpuNode); d != "" {
 		return fmt.Errorf("owners of GPUs: %s", d)
 	}
+	s.hashNow()
+	if h := &s.hash; len(h.jobs.have) != s.jobs.n || len(h.requests.have) != len(s.requests) || len(h.samples.have) != len(s.samples) {
+		return fmt.Errorf("digests of %d jobs, %d requests and %d samples are held; there are %d, %d and %d",
+			len(h.jobs.have), len(h.requests.have), len(h.samples.have), s.jobs.n, len(s.requests), len(s.samples))
+	}
+	if h := &s.hash; len(h.jobs.dirty)+len(h.requests.dirty)+len(h.samples.dirty)+len(h.rest.dirty) != 0 {
+		return fmt.Errorf("something is dirty after a hash")
+	}
 	if len(s.requests) != len(s.reqOrder) {
 		return fmt.Errorf("%d requests, %d in order", len(s.requests), len(s.reqOrder))
 	}
