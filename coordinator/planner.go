@@ -117,17 +117,17 @@ func (p *planner) run(ctx context.Context) error {
 		}
 		switch {
 		case full && due:
-			began := time.Now()
-			if err := p.pass(ctx, "full", nil); err != nil {
+			took, err := p.pass(ctx, "full", nil)
+			if err != nil {
 				return err
 			}
 			lastFull, seen = time.Now(), p.fsm.Index()
-			interval = max(fullEvery, fullShare*time.Since(began))
+			interval = max(fullEvery, fullShare*took)
 		case full:
 			p.keepFull()
 			fallthrough
 		default:
-			if err := p.pass(ctx, "arrival", arrived); err != nil {
+			if _, err := p.pass(ctx, "arrival", arrived); err != nil {
 				return err
 			}
 		}
@@ -166,10 +166,11 @@ func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
 }
 
 // pass plans everything that waits ("full") or only the jobs given ("arrival").
-func (p *planner) pass(ctx context.Context, kind string, only []cluster.JobID) error {
+// It returns how long the planning took, the committing not counted.
+func (p *planner) pass(ctx context.Context, kind string, only []cluster.JobID) (took time.Duration, err error) {
 	arrival := kind == "arrival"
 	if arrival && len(only) == 0 || p.waiting() == 0 {
-		return nil
+		return 0, nil
 	}
 	began := time.Now()
 	snap := p.fsm.SchedulerSnapshot()
@@ -177,12 +178,13 @@ func (p *planner) pass(ctx context.Context, kind string, only []cluster.JobID) e
 	if arrival {
 		snap.Waiting = p.stillWaiting(only)
 		if len(snap.Waiting) == 0 {
-			return nil
+			return 0, nil
 		}
 	}
 	plan := scheduler.Schedule(snap, p.policy)
-	p.metrics.cycle(kind, time.Since(began))
-	return p.propose(ctx, &plan, kind)
+	took = time.Since(began)
+	p.metrics.cycle(kind, took)
+	return took, p.propose(ctx, &plan, kind)
 }
 
 func (p *planner) waiting() int {

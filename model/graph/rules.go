@@ -1,6 +1,9 @@
 package graph
 
-import "strings"
+import (
+	"maps"
+	"strings"
+)
 
 // Class is the kind of layer an operator counts as.
 type Class uint8
@@ -55,7 +58,15 @@ func lookupRule(n *Node) *rule {
 var rules = buildRules()
 
 func buildRules() map[string]rule {
-	m := map[string]rule{
+	m := computeRules()
+	maps.Copy(m, shapeRules())
+	addFamilies(m)
+	return m
+}
+
+// computeRules are of operators that compute on what they read.
+func computeRules() map[string]rule {
+	return map[string]rule{
 		"Conv":          {class: ClassConv, infer: inferConv, saves: savesInput},
 		"ConvInteger":   {class: ClassConv, infer: inferConv, saves: savesInput},
 		"ConvTranspose": {class: ClassConv, infer: inferConvTranspose, saves: savesInput},
@@ -82,9 +93,15 @@ func buildRules() map[string]rule {
 		"CumSum":     {infer: sameShape(1)},
 		"Trilu":      {infer: sameShape(0)},
 
-		"Where":     {infer: inferWhere, mask: maskBytes},
-		"Clip":      {class: ClassActivation, infer: sameShape(1), saves: savesInput},
-		"Cast":      {infer: inferCast},
+		"Where": {infer: inferWhere, mask: maskBytes},
+		"Clip":  {class: ClassActivation, infer: sameShape(1), saves: savesInput},
+		"Cast":  {infer: inferCast},
+	}
+}
+
+// shapeRules are of operators that move, cut and describe tensors.
+func shapeRules() map[string]rule {
+	return map[string]rule{
 		"Identity":  {infer: inferIdentity, view: true},
 		"Reshape":   {infer: inferReshape, view: true},
 		"Flatten":   {infer: inferFlatten, view: true},
@@ -121,6 +138,10 @@ func buildRules() map[string]rule {
 		"ArgMin":           {infer: inferArg},
 		"Attention":        {class: ClassLinear, infer: inferAttention, saves: savesInputs},
 	}
+}
+
+// addFamilies adds the operators that share a rule with others.
+func addFamilies(m map[string]rule) {
 	add := func(r rule, ops string) {
 		for _, op := range strings.Fields(ops) {
 			m[op] = r
@@ -145,7 +166,6 @@ func buildRules() map[string]rule {
 	add(rule{infer: inferReduce}, "ReduceMean ReduceSum")
 	add(rule{infer: inferReduce, saves: savesInput},
 		"ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceSumSquare")
-	return m
 }
 
 // maskIndices: pooling keeps where each maximum was, as int64.
