@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -175,24 +176,28 @@ func (v *view) Node(id cluster.NodeID) (*cluster.Node, bool) { n, ok := v.nodes[
 func (v *view) Queue(g cluster.GPUID) []cluster.Waiter       { return v.Queues[g] }
 
 // BenchmarkOnRelease ends one job after another of a full cluster and asks
-// who comes next.
+// who comes next: jobs on one GPU, and on all eight of a node.
 func BenchmarkOnRelease(b *testing.B) {
 	snap := backlog(1250, 125_000)
 	v := newView(snap)
-	i, starts := 0, 0
-	b.ReportAllocs()
-	for b.Loop() {
-		j := snap.Running[i%len(snap.Running)]
-		i++
-		berth := &j.Last().Berth
-		snap.Ledger.Release(berth)
-		ids := make([]cluster.GPUID, 0, 8)
-		for _, g := range berth.GPUs {
-			ids = append(ids, g.GPU)
-		}
-		p := scheduler.OnRelease(v, ids, scheduler.Default())
-		starts += len(p.Starts)
-		snap.Ledger.Take(berth)
+	for _, n := range []int{1, 8} {
+		b.Run(fmt.Sprintf("gpus=%d", n), func(b *testing.B) {
+			running := slices.DeleteFunc(slices.Clone(snap.Running), func(j *cluster.Job) bool { return j.Spec.GPUs != n })
+			i, starts := 0, 0
+			b.ReportAllocs()
+			for b.Loop() {
+				berth := &running[i%len(running)].Last().Berth
+				i++
+				snap.Ledger.Release(berth)
+				ids := make([]cluster.GPUID, 0, n)
+				for _, g := range berth.GPUs {
+					ids = append(ids, g.GPU)
+				}
+				p := scheduler.OnRelease(v, ids, scheduler.Default())
+				starts += len(p.Starts)
+				snap.Ledger.Take(berth)
+			}
+			b.ReportMetric(float64(starts)/float64(i), "starts/op")
+		})
 	}
-	b.ReportMetric(float64(starts)/float64(i), "starts/op")
 }

@@ -12,9 +12,11 @@ type item struct {
 	job      *cluster.Job
 	needs    []need // by class
 	cpu, mem int64
-	queue    int32 // the card in whose queue it stands, -1 for none
-	gone     bool  // started in this pass
-	kept     bool  // waited so long that nobody may overtake it
+	node     cluster.NodeID // copies of what the job asks for: the passes'
+	gpus     int            // inner loops should not follow its pointers
+	queue    int32          // the card in whose queue it stands, -1 for none
+	gone     bool           // started in this pass
+	kept     bool           // waited so long that nobody may overtake it
 }
 
 // rank decides the order of a pass: less goes first.
@@ -46,7 +48,7 @@ func (p *pass) gather(waiting []*cluster.Job) {
 		if !j.State.Waiting() || j.Cancel != nil {
 			continue
 		}
-		it := item{job: j, queue: -1}
+		it := item{job: j, queue: -1, gpus: j.Spec.GPUs, node: j.Spec.Node}
 		it.cpu, it.mem = hostOf(j, p.pol)
 		it.needs, needs = needs[:classes:classes], needs[classes:]
 		if j.Spec.GPUs > 0 {
@@ -117,7 +119,7 @@ func (p *pass) order() []rank {
 		it := &p.items[i]
 		r := rank{id: it.job.ID, item: int32(i)}
 		it.kept = p.isKept(it)
-		switch n := int64(it.job.Spec.GPUs); {
+		switch n := int64(it.gpus); {
 		case it.kept || p.old(it.job):
 			r.tier, r.first = tierOld, int64(it.job.Eligible)
 		case n == 0:
@@ -165,7 +167,7 @@ func (p *pass) old(j *cluster.Job) bool {
 // isKept tells whether it stands at the head of its queue and may no longer
 // be overtaken, or needs no GPU and waited too long.
 func (p *pass) isKept(it *item) bool {
-	if it.job.Spec.GPUs == 0 {
+	if it.gpus == 0 {
 		return p.old(it.job)
 	}
 	if it.queue < 0 {

@@ -22,7 +22,7 @@ type shape struct {
 
 func (p *pass) shapeOf(it *item, c int) shape {
 	n := &it.needs[c]
-	return shape{int32(c), int32(it.job.Spec.GPUs), n.way, n.mem, n.milli, it.cpu, it.mem, it.job.Spec.Node}
+	return shape{int32(c), int32(it.gpus), n.way, n.mem, n.milli, it.cpu, it.mem, it.node}
 }
 
 // want is what each card must have left for it.
@@ -54,8 +54,8 @@ func (p *pass) fit(it *item, c int, to []int32) []int32 {
 	case !ok:
 	case it.needs[c].way == wayWhole:
 		to = p.fitWhole(k, it, &want, to)
-	case it.job.Spec.GPUs > 1:
-		to = p.fitSpread(k, it.job.Spec.GPUs, &want, lo, hi, to)
+	case it.gpus > 1:
+		to = p.fitSpread(k, it.gpus, &want, lo, hi, to)
 	default:
 		place := k.used.first(lo, &want)
 		if place < 0 || place >= hi {
@@ -76,10 +76,10 @@ func (p *pass) fit(it *item, c int, to []int32) []int32 {
 
 // span is the places of class k that the job may lie on.
 func (p *pass) span(it *item, k *class) (lo, hi int, ok bool) {
-	if it.job.Spec.Node == "" {
+	if it.node == "" {
 		return 0, len(k.cards), true
 	}
-	g := p.groupOn(it.job.Spec.Node, k)
+	g := p.groupOn(it.node, k)
 	if g == nil {
 		return 0, 0, false
 	}
@@ -101,9 +101,9 @@ func (p *pass) groupOn(node cluster.NodeID, k *class) *group {
 // fitWhole looks for empty cards on one node, the node with the fewest that
 // are enough, so that nodes stay whole for larger jobs.
 func (p *pass) fitWhole(k *class, it *item, want *room, to []int32) []int32 {
-	n := it.job.Spec.GPUs
-	if it.job.Spec.Node != "" {
-		return p.takeEmpty(k, p.groupOn(it.job.Spec.Node, k), n, want, to)
+	n := it.gpus
+	if it.node != "" {
+		return p.takeEmpty(k, p.groupOn(it.node, k), n, want, to)
 	}
 	for free := n; free < len(k.free); free++ {
 		for i := k.free[free].next(0); i >= 0; i = k.free[free].next(i + 1) {
@@ -172,7 +172,7 @@ func (p *pass) spreadOn(k *class, g *group, n int, want *room, to []int32) []int
 func (p *pass) startPlain(it *item) bool {
 	want := room{mem: -1, milli: -1, slots: -1, cpu: it.cpu, host: it.mem, until: -1}
 	place := -1
-	if node := it.job.Spec.Node; node != "" {
+	if node := it.node; node != "" {
 		if h, ok := p.f.hostAt[node]; ok && p.f.hosts[h].place >= 0 {
 			if i := int(p.f.hosts[h].place); p.f.plain.at[p.f.plain.leaves+i].holds(&want) {
 				place = i

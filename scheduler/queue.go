@@ -90,7 +90,7 @@ func (p *pass) addQueued(it *item, sign int64) {
 		return
 	}
 	w := sign * p.weigh(it, int(cd.class))
-	n := int64(it.job.Spec.GPUs)
+	n := int64(it.gpus)
 	if n <= 1 {
 		p.addLoad(it.queue, w)
 		return
@@ -137,11 +137,11 @@ func (p *pass) settle(it *item, c int, cards []int32) {
 func (p *pass) leastLoaded(it *item, c int) (int32, int64) {
 	p.needLoads()
 	k := &p.f.classes[c]
-	want := loadLeaf{cpu: it.cpu, host: it.mem, count: int64(max(1, it.job.Spec.GPUs))}
+	want := loadLeaf{cpu: it.cpu, host: it.mem, count: int64(max(1, it.gpus))}
 	place := -1
-	if it.job.Spec.Node == "" {
+	if it.node == "" {
 		place = k.loads.least(&want)
-	} else if g := p.groupOn(it.job.Spec.Node, k); g != nil {
+	} else if g := p.groupOn(it.node, k); g != nil {
 		for i := int(g.lo); i < int(g.hi); i++ {
 			l := &k.loads.at[k.loads.leaves+i]
 			if l.large(&want) && (place < 0 || l.load < k.loads.at[k.loads.leaves+place].load) {
@@ -160,7 +160,7 @@ func (p *pass) leastLoaded(it *item, c int) (int32, int64) {
 // many cards of the node are through with what they have.
 func (p *pass) waitAt(it *item, i int32) int64 {
 	cd := &p.f.cards[i]
-	n := it.job.Spec.GPUs
+	n := it.gpus
 	if n <= 1 {
 		return cd.load
 	}
@@ -193,7 +193,7 @@ func (p *pass) bestQueue(it *item) (at int32, wait, done int64) {
 
 // wait gives a job that cannot start a queue, if it has none that is good.
 func (p *pass) wait(it *item) {
-	if it.job.Spec.GPUs == 0 || p.moves >= p.pol.MaxMoves || p.queueHolds(it) {
+	if it.gpus == 0 || p.moves >= p.pol.MaxMoves || p.queueHolds(it) {
 		return
 	}
 	to, wait, _ := p.bestQueue(it)
@@ -218,8 +218,8 @@ func (p *pass) queueHolds(it *item) bool {
 		return false
 	}
 	h, g := &p.f.hosts[cd.host], &p.f.classes[cd.class].groups[cd.group]
-	return h.use.CPUMilli >= it.cpu && h.use.MemMiB >= it.mem && int(g.hi-g.lo) >= it.job.Spec.GPUs &&
-		(it.job.Spec.Node == "" || it.job.Spec.Node == h.node.ID)
+	return h.use.CPUMilli >= it.cpu && h.use.MemMiB >= it.mem && int(g.hi-g.lo) >= it.gpus &&
+		(it.node == "" || it.node == h.node.ID)
 }
 
 // join puts a job at the end of the queue of a card.
@@ -290,7 +290,7 @@ func (p *pass) better(it *item) bool {
 		return false
 	}
 	gain := here - done
-	if it.job.Spec.GPUs > 1 { // its own work is spread over the node
+	if it.gpus > 1 { // its own work is spread over the node
 		gain = here + it.needs[c].dur/2 - done
 	}
 	if gain < p.pol.MinGain.Microseconds() || gain < here/1000*p.pol.MinGainMilli {

@@ -29,7 +29,7 @@ func (p *pass) tellUnplaced() {
 func (p *pass) reason(it *item) cluster.Reason {
 	c := p.likeliest(it)
 	if c < 0 {
-		if it.job.Spec.GPUs == 0 {
+		if it.gpus == 0 {
 			return p.plainReason(it)
 		}
 		return p.neverReason(it)
@@ -70,7 +70,7 @@ func (p *pass) missing(it *item, c int, inWords bool) cluster.Reason {
 	most, empty := p.mostRoom(it, k, n.way)
 	code := cluster.ReasonResources
 	switch {
-	case n.way == wayWhole && it.job.Spec.GPUs > 1 && empty < it.job.Spec.GPUs:
+	case n.way == wayWhole && it.gpus > 1 && empty < it.gpus:
 		code = cluster.ReasonGPUs
 	case n.way == wayWhole && empty == 0:
 		code = cluster.ReasonExclusive
@@ -99,7 +99,7 @@ func (p *pass) words(it *item, c int, code cluster.ReasonCode, most *room, empty
 	k, n := &p.f.classes[c], &it.needs[c]
 	switch code {
 	case cluster.ReasonGPUs:
-		return fmt.Sprintf("%s free on one node, needs %d", gpus(empty), it.job.Spec.GPUs)
+		return fmt.Sprintf("%s free on one node, needs %d", gpus(empty), it.gpus)
 	case cluster.ReasonExclusive:
 		return "no GPU is empty, needs one alone"
 	case cluster.ReasonGPUMem:
@@ -122,7 +122,7 @@ func (p *pass) words(it *item, c int, code cluster.ReasonCode, most *room, empty
 // mostRoom is the most of each resource that any card has on which the job
 // may lie, and the most empty cards on one node.
 func (p *pass) mostRoom(it *item, k *class, w way) (most room, empty int) {
-	if node := it.job.Spec.Node; node != "" {
+	if node := it.node; node != "" {
 		most = nowhere()
 		g := p.groupOn(node, k)
 		if g == nil {

@@ -69,7 +69,7 @@ func (p *pass) needResidents() {
 // counts by the time limits of those before it, the others by prediction.
 // Since the oldest is tried first in each pass, nobody waits for a younger.
 func (p *pass) keep(it *item) {
-	if it.job.Spec.GPUs == 0 {
+	if it.gpus == 0 {
 		p.keepNode(it)
 		return
 	}
@@ -97,7 +97,7 @@ func (p *pass) keep(it *item) {
 func (p *pass) shadow(it *item, at int32, c int) ([]int32, int64) {
 	k := &p.f.classes[c]
 	g := &k.groups[p.f.cards[at].group]
-	if it.job.Spec.GPUs == 1 {
+	if it.gpus == 1 {
 		return []int32{at}, p.clears(at, &it.needs[c])
 	}
 	type clear struct {
@@ -109,7 +109,7 @@ func (p *pass) shadow(it *item, at int32, c int) ([]int32, int64) {
 		all = append(all, clear{i, p.clears(i, &it.needs[c])})
 	}
 	slices.SortFunc(all, func(a, b clear) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.card, b.card)) })
-	n := min(it.job.Spec.GPUs, len(all))
+	n := min(it.gpus, len(all))
 	cards := make([]int32, 0, n)
 	for _, c := range all[:n] {
 		cards = append(cards, c.card)
@@ -146,7 +146,7 @@ func (p *pass) keepNode(it *item) {
 	best, most := int32(-1), int64(-1)
 	for _, i := range p.f.order {
 		h := &p.f.hosts[i]
-		if h.use.CPUMilli < it.cpu || h.use.MemMiB < it.mem || it.job.Spec.Node != "" && it.job.Spec.Node != h.node.ID {
+		if h.use.CPUMilli < it.cpu || h.use.MemMiB < it.mem || it.node != "" && it.node != h.node.ID {
 			continue
 		}
 		has := int64(1000)

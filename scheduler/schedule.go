@@ -77,7 +77,7 @@ func (p *pass) markUnseen() {
 
 // start starts a job now if it fits and nothing much better is near.
 func (p *pass) start(it *item) bool {
-	if it.job.Spec.GPUs == 0 {
+	if it.gpus == 0 {
 		return p.startPlain(it)
 	}
 	fits := p.fits(it)
