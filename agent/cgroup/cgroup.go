@@ -8,9 +8,11 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,6 +25,9 @@ type Hierarchy struct {
 	// there, else "". Memory, CPU and Account are the v1 mount points.
 	Unified              string
 	Memory, CPU, Account string
+	// Others are the mount points of the other v1 controllers, and of cgroup
+	// v2 in a hybrid, in which an OCI runtime makes groups too.
+	Others []string
 }
 
 // Detect reads /proc/self/mountinfo.
@@ -32,8 +37,13 @@ func Detect() (Hierarchy, error) {
 		return Hierarchy{}, fmt.Errorf("find control groups: %w", err)
 	}
 	defer f.Close()
+	return detect(f)
+}
+
+func detect(mountinfo io.Reader) (Hierarchy, error) {
 	var h Hierarchy
-	sc := bufio.NewScanner(f)
+	sc := bufio.NewScanner(mountinfo)
+	sc.Buffer(nil, 1<<20) // overlays have long lines
 	for sc.Scan() {
 		pre, post, ok := strings.Cut(sc.Text(), " - ")
 		fields, super := strings.Fields(pre), strings.Fields(post)
@@ -42,20 +52,13 @@ func Detect() (Hierarchy, error) {
 		}
 		switch point := fields[4]; super[0] {
 		case "cgroup2":
-			if c, err := os.ReadFile(filepath.Join(point, "cgroup.controllers")); err == nil && strings.Contains(" "+strings.TrimSpace(string(c))+" ", " memory ") {
+			if c, err := os.ReadFile(filepath.Join(point, "cgroup.controllers")); err == nil && slices.Contains(strings.Fields(string(c)), "memory") {
 				h.Unified = point
+			} else {
+				h.Others = append(h.Others, point) // a hybrid
 			}
 		case "cgroup":
-			for opt := range strings.SplitSeq(super[2], ",") {
-				switch opt {
-				case "memory":
-					h.Memory = point
-				case "cpu":
-					h.CPU = point
-				case "cpuacct":
-					h.Account = point
-				}
-			}
+			h.addV1(point, super[2])
 		}
 	}
 	if err := sc.Err(); err != nil {
@@ -67,6 +70,23 @@ func Detect() (Hierarchy, error) {
 	return h, nil
 }
 
+func (h *Hierarchy) addV1(point, options string) {
+	ours := false
+	for opt := range strings.SplitSeq(options, ",") {
+		switch opt {
+		case "memory":
+			h.Memory, ours = point, true
+		case "cpu":
+			h.CPU, ours = point, true
+		case "cpuacct":
+			h.Account, ours = point, true
+		}
+	}
+	if !ours {
+		h.Others = append(h.Others, point)
+	}
+}
+
 // Group is the control group of one attempt.
 type Group struct {
 	h    Hierarchy
@@ -75,6 +95,15 @@ type Group struct {
 
 // Open names a group without making it.
 func (h Hierarchy) Open(path string) *Group { return &Group{h: h, path: path} }
+
+// everywhere is where the group may have directories, whoever made them.
+func (g *Group) everywhere() []string {
+	out := g.dirs()
+	for _, m := range g.h.Others {
+		out = append(out, filepath.Join(m, g.path))
+	}
+	return out
+}
 
 // Limits caps a group. MemBytes 0 is no cap; with a cap swap is 0. CPUMilli
 // is a weight, 0 the default.
@@ -307,7 +336,7 @@ func (g *Group) procs() ([]int, error) {
 // Remove deletes the group; its processes must have ended. The kernel lets go
 // of a group a moment after the last of them.
 func (g *Group) Remove() error {
-	for _, d := range g.dirs() {
+	for _, d := range g.everywhere() {
 		var err error
 		for range 50 {
 			if err = os.Remove(d); err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -327,9 +356,9 @@ func (g *Group) Remove() error {
 func (g *Group) RemoveUp() error {
 	err := g.Remove()
 	for p := filepath.Dir(g.path); err == nil && p != "/" && p != "."; p = filepath.Dir(p) {
-		for _, d := range g.h.Open(p).dirs() {
-			if rmErr := os.Remove(d); rmErr != nil {
-				return nil // not empty, or gone: others' business
+		for _, d := range g.h.Open(p).everywhere() {
+			if rmErr := os.Remove(d); rmErr != nil && !errors.Is(rmErr, fs.ErrNotExist) {
+				return nil // not empty: others' business
 			}
 		}
 	}

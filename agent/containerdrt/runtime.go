@@ -216,6 +216,11 @@ func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
 			return err
 		}
 	}
+	// A shim that died leaves processes and groups.
+	g := r.group(id)
+	if err := errors.Join(g.Kill(), g.Remove()); err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
 	if err := r.removeRoot(id); err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
 package containerdrt
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -54,6 +56,7 @@ func startDaemon(t testing.TB) *daemon.Daemon {
 // openTest opens a runtime with a namespace of its own.
 func openTest(t testing.TB, socket, dir string) *Runtime {
 	t.Helper()
+	t.Cleanup(func() { removeGroups(t, "berth-test/"+filepath.Base(dir)) })
 	rt, err := Open(t.Context(), Config{
 		Address: socket, Namespace: filepath.Base(dir), Dir: filepath.Join(dir, "rt"),
 		CgroupParent: "/berth-test/" + filepath.Base(dir), Logger: os.Args[0],
@@ -78,4 +81,21 @@ func TestConformance(t *testing.T) {
 		t.Setenv(socketEnv, socket)
 	}
 	runtimetest.Run(t, func(t *testing.T, dir string) runtimetest.Runtime { return openTest(t, socket, dir) })
+}
+
+// removeGroups removes the group above those of the attempts, which runc makes
+// for every controller.
+func removeGroups(t testing.TB, name string) {
+	t.Helper()
+	for _, pattern := range []string{"/sys/fs/cgroup/" + name, "/sys/fs/cgroup/*/" + name} {
+		dirs, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range dirs {
+			if err := os.Remove(d); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Error(err)
+			}
+		}
+	}
 }

@@ -139,6 +139,7 @@ func busyboxLayer(bin []byte) ([]byte, error) {
 	for _, d := range []string{"etc/", "proc/", "sys/", "dev/", "root/", "run/", "image/", "image/bin/", "plain/"} {
 		headers = append(headers, &tar.Header{Name: d, Mode: 0o755, Typeflag: tar.TypeDir})
 	}
+	headers = append(headers, &tar.Header{Name: "plain/text", Mode: 0o644, Typeflag: tar.TypeReg})
 	headers = append(headers, &tar.Header{Name: "tmp/", Mode: 0o1777, Typeflag: tar.TypeDir})
 	for _, h := range headers {
 		if err := w.WriteHeader(h); err != nil {
