@@ -17,7 +17,7 @@ const (
 // errBadToken is the one answer to every bad token, so that guessing learns
 // nothing.
 var errBadToken = &cluster.Error{Code: cluster.CodeUnauthenticated,
-	Msg: "the join token is not valid for this node: it is wrong, used, expired, or for another name; make a new one with: berth token create --node NAME"}
+	Msg: "the join token is not valid for this node: it is wrong, used, expired, or for another name; make a new one with: berth token create --id NAME"}
 
 // join checks the request before it spends the token, and spends the token
 // before it issues anything.
