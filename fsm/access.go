@@ -85,7 +85,7 @@ func (s *State) expireTokens() {
 func (s *State) useToken(c *logv1.UseToken) Result {
 	t, ok := s.tokens[string(c.Hash)]
 	if !ok || t.Id != c.Id || cluster.Time(t.ExpiresUs) < s.now || s.isDenied(t.Role, t.Id) {
-		return refuse(cluster.CodeUnauthenticated, "the join token is wrong, used, expired, or for another name; make a new one with: berth token create --node NAME")
+		return refuse(cluster.CodeUnauthenticated, "the join token is wrong, used, expired, or for another name; make a new one with: berth token create --id NAME")
 	}
 	delete(s.tokens, string(c.Hash))
 	s.hash.rest.touch(entity{kindToken, string(c.Hash)})
