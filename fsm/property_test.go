@@ -113,6 +113,11 @@ func (w *world) plan() *logv1.Command {
 			p.Starts = append(p.Starts, w.start(j, gpus, owner))
 		}
 	}
+	// Parts that no scheduler would plan: of jobs that run or are over.
+	if j, ok := w.pick(); ok && len(gpus) > 0 && w.draw("bogus", 2) == 0 {
+		p.Starts = append(p.Starts, w.start(j, gpus, owner))
+		p.Moves = append(p.Moves, cluster.QueueMove{Job: j.ID, GPU: gpus[w.draw("gpu", len(gpus))], Rank: -1})
+	}
 	p.BaseIndex = snap.Index
 	return planCmd(p)
 }
