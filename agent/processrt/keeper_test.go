@@ -1,0 +1,292 @@
+package processrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/runtimetest"
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// newTest opens a runtime in a directory of its own.
+func newTest(t testing.TB) (rt *Runtime, dir string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "kp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	rt = openTest(t, dir)
+	t.Cleanup(func() {
+		if err := errors.Join(rt.Close(), StopKeeper(dir), os.RemoveAll(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	return rt, dir
+}
+
+func launch(n uint64, args ...string) *agent.Launch {
+	return &agent.Launch{
+		ID: cluster.AttemptID{Job: cluster.JobID(n), No: 1}, Token: 3, UID: 65534, GID: 65534,
+		Args: args, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/", Stdout: os.DevNull, Stderr: os.DevNull,
+	}
+}
+
+func start(t testing.TB, rt *Runtime, l *agent.Launch) agent.Task {
+	t.Helper()
+	if err := errors.Join(rt.Create(t.Context(), l), rt.Start(t.Context(), l.ID)); err != nil {
+		t.Fatal(err)
+	}
+	task, err := rt.Inspect(t.Context(), l.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return task
+}
+
+// until polls what another process brings about.
+func until(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !cond(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited too long for %s", what)
+		}
+	}
+}
+
+// listenerPID asks the socket who listens on it.
+func listenerPID(t testing.TB, dir string) int {
+	t.Helper()
+	c, err := net.Dial("unix", filepath.Join(dir, socketName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	raw, err := c.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := errors.Join(raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}), credErr); err != nil {
+		t.Fatal(err)
+	}
+	return int(cred.Pid)
+}
+
+// TestKeeperKilled loses the only parent that knows the exits: what ran is
+// lost and ended, what had stopped keeps its exit code, what was created can
+// still start.
+func TestKeeperKilled(t *testing.T) {
+	runtimetest.Require(t, runtimetest.Root())
+	rt, dir := newTest(t)
+	running := start(t, rt, launch(1, "sh", "-c", "sleep 1000 & sleep 1000"))
+	start(t, rt, launch(2, "sh", "-c", "exit 6"))
+	stopped := cluster.AttemptID{Job: 2, No: 1}
+	until(t, "the exit", func() bool {
+		task, err := rt.Inspect(t.Context(), stopped)
+		return err == nil && task.Phase == agent.TaskStopped
+	})
+	if err := rt.Create(t.Context(), launch(3, "true")); err != nil {
+		t.Fatal(err)
+	}
+	group, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", running.PID))
+	if err != nil || !strings.Contains(string(group), filepath.Base(dir)+"/j1-a1") {
+		t.Fatalf("the job's groups: %s (%v)", group, err)
+	}
+	if err := syscall.Kill(listenerPID(t, dir), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[cluster.AttemptID]agent.TaskPhase{
+		running.ID: agent.TaskLost, stopped: agent.TaskStopped, {Job: 3, No: 1}: agent.TaskCreated,
+	} {
+		var task agent.Task
+		until(t, "the next keeper", func() bool {
+			task, err = rt.Inspect(t.Context(), id)
+			return err == nil
+		})
+		if task.Phase != want || task.Token != 3 {
+			t.Errorf("%s: got %+v, want %v", id, task, want)
+		}
+		if want == agent.TaskStopped && task.ExitCode != 6 {
+			t.Errorf("%s: got %+v, want exit 6", id, task)
+		}
+	}
+	until(t, "the end of the lost job", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", running.PID))
+		return errors.Is(err, fs.ErrNotExist) || strings.Contains(string(stat), ") Z ")
+	})
+	if err := rt.Start(t.Context(), cluster.AttemptID{Job: 3, No: 1}); err != nil {
+		t.Errorf("start of a task that an earlier keeper created: %v", err)
+	}
+	until(t, "its end", func() bool {
+		task, err := rt.Inspect(t.Context(), cluster.AttemptID{Job: 3, No: 1})
+		return err == nil && task.Phase == agent.TaskStopped
+	})
+	if err := rt.Delete(t.Context(), running.ID); err != nil {
+		t.Errorf("delete of a lost task: %v", err)
+	}
+}
+
+// TestTwoKeepers has the second one leave the first alone.
+func TestTwoKeepers(t *testing.T) {
+	_, dir := newTest(t)
+	if err := KeeperMain(t.Context(), dir, "/berth-test/second"); err == nil {
+		t.Error("a second keeper served the same directory")
+	}
+}
+
+// TestOOMScore checks that a job does not inherit the agent's shield.
+func TestOOMScore(t *testing.T) {
+	runtimetest.Require(t, runtimetest.Root())
+	const file = "/proc/self/oom_score_adj"
+	old, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("-500"), 0); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		if err := os.WriteFile(file, old, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	rt, _ := newTest(t) // the keeper inherits it
+	task := start(t, rt, launch(1, "sleep", "1000"))
+	got, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", task.PID))
+	if err != nil || strings.TrimSpace(string(got)) != "0" {
+		t.Errorf("oom_score_adj of a job is %q (%v), want 0", got, err)
+	}
+}
+
+func TestEndLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ends.log")
+	l, ends, err := openEndLog(path)
+	if err != nil || len(ends) != 0 {
+		t.Fatalf("new log: %v, %v", ends, err)
+	}
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			if err := l.put(agent.Task{ID: cluster.AttemptID{Job: cluster.JobID(i + 1), No: 1}, Phase: agent.TaskStopped, ExitCode: i}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := l.close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A crash may leave any part of the last line.
+	for cut := len(whole) - 120; cut <= len(whole); cut++ {
+		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l, ends, err := openEndLog(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(ends) < 48 {
+			t.Fatalf("cut at %d of %d: read %d tasks", cut, len(whole), len(ends))
+		}
+		for id, task := range ends {
+			if task.ExitCode != int(id.Job)-1 {
+				t.Fatalf("cut at %d: %+v", cut, task)
+			}
+		}
+		next := cluster.AttemptID{Job: 99, No: 2}
+		if err := errors.Join(l.put(agent.Task{ID: next, ExitCode: 7}), l.close()); err != nil {
+			t.Fatal(err)
+		}
+		l, ends, err = openEndLog(path)
+		if err != nil || ends[next].ExitCode != 7 {
+			t.Fatalf("cut at %d: the line after the torn one reads %+v, %v", cut, ends[next], err)
+		}
+		if err := l.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkTasks runs true from Create to Delete, many at once. It reports
+// tasks a second, and the mean time from Create to the known exit.
+func BenchmarkTasks(b *testing.B) {
+	for _, width := range []int{1, 16, 64} {
+		b.Run(strconv.Itoa(width), func(b *testing.B) { benchTasks(b, width) })
+	}
+}
+
+func benchTasks(b *testing.B, width int) {
+	rt, _ := newTest(b)
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	waiting := make([]chan struct{}, b.N+1)
+	for i := range waiting {
+		waiting[i] = make(chan struct{}, 1)
+	}
+	go func() {
+		for {
+			select {
+			case id := <-rt.Exits():
+				waiting[id.Job] <- struct{}{}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	var next atomic.Uint64
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var took time.Duration
+	b.ResetTimer()
+	for range width {
+		wg.Go(func() {
+			for {
+				n := next.Add(1)
+				if n > uint64(b.N) {
+					return
+				}
+				l := launch(n, "true")
+				began := time.Now()
+				if err := errors.Join(rt.Create(ctx, l), rt.Start(ctx, l.ID)); err != nil {
+					b.Error(err)
+					return
+				}
+				<-waiting[n]
+				mu.Lock()
+				took += time.Since(began)
+				mu.Unlock()
+				if err := rt.Delete(ctx, l.ID); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
+	b.ReportMetric(float64(took.Milliseconds())/float64(b.N), "ms-to-exit")
+}
