@@ -292,6 +292,10 @@ func (g *Group) CPUTime() time.Duration {
 // Kill sends SIGKILL to every process of the group, also to those that are
 // forked meanwhile.
 func (g *Group) Kill() error {
+	// A zombie's group reads "/": the machine's own must never be meant.
+	if filepath.Clean("/"+g.path) == "/" {
+		return errors.New("refusing to kill the processes of the root control group")
+	}
 	if g.h.Unified != "" {
 		if err := os.WriteFile(filepath.Join(g.h.Unified, g.path, "cgroup.kill"), []byte("1"), 0); err == nil {
 			return nil
@@ -336,6 +340,9 @@ func (g *Group) procs() ([]int, error) {
 // Remove deletes the group; its processes must have ended. The kernel lets go
 // of a group a moment after the last of them.
 func (g *Group) Remove() error {
+	if filepath.Clean("/"+g.path) == "/" {
+		return errors.New("refusing to remove the root control group")
+	}
 	for _, d := range g.everywhere() {
 		var err error
 		for range 50 {

@@ -205,3 +205,21 @@ func TestKernel(t *testing.T) {
 		}
 	}
 }
+
+// TestRootIsSafe has no fault elsewhere turn against the whole machine.
+func TestRootIsSafe(t *testing.T) {
+	root := t.TempDir()
+	writeTree(t, root, map[string]string{"cgroup.kill": ""})
+	for _, path := range []string{"", "/", "//", "/..", "/a/.."} {
+		g := Hierarchy{Unified: root}.Open(path)
+		if err := g.Kill(); err == nil {
+			t.Errorf("kill of %q: no error", path)
+		}
+		if err := g.Remove(); err == nil {
+			t.Errorf("remove of %q: no error", path)
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(root, "cgroup.kill")); err != nil || len(b) > 0 {
+		t.Errorf("cgroup.kill holds %q (%v)", b, err)
+	}
+}

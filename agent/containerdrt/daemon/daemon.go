@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -31,8 +32,10 @@ type Daemon struct {
 }
 
 const (
-	startTimeout = 30 * time.Second
-	stopTimeout  = 10 * time.Second
+	// maxSocketPath is what fits into sockaddr_un, with an end.
+	maxSocketPath = 107
+	startTimeout  = 30 * time.Second
+	stopTimeout   = 10 * time.Second
 )
 
 const config = `version = 2
@@ -60,6 +63,9 @@ func Installed() error {
 func Start(ctx context.Context, cfg Config) (*Daemon, error) {
 	if err := Installed(); err != nil {
 		return nil, err
+	}
+	if n := len(filepath.Join(cfg.Dir, "ttrpc.sock")); n > maxSocketPath {
+		return nil, fmt.Errorf("directory %s is too long for sockets by %d bytes; choose a shorter one", cfg.Dir, n-maxSocketPath)
 	}
 	d := &Daemon{dir: cfg.Dir}
 	if err := os.MkdirAll(cfg.Dir, 0o711); err != nil {
@@ -119,8 +125,15 @@ func (d *Daemon) Kill() error {
 	return err
 }
 
-// Stop ends containerd and every shim it started, and unmounts what they left.
+// Stop ends every container, containerd and every shim it started, and
+// unmounts what they left.
 func (d *Daemon) Stop() error {
+	select {
+	case <-d.done: // it was killed
+	default:
+		// What this leaves, killShims ends.
+		_ = d.clear()
+	}
 	_ = d.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-d.done:
@@ -131,31 +144,36 @@ func (d *Daemon) Stop() error {
 	return errors.Join(d.killShims(), d.unmount())
 }
 
-// killShims ends the shims of this containerd, found by its address in their
-// arguments, and with them their containers.
+// killShims ends the shims of this containerd, and with them their containers.
 func (d *Daemon) killShims() error {
 	for range 50 {
-		pids, err := d.shims()
-		if err != nil || len(pids) == 0 {
+		shims, err := d.shims()
+		if err != nil || len(shims) == 0 {
 			return err
 		}
-		for _, pid := range pids {
-			for _, child := range children(pid) {
-				_ = syscall.Kill(child, syscall.SIGKILL)
+		for _, s := range shims {
+			if err := killContainer(s); err != nil {
+				return err
 			}
-			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	return errors.New("shims of the containerd do not end")
 }
 
-func (d *Daemon) shims() ([]int, error) {
+// shim is the process that containerd starts for a container.
+type shim struct {
+	pid           int
+	namespace, id string
+}
+
+// shims finds the shims of this containerd by its address in their arguments.
+func (d *Daemon) shims() ([]shim, error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		return nil, err
 	}
-	var out []int
+	var out []shim
 	for _, f := range dirs {
 		data, err := os.ReadFile(f)
 		if err != nil {
@@ -165,19 +183,22 @@ func (d *Daemon) shims() ([]int, error) {
 		if !strings.Contains(args[0], "containerd-shim") {
 			continue
 		}
-		for i, a := range args {
-			if a == "-address" && i+1 < len(args) && args[i+1] == d.Socket() {
-				if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil {
-					out = append(out, pid)
-				}
+		value := func(flag string) string {
+			if i := slices.Index(args, flag); i >= 0 && i+1 < len(args) {
+				return args[i+1]
 			}
+			return ""
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+		if err == nil && value("-address") == d.Socket() {
+			out = append(out, shim{pid: pid, namespace: value("-namespace"), id: value("-id")})
 		}
 	}
 	return out, nil
 }
 
-func children(pid int) []int {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+func (s shim) children() []int {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", s.pid, s.pid))
 	if err != nil {
 		return nil
 	}
