@@ -56,7 +56,13 @@ func startDaemon(t testing.TB) *daemon.Daemon {
 // openTest opens a runtime with a namespace of its own.
 func openTest(t testing.TB, socket, dir string) *Runtime {
 	t.Helper()
-	t.Cleanup(func() { removeGroups(t, "berth-test/"+filepath.Base(dir)) })
+	t.Cleanup(func() {
+		removeGroups(t, "berth-test/"+filepath.Base(dir))
+		// runc's own notes on a container outlive a shim that was killed.
+		if err := os.RemoveAll("/run/containerd/runc/" + filepath.Base(dir)); err != nil {
+			t.Error(err)
+		}
+	})
 	rt, err := Open(t.Context(), Config{
 		Address: socket, Namespace: filepath.Base(dir), Dir: filepath.Join(dir, "rt"),
 		CgroupParent: "/berth-test/" + filepath.Base(dir), Logger: os.Args[0],
