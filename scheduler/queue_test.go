@@ -124,6 +124,33 @@ func TestScheduleQueues(t *testing.T) {
 			want: []string{"j1 on n2-00:whole"},
 		},
 		{
+			name: "nor is a long wait for a fast one better than a slow one now",
+			w:    busy([]*cluster.Node{Node("n1", 1, a100), Node("n2", 1, small)}, 200),
+			jobs: []*cluster.Job{Job(1, Exclusive, Predict(small, 1, 1, 300*m), Predict(a100, 1, 1, 60*m))},
+			want: []string{"j1 on n2-00:whole"},
+		},
+		{
+			name: "as many change as make the queues even",
+			w:    busy([]*cluster.Node{Node("n1", 2, a100)}, 10, 10),
+			jobs: []*cluster.Job{
+				Job(1, Exclusive, Lasts(60*m), queued("n1-00", 10*m)), Job(2, Exclusive, Lasts(60*m), queued("n1-00", 70*m)),
+				Job(3, Exclusive, Lasts(60*m), queued("n1-00", 130*m)), Job(4, Exclusive, Lasts(60*m), queued("n1-00", 190*m)),
+			},
+			want: []string{"j4 waits at n1-01 #1 in 10m0s: WholeGPUBusy", "j3 waits at n1-01 #2 in 1h10m0s: WholeGPUBusy"},
+		},
+		{
+			name: "nobody changes for a few seconds",
+			w:    busy([]*cluster.Node{Node("n1", 2, a100)}, 0, 0),
+			jobs: func() []*cluster.Job {
+				hold := Lasts(2 * time.Second)
+				return []*cluster.Job{
+					Job(1, GPUs(2), Exclusive, Lasts(m)), // starts and holds both
+					Job(2, Exclusive, hold, queued("n1-00", 0)), Job(3, Exclusive, hold, queued("n1-00", 0)),
+				}
+			}(),
+			want: []string{"j1 on n1-00:whole n1-01:whole (head j2 would fit as well; the pass takes 100 % of a GPU before 100 %)"},
+		},
+		{
 			name: "the last of a long queue changes to a short one",
 			w:    busy([]*cluster.Node{Node("n1", 2, a100)}, 10, 10),
 			jobs: []*cluster.Job{
@@ -279,6 +306,35 @@ func TestKeptForSeveralGPUs(t *testing.T) {
 	p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
 	if d := cmp.Diff([]string{"j3 on n1-02:whole", "j2 waits at n1-02 #1 in 45s: Priority"}, decisions(p)); d != "" {
 		t.Errorf("plan (-want +got):\n%s", d)
+	}
+}
+
+func TestKeptCardsAreNotTakenWhole(t *testing.T) {
+	t.Parallel()
+	m := time.Minute
+	// As above, and a node with more empty cards: fewest first would choose the
+	// kept ones.
+	w := busy([]*cluster.Node{Node("n1", 4, a100), Node("n2", 3, a100)}, 90, 30)
+	w.Submit(Job(1, GPUs(4), Exclusive, Lasts(m), queued("n1-01", -11*m), Waited(11*m)))
+	w.Submit(Job(2, Exclusive, Lasts(100*m)))
+	p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+	if d := cmp.Diff([]string{"j2 on n2-00:whole"}, decisions(p)); d != "" {
+		t.Errorf("plan (-want +got):\n%s", d)
+	}
+}
+
+func TestShorterJobOfTheSameShapeIsTried(t *testing.T) {
+	t.Parallel()
+	m := time.Minute
+	// n2 has an empty card that nobody keeps, but no cores: the long job is
+	// looked for in vain, and that must not speak for the short one.
+	w := busy([]*cluster.Node{Node("n1", 4, a100), Node("n2", 1, a100, Host(500, 1<<20))}, 90, 30)
+	w.Submit(Job(1, GPUs(3), Exclusive, Lasts(m), queued("n1-01", -11*m), Waited(11*m)))
+	w.Submit(Job(2, Exclusive, Lasts(60*m)))
+	w.Submit(Job(3, Exclusive, Lasts(20*m)))
+	p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+	if len(p.Starts) != 1 || p.Starts[0].Job != 3 {
+		t.Errorf("plan: %q, want job 3 alone to start", decisions(p))
 	}
 }
 

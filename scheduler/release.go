@@ -106,9 +106,7 @@ func (r *release) queue(id cluster.GPUID) {
 			continue
 		}
 		if passed == nil {
-			if passed = j; overdue(j, r.now, r.pol) {
-				return
-			}
+			passed = j
 		}
 	}
 }

@@ -30,9 +30,9 @@ type pass struct {
 // Schedule decides where the waiting jobs of snap go. It changes nothing of
 // snap. Starts are in the order in which they must be applied, then moves.
 //
-// When snap.Queues holds waiters that snap.Waiting does not, the pass is one
-// for new arrivals only. It then starts nobody on a node where such a waiter
-// stands, since it cannot see whom it would overtake.
+// snap.Waiting holds every PENDING job; those in queues may be left out. The
+// pass then starts nobody on a node where such a waiter stands, since it
+// cannot see whom it would overtake, and balances no queues.
 //
 // The cost is that of sorting what waits plus a logarithm of the GPUs for
 // each job that moves. Every waiting job that does not start has an entry in

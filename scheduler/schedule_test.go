@@ -154,6 +154,21 @@ func TestSchedulePlaces(t *testing.T) {
 			want:  []string{"j3 on n3-00:whole", "j1 on n2-00:100/10", "j2 waits at n3-00 #1 in 1h0m0s: GPUMemory", "j2: GPUMemory: A100-SXM4-80GB: at most 0 MiB free on one GPU, needs 90 MiB"},
 		},
 		{
+			name:  "an empty card of the wanted node, though the next node's is in use",
+			nodes: []*cluster.Node{Node("n1", 1, a100), Node("n2", 1, a100)},
+			jobs:  []*cluster.Job{Job(1, On("n2"), Mem(200), Util(20)), Job(2, On("n1"), Mem(100), Util(10))},
+			want:  []string{"j1 on n2-00:200/20", "j2 on n1-00:100/10"},
+		},
+		{
+			name:  "what is left after others have started is what is told",
+			nodes: []*cluster.Node{Node("n1", 4, a100)},
+			jobs:  []*cluster.Job{Job(1, GPUs(3), Exclusive), Job(2, GPUs(2), Exclusive)},
+			want: []string{
+				"j1 on n1-00:whole n1-01:whole n1-02:whole",
+				"j2 waits at n1-03 #1 in 1h0m0s: GPUCount", "j2: GPUCount: A100-SXM4-80GB: 1 GPU free on one node, needs 2",
+			},
+		},
+		{
 			name:  "cores decide where the card would fit",
 			nodes: []*cluster.Node{Node("n1", 1, a100, Host(2000, 1<<20)), Node("n2", 1, a100)},
 			jobs:  []*cluster.Job{Job(1, Mem(100), Util(10), Cores(4000))},

@@ -22,8 +22,8 @@ type World struct {
 	// Runs tells how long a job really runs; nil means as long as declared
 	// or predicted.
 	Runs func(*cluster.Job) time.Duration
-	// Rejected counts parts of plans that were refused, Overtakes the starts
-	// that passed others.
+	// Rejected holds the parts of plans that were refused, Overtakes counts the
+	// starts that passed others.
 	Rejected  []cluster.Rejection
 	Overtakes int
 	index     uint64
