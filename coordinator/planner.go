@@ -41,7 +41,7 @@ type planner struct {
 
 	mu       sync.Mutex
 	released map[cluster.GPUID]struct{}
-	arrived  []cluster.JobID
+	arrived  bool
 	full     bool
 	wake     chan struct{}
 }
@@ -64,8 +64,7 @@ func (p *planner) note(cs []fsm.Change) {
 		}
 		switch {
 		case c.New:
-			p.arrived = append(p.arrived, c.Job)
-			hit = true
+			p.arrived, hit = true, true
 		case c.Node != "":
 			p.full, hit = true, true
 		}
@@ -117,7 +116,7 @@ func (p *planner) run(ctx context.Context) error {
 		}
 		switch {
 		case full && due:
-			took, err := p.pass(ctx, "full", nil)
+			took, err := p.pass(ctx, "full")
 			if err != nil {
 				return err
 			}
@@ -127,7 +126,10 @@ func (p *planner) run(ctx context.Context) error {
 			p.keepFull()
 			fallthrough
 		default:
-			if _, err := p.pass(ctx, "arrival", arrived); err != nil {
+			if !arrived {
+				break
+			}
+			if _, err := p.pass(ctx, "arrival"); err != nil {
 				return err
 			}
 		}
@@ -135,14 +137,14 @@ func (p *planner) run(ctx context.Context) error {
 	}
 }
 
-func (p *planner) takeWork() (released []cluster.GPUID, arrived []cluster.JobID, full bool) {
+func (p *planner) takeWork() (released []cluster.GPUID, arrived, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for g := range p.released {
 		released = append(released, g)
 	}
 	clear(p.released)
-	arrived, p.arrived = p.arrived, nil
+	arrived, p.arrived = p.arrived, false
 	full, p.full = p.full, false
 	return released, arrived, full
 }
@@ -165,18 +167,21 @@ func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
 	return p.propose(ctx, &plan, "release")
 }
 
-// pass plans everything that waits ("full") or only the jobs given ("arrival").
-// It returns how long the planning took, the committing not counted.
-func (p *planner) pass(ctx context.Context, kind string, only []cluster.JobID) (took time.Duration, err error) {
+// pass plans everything that waits ("full") or only what stands in no queue
+// yet ("arrival"). It returns how long the planning took, the committing not
+// counted.
+func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, err error) {
 	arrival := kind == "arrival"
-	if arrival && len(only) == 0 || p.waiting() == 0 {
+	if p.waiting() == 0 {
 		return 0, nil
 	}
 	began := time.Now()
 	snap := p.fsm.SchedulerSnapshot()
 	snap.Now = max(snap.Now, cluster.TimeOf(p.clock()))
 	if arrival {
-		snap.Waiting = p.stillWaiting(only)
+		// All that stand in no queue, and not only those that came: else an
+		// older one could be passed for ever.
+		snap.Waiting = inNoQueue(snap.Waiting)
 		if len(snap.Waiting) == 0 {
 			return 0, nil
 		}
@@ -192,21 +197,20 @@ func (p *planner) waiting() int {
 	return n[cluster.JobPending] + n[cluster.JobQueued]
 }
 
-func (p *planner) stillWaiting(ids []cluster.JobID) []*cluster.Job {
-	out := make([]*cluster.Job, 0, len(ids))
-	for _, id := range ids {
-		if j, ok := p.fsm.Job(id); ok && j.State == cluster.JobPending {
-			out = append(out, j)
-		}
-	}
-	return out
+func inNoQueue(jobs []*cluster.Job) []*cluster.Job {
+	return slices.DeleteFunc(jobs, func(j *cluster.Job) bool { return j.State != cluster.JobPending })
 }
 
 // propose commits a plan in pieces of bounded size. What the state machine
 // rejects is planned again from a fresh view.
 func (p *planner) propose(ctx context.Context, plan *cluster.Plan, kind string) error {
 	for len(plan.Starts)+len(plan.Moves) > 0 {
+		// Every start before any move: a waiter that moved into a queue stands
+		// before the starts that come after it.
 		ns, nm := min(len(plan.Starts), maxStarts), min(len(plan.Moves), maxMoves)
+		if ns < len(plan.Starts) {
+			nm = 0
+		}
 		part := cluster.Plan{BaseIndex: plan.BaseIndex, Starts: plan.Starts[:ns], Moves: plan.Moves[:nm]}
 		plan.Starts, plan.Moves = plan.Starts[ns:], plan.Moves[nm:]
 		pctx, cancel := context.WithTimeout(ctx, planTimeout)

@@ -339,6 +339,11 @@ func (c *cluster) kill(pid int) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		c.t.Fatalf("kill %d: %v", pid, err)
 	}
+	// Its sockets and locks are its own until the kernel is done with it.
+	c.eventually(10*time.Second, fmt.Sprintf("the end of process %d", pid), func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || strings.Contains(string(stat), ") Z ")
+	})
 }
 
 // restart starts a daemon of the cluster again from its own configuration.
