@@ -3,6 +3,7 @@ package processrt
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"os"
@@ -14,13 +15,20 @@ import (
 )
 
 // endLog records how tasks ended, a line each with a checksum. put returns
-// when the line is on disk; one fsync serves all who wait for one.
+// when the line is on disk; one fsync serves all who wait for one. Lines of
+// tasks that were deleted go when they are most of the file.
 type endLog struct {
+	path    string
 	mu      sync.Mutex
 	f       *os.File
+	lines   map[cluster.AttemptID]string // of tasks not deleted
+	written int                          // lines in the file
 	waiting []chan error
 	syncing bool
 }
+
+// compactSlack is how many lines of deleted tasks are always kept.
+const compactSlack = 1024
 
 // openEndLog reads what was recorded; a torn last line is dropped.
 func openEndLog(path string) (*endLog, map[cluster.AttemptID]agent.Task, error) {
@@ -29,9 +37,11 @@ func openEndLog(path string) (*endLog, map[cluster.AttemptID]agent.Task, error) 
 	if err != nil {
 		return nil, nil, err
 	}
+	l := &endLog{path: path, f: f, lines: map[cluster.AttemptID]string{}}
 	sc := bufio.NewScanner(f)
 	sc.Buffer(nil, 1<<20)
 	for sc.Scan() {
+		l.written++
 		sum, body, ok := strings.Cut(sc.Text(), " ")
 		if !ok || sum != checksum(body) {
 			continue
@@ -39,6 +49,7 @@ func openEndLog(path string) (*endLog, map[cluster.AttemptID]agent.Task, error) 
 		var t agent.Task
 		if json.Unmarshal([]byte(body), &t) == nil {
 			ends[t.ID] = t
+			l.lines[t.ID] = sc.Text() + "\n"
 		}
 	}
 	if err := sc.Err(); err != nil {
@@ -48,7 +59,7 @@ func openEndLog(path string) (*endLog, map[cluster.AttemptID]agent.Task, error) 
 	if _, err := f.WriteString("\n"); err != nil {
 		return nil, nil, err
 	}
-	return &endLog{f: f}, ends, nil
+	return l, ends, nil
 }
 
 func checksum(s string) string { return fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(s))) }
@@ -58,38 +69,70 @@ func (l *endLog) put(t agent.Task) error {
 	if err != nil {
 		return err
 	}
+	line := fmt.Sprintf("%s %s\n", checksum(string(body)), body)
 	done := make(chan error, 1)
 	l.mu.Lock()
-	if _, err := fmt.Fprintf(l.f, "%s %s\n", checksum(string(body)), body); err != nil {
-		l.mu.Unlock()
+	defer l.mu.Unlock()
+	if _, err := l.f.WriteString(line); err != nil {
 		return err
 	}
+	l.lines[t.ID] = line
+	l.written++
 	l.waiting = append(l.waiting, done)
-	if l.syncing {
-		l.mu.Unlock()
-		return <-done
+	if !l.syncing {
+		l.sync()
 	}
+	l.mu.Unlock()
+	err = <-done
+	l.mu.Lock()
+	return err
+}
+
+// sync syncs for all who wait, and for those who come meanwhile. It is called
+// with the lock held, and lets go of it while the disk works.
+func (l *endLog) sync() {
 	l.syncing = true
 	for len(l.waiting) > 0 {
-		ws := l.waiting
+		ws, f := l.waiting, l.f
 		l.waiting = nil
 		l.mu.Unlock()
-		err := l.f.Sync()
+		err := f.Sync()
 		for _, w := range ws {
 			w <- err
 		}
 		l.mu.Lock()
 	}
 	l.syncing = false
-	l.mu.Unlock()
-	return <-done
 }
 
-// truncate forgets everything; no task is left that could ask.
-func (l *endLog) truncate() error {
+// forget drops the line of a deleted task, sooner or later.
+func (l *endLog) forget(id cluster.AttemptID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.f.Truncate(0)
+	delete(l.lines, id)
+	if l.syncing || l.written < compactSlack+4*len(l.lines) {
+		return nil
+	}
+	return l.compact()
+}
+
+// compact writes the lines that count into a new file in place of the old.
+func (l *endLog) compact() error {
+	f, err := os.OpenFile(l.path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("compact ends: %w", err)
+	}
+	for _, line := range l.lines {
+		if _, err := f.WriteString(line); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	if err := errors.Join(f.Sync(), os.Rename(l.path+".new", l.path)); err != nil {
+		return fmt.Errorf("compact ends: %w", errors.Join(err, f.Close()))
+	}
+	old := l.f
+	l.f, l.written = f, len(l.lines)
+	return old.Close()
 }
 
 func (l *endLog) close() error { return l.f.Close() }

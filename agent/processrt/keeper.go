@@ -38,13 +38,21 @@ type keeper struct {
 	quit     chan struct{}
 	quitting sync.Once
 	reapers  sync.WaitGroup
+	starts   sync.WaitGroup
+	closing  bool
 }
 
 // task is one attempt. Its launch never changes; the rest is under keeper.mu.
 type task struct {
 	launch *agent.Launch
 	state  agent.Task
+	// starting keeps a second call from starting it again: the agent may have
+	// given up on the first, which waits for a file server.
+	starting bool
 }
+
+// taskRecord is what a task's file holds.
+type taskRecord struct{ Launch *agent.Launch }
 
 // KeeperMain is the keeper's process: it serves until it is told to shut down
 // or another keeper holds the directory. Signals that end an agent do not end
@@ -119,12 +127,15 @@ func (k *keeper) load() error {
 		if err != nil {
 			return err
 		}
-		var rec struct {
-			Launch  *agent.Launch
-			Started bool
-		}
+		var rec taskRecord
 		if err := json.Unmarshal(data, &rec); err != nil || rec.Launch == nil {
-			return fmt.Errorf("task record %s is damaged; move it away and start again: %w", f, err)
+			// Records are not synced: a machine that lost power has damaged
+			// ones, and none of their processes.
+			k.log.Error("a task's record is damaged and was put aside", "file", f+".damaged", "err", err)
+			if err := os.Rename(f, f+".damaged"); err != nil {
+				return err
+			}
+			continue
 		}
 		id := rec.Launch.ID
 		t := &task{launch: rec.Launch, state: agent.Task{ID: id, Token: rec.Launch.Token, Phase: agent.TaskCreated}}
@@ -234,12 +245,14 @@ func (k *keeper) create(l *agent.Launch) error {
 	} else if l.MemBytes > 0 {
 		k.log.Warn("no control groups: the memory cap is not enforced", "task", l.ID.String())
 	}
-	data, err := json.Marshal(struct{ Launch *agent.Launch }{l})
+	data, err := json.Marshal(taskRecord{l})
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(k.taskFile(l.ID), data, 0o600); err != nil {
-		return err
+	// A keeper that is killed leaves a whole record or none.
+	tmp := k.taskFile(l.ID) + ".new"
+	if err := errors.Join(os.WriteFile(tmp, data, 0o600), os.Rename(tmp, k.taskFile(l.ID))); err != nil {
+		return fmt.Errorf("record task: %w", err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -251,35 +264,65 @@ func (k *keeper) create(l *agent.Launch) error {
 
 // start forks the first process of a task.
 func (k *keeper) start(id cluster.AttemptID) error {
-	k.mu.Lock()
-	t := k.tasks[id]
-	if t == nil || t.state.Phase != agent.TaskCreated {
-		k.mu.Unlock()
-		if t == nil {
-			return fmt.Errorf("start: there is no task %s", id)
-		}
-		return nil
-	}
-	k.mu.Unlock()
-	// From here on a keeper that dies leaves a task that may have run.
-	if err := os.WriteFile(k.taskFile(id)+".started", nil, 0o600); err != nil {
+	t, err := k.claim(id)
+	if t == nil || err != nil {
 		return err
 	}
-	var g *cgroup.Group
-	if k.caps {
-		g = k.group(id)
-	}
-	began := time.Now()
-	pid, err := k.spawn.start(t.launch, g)
+	defer k.starts.Done()
+	pid, g, began, err := k.launch(t.launch)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t.starting = false
 	if err != nil {
-		os.Remove(k.taskFile(id) + ".started")
 		return err
 	}
-	k.mu.Lock()
 	t.state.Phase, t.state.PID, t.state.Started = agent.TaskRunning, pid, began
-	k.mu.Unlock()
 	k.reapers.Go(func() { k.reap(t, pid, g) })
 	return nil
+}
+
+// claim returns the task for the one who is to start it, nil when it has been
+// started.
+func (k *keeper) claim(id cluster.AttemptID) (*task, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t := k.tasks[id]
+	switch {
+	case k.closing:
+		return nil, errors.New("start: the keeper is shutting down")
+	case t == nil:
+		return nil, fmt.Errorf("start: there is no task %s", id)
+	case t.starting:
+		return nil, fmt.Errorf("start: task %s is being started", id)
+	case t.state.Phase != agent.TaskCreated:
+		return nil, nil
+	}
+	t.starting = true
+	k.starts.Add(1)
+	return t, nil
+}
+
+func (k *keeper) launch(l *agent.Launch) (pid int, g *cgroup.Group, began time.Time, err error) {
+	// Opening the user's files may take as long as a file server wants; it
+	// holds up no other start.
+	prog, files, err := prepare(l)
+	if err != nil {
+		return 0, nil, began, err
+	}
+	defer files.Close()
+	// From here on a keeper that dies leaves a task that may have run.
+	if err := os.WriteFile(k.taskFile(l.ID)+".started", nil, 0o600); err != nil {
+		return 0, nil, began, err
+	}
+	if k.caps {
+		g = k.group(l.ID)
+	}
+	began = time.Now()
+	pid, err = k.spawn.start(spawnRequest{launch: l, group: g, prog: prog, files: files})
+	if err != nil {
+		return 0, nil, began, errors.Join(err, os.Remove(k.taskFile(l.ID)+".started"))
+	}
+	return pid, g, began, nil
 }
 
 // reap waits for the first process of a task and records how it ended.
@@ -292,6 +335,10 @@ func (k *keeper) reap(t *task, pid int, g *cgroup.Group) {
 		}
 		if err != nil && !errors.Is(err, syscall.EINTR) {
 			k.log.Error("cannot wait for a process", "pid", pid, "err", err)
+			k.killGroup(t.launch.ID)
+			k.mu.Lock()
+			t.state.Phase = agent.TaskLost
+			k.mu.Unlock()
 			return
 		}
 	}
@@ -316,9 +363,10 @@ func (k *keeper) reap(t *task, pid int, g *cgroup.Group) {
 			k.log.Error("cannot kill what is left of a task", "task", end.ID.String(), "err", err)
 		}
 	}
+	// On a full disk the exit is known as long as we live; a task that never
+	// ends would be worse.
 	if err := k.ends.put(end); err != nil {
 		k.log.Error("cannot record an exit", "task", end.ID.String(), "err", err)
-		return
 	}
 	k.mu.Lock()
 	t.state = end
@@ -356,12 +404,10 @@ func (k *keeper) delete(id cluster.AttemptID) error {
 		k.mu.Unlock()
 		return nil
 	}
-	if t.state.Phase == agent.TaskRunning {
+	if t.starting || t.state.Phase == agent.TaskRunning {
 		k.mu.Unlock()
 		return fmt.Errorf("delete: task %s runs", id)
 	}
-	delete(k.tasks, id)
-	left := len(k.tasks)
 	k.mu.Unlock()
 	if k.caps {
 		if err := k.group(id).Remove(); err != nil {
@@ -373,10 +419,10 @@ func (k *keeper) delete(id cluster.AttemptID) error {
 			return err
 		}
 	}
-	if left == 0 {
-		return k.ends.truncate()
-	}
-	return nil
+	k.mu.Lock()
+	delete(k.tasks, id)
+	k.mu.Unlock()
+	return k.ends.forget(id)
 }
 
 func (k *keeper) watch(c net.Conn) {
@@ -411,6 +457,10 @@ func (k *keeper) watch(c net.Conn) {
 
 // shutdown ends all tasks and removes their groups.
 func (k *keeper) shutdown() error {
+	k.mu.Lock()
+	k.closing = true
+	k.mu.Unlock()
+	k.starts.Wait()
 	var errs []error
 	for _, t := range k.list() {
 		if t.Phase == agent.TaskRunning {

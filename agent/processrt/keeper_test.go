@@ -232,6 +232,104 @@ func TestEndLog(t *testing.T) {
 	}
 }
 
+// TestEndLogCompacts keeps the ends of tasks that are there, and not for ever
+// those of all that ever were.
+func TestEndLogCompacts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ends.log")
+	l, _, err := openEndLog(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 3 * compactSlack
+	id := func(i int) cluster.AttemptID { return cluster.AttemptID{Job: cluster.JobID(i + 1), No: 1} }
+	for i := range n {
+		if err := l.put(agent.Task{ID: id(i), ExitCode: i % 256}); err != nil {
+			t.Fatal(err)
+		}
+		if i%100 != 0 {
+			if err := l.forget(id(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := l.close(); err != nil {
+		t.Fatal(err)
+	}
+	l, ends, err := openEndLog(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.written > 2*compactSlack {
+		t.Errorf("the log holds %d lines for %d tasks", l.written, n/100)
+	}
+	for i := 0; i < n; i += 100 {
+		if got, ok := ends[id(i)]; !ok || got.ExitCode != i%256 {
+			t.Errorf("task %d: got %+v, %v", i, got, ok)
+		}
+	}
+	if err := l.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDamagedRecord has one bad file not keep the keeper from all the others.
+func TestDamagedRecord(t *testing.T) {
+	rt, dir := newTest(t)
+	if err := rt.Create(t.Context(), launch(1, "true")); err != nil {
+		t.Fatal(err)
+	}
+	bad := filepath.Join(dir, "tasks", "j2-a1.json")
+	if err := os.WriteFile(bad, []byte(`{"Launch":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(listenerPID(t, dir), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the next keeper", func() bool {
+		tasks, err := rt.List(t.Context())
+		return err == nil && len(tasks) == 1 && tasks[0].Phase == agent.TaskCreated
+	})
+	if _, err := os.Stat(bad + ".damaged"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStartTwice calls Start of one task from many callers, as an agent does
+// that gave up on the first call.
+func TestStartTwice(t *testing.T) {
+	rt, dir := newTest(t)
+	out := filepath.Join(dir, "out")
+	if err := os.WriteFile(out, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	l := launch(1, "sh", "-c", "echo ran")
+	l.UID, l.GID = uint32(os.Getuid()), uint32(os.Getgid())
+	l.Stdout = out
+	if err := rt.Create(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var ok atomic.Int32
+	for range 16 {
+		wg.Go(func() {
+			if rt.Start(t.Context(), l.ID) == nil {
+				ok.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if ok.Load() == 0 {
+		t.Error("no start succeeded")
+	}
+	until(t, "the exit", func() bool {
+		task, err := rt.Inspect(t.Context(), l.ID)
+		return err == nil && task.Phase == agent.TaskStopped
+	})
+	if got, err := os.ReadFile(out); err != nil || string(got) != "ran\n" {
+		t.Errorf("output %q (%v), want one run", got, err)
+	}
+}
+
 // BenchmarkTasks runs true from Create to Delete, many at once. It reports
 // tasks a second, and the mean time from Create to the known exit.
 func BenchmarkTasks(b *testing.B) {

@@ -23,6 +23,8 @@ type spawner struct{ reqs chan spawnRequest }
 type spawnRequest struct {
 	launch *agent.Launch
 	group  *cgroup.Group
+	prog   string
+	files  *asuser.Files
 	resp   chan spawned
 }
 
@@ -44,7 +46,7 @@ func newSpawner() *spawner {
 					r.resp <- spawned{err: fmt.Errorf("set no_new_privs: %w", err)}
 					continue
 				}
-				pid, err := spawn(r.launch, r.group)
+				pid, err := spawn(r)
 				r.resp <- spawned{pid, err}
 			}
 		}()
@@ -52,20 +54,16 @@ func newSpawner() *spawner {
 	return s
 }
 
-func (s *spawner) start(l *agent.Launch, g *cgroup.Group) (int, error) {
-	r := spawnRequest{launch: l, group: g, resp: make(chan spawned, 1)}
+func (s *spawner) start(r spawnRequest) (int, error) {
+	r.resp = make(chan spawned, 1)
 	s.reqs <- r
 	out := <-r.resp
 	return out.pid, out.err
 }
 
 // spawn runs on a spawner's thread.
-func spawn(l *agent.Launch, g *cgroup.Group) (int, error) {
-	prog, files, err := prepare(l)
-	if err != nil {
-		return 0, err
-	}
-	defer files.Close()
+func spawn(r spawnRequest) (int, error) {
+	l, g, files := r.launch, r.group, r.files
 	attr := &syscall.ProcAttr{
 		Dir: l.Dir, Env: l.Env,
 		Files: []uintptr{files.In.Fd(), files.Out.Fd(), files.Err.Fd()},
@@ -74,9 +72,9 @@ func spawn(l *agent.Launch, g *cgroup.Group) (int, error) {
 	if os.Getuid() == 0 {
 		attr.Sys.Credential = &syscall.Credential{Uid: l.UID, Gid: l.GID, Groups: l.Groups}
 	}
-	pid, err := syscall.ForkExec(prog, l.Args, attr)
+	pid, err := syscall.ForkExec(r.prog, l.Args, attr)
 	if err != nil {
-		return 0, asuser.ExecError(prog, err)
+		return 0, asuser.ExecError(r.prog, err)
 	}
 	if g == nil {
 		return pid, nil
