@@ -64,6 +64,8 @@ type Config struct {
 	HeadroomMiB int64
 	MaxShares   int
 	Policy      scheduler.Policy
+	// MaxQueued is how many jobs may wait; 0 means 200,000.
+	MaxQueued int
 	// Gossip is the address to gossip at; optional. GossipKey is 32 bytes.
 	Gossip      string
 	GossipPeers []string
@@ -87,6 +89,8 @@ type Certifier interface {
 	// TokenHash returns the hash of a token's secret.
 	TokenHash(secret string) ([]byte, error)
 }
+
+const defaultMaxQueued = 200_000
 
 // ErrNoCertificate says that a caller has no certificate.
 var ErrNoCertificate = errors.New("no client certificate")
@@ -123,6 +127,9 @@ type office struct {
 func New(cfg Config) (*Coordinator, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
+	}
+	if cfg.MaxQueued == 0 {
+		cfg.MaxQueued = defaultMaxQueued
 	}
 	if cfg.Lease <= 0 {
 		return nil, errors.New("coordinator config: Lease is missing")

@@ -19,7 +19,6 @@ import (
 // Limits of the users' API.
 const (
 	maxJobsPerCall  = 1000
-	maxWaiting      = 200_000
 	defaultPage     = 1000
 	maxPage         = 20_000
 	minRequestID    = 16
@@ -52,22 +51,22 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 	if n := len(req.Jobs); n < 1 || n > maxJobsPerCall {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "jobs: %d in one request, 1 to %d are allowed", n, maxJobsPerCall)
 	}
-	counts := s.c.fsm.Counts()
-	if waiting := counts[cluster.JobPending] + counts[cluster.JobQueued]; waiting+len(req.Jobs) > maxWaiting {
-		return nil, cluster.Errorf(cluster.CodeExhausted, "%d jobs are waiting, at most %d may; submit again when some have started", waiting, maxWaiting)
-	}
 	cmd := &logv1.SubmitJob{
 		RequestId: req.RequestId, Owner: &logv1.Owner{Uid: uint32(who.uid), Gid: who.gid, Name: who.name},
 	}
-	body := sha256.New()
+	var err error
+	if cmd.BodyHash, err = bodyHash(req.Jobs); err != nil {
+		return nil, err
+	}
+	// A retry gets its answer whatever the limits are by now.
+	if ids, ok := s.c.fsm.Request(who.uid, req.RequestId, cmd.BodyHash); ok {
+		return submitted(ids, s.c.fsm.Index()), nil
+	}
+	if err := s.c.roomFor(len(req.Jobs)); err != nil {
+		return nil, err
+	}
 	nodes := s.c.fsm.Nodes()
-	for i, js := range req.Jobs {
-		data, err := proto.MarshalOptions{Deterministic: true}.Marshal(js)
-		if err != nil {
-			return nil, cluster.Errorf(cluster.CodeInvalid, "jobs[%d]: %v", i, err)
-		}
-		body.Write(strconv.AppendInt(nil, int64(len(data)), 10))
-		body.Write(data)
+	for _, js := range req.Jobs {
 		job, err := s.c.learn.job(who, js, nodes)
 		if err != nil {
 			return nil, err
@@ -77,16 +76,42 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 		}
 		cmd.Jobs = append(cmd.Jobs, &logv1.NewJob{Spec: conv.SpecToLog(job.Spec), Estimates: conv.EstimatesToLog(job.Estimates)})
 	}
-	cmd.BodyHash = body.Sum(nil)
 	r, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: cmd}})
 	if err != nil {
 		return nil, err
 	}
-	resp := &apiv1.SubmitJobsResponse{Index: r.Index}
-	for _, id := range r.Jobs {
+	return submitted(r.Jobs, r.Index), nil
+}
+
+func submitted(ids []cluster.JobID, index uint64) *apiv1.SubmitJobsResponse {
+	resp := &apiv1.SubmitJobsResponse{Index: index}
+	for _, id := range ids {
 		resp.Ids = append(resp.Ids, uint64(id))
 	}
-	return resp, nil
+	return resp
+}
+
+// bodyHash tells two requests with one id apart.
+func bodyHash(jobs []*apiv1.JobSpec) ([]byte, error) {
+	h := sha256.New()
+	for i, js := range jobs {
+		data, err := proto.MarshalOptions{Deterministic: true}.Marshal(js)
+		if err != nil {
+			return nil, cluster.Errorf(cluster.CodeInvalid, "jobs[%d]: %v", i, err)
+		}
+		h.Write(strconv.AppendInt(nil, int64(len(data)), 10))
+		h.Write(data)
+	}
+	return h.Sum(nil), nil
+}
+
+// roomFor bounds the jobs that wait.
+func (c *Coordinator) roomFor(n int) error {
+	counts := c.fsm.Counts()
+	if waiting := counts[cluster.JobPending] + counts[cluster.JobQueued]; waiting+n > c.cfg.MaxQueued {
+		return cluster.Errorf(cluster.CodeExhausted, "%d jobs wait and %d more are asked for, at most %d may wait in all (limits.queued_total); submit again when some have started", waiting, n, c.cfg.MaxQueued)
+	}
+	return nil
 }
 
 func checkRequestID(id string) error {

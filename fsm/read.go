@@ -285,3 +285,16 @@ func (f *FSM) LastCheckpoint() (index uint64, hash []byte) {
 	}
 	return 0, nil
 }
+
+// Request returns the jobs that an earlier submit with this request id was
+// answered with; ok is false when there was none, it is forgotten, or its body
+// was another one, which Apply refuses.
+func (f *FSM) Request(uid cluster.UID, id string, bodyHash []byte) (jobs []cluster.JobID, ok bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	r, ok := f.st.requests[keyOf(uid, id)]
+	if !ok || len(bodyHash) < len(r.bodyHash) || r.bodyHash != [16]byte(bodyHash[:16]) {
+		return nil, false
+	}
+	return r.jobs(), true
+}

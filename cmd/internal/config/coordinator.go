@@ -99,10 +99,9 @@ type Lease struct {
 	Agent time.Duration `yaml:"agent"`
 }
 
-// Limits bounds what one user, and all together, may ask for.
+// Limits bounds what all users together may ask for.
 type Limits struct {
-	QueuedPerUser int `yaml:"queued_per_user"`
-	QueuedTotal   int `yaml:"queued_total"`
+	QueuedTotal int `yaml:"queued_total"`
 }
 
 // Log says what is logged and how.
@@ -128,7 +127,7 @@ func DefaultCoordinator() Coordinator {
 		Users:      Users{MinUID: 1000},
 		Scheduling: Scheduling{MaxShares: 3, Interval: time.Second, MemoryHeadroomMiB: 512, Policy: "ffd"},
 		Lease:      Lease{Agent: 60 * time.Second},
-		Limits:     Limits{QueuedPerUser: 10_000, QueuedTotal: 200_000},
+		Limits:     Limits{QueuedTotal: 200_000},
 		Log:        Log{Level: "info", Format: "auto"},
 	}
 }
@@ -173,7 +172,6 @@ func (c *Coordinator) Validate() error {
 	p.number("scheduling.memory_headroom_mib", c.Scheduling.MemoryHeadroomMiB, 0, 64<<10)
 	p.oneOf("scheduling.policy", c.Scheduling.Policy, "ffd", "slot")
 	p.span("lease.agent", c.Lease.Agent, 5*time.Second, time.Hour)
-	p.number("limits.queued_per_user", c.Limits.QueuedPerUser, 1, 1_000_000)
 	p.number("limits.queued_total", c.Limits.QueuedTotal, 1, 1_000_000)
 	p.log(c.Log)
 	return p.err()

@@ -177,7 +177,7 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 		Socket: p.socket, Peer: peerRole, Dial: Dialer(src, tlsconf.RoleCoordinator), Users: newNames().name,
 		AllowRoot: cfg.Users.AllowRoot, MinUID: cluster.UID(cfg.Users.MinUID), Admins: admins,
 		Lease: cfg.Lease.Agent, HeadroomMiB: int64(cfg.Scheduling.MemoryHeadroomMiB), MaxShares: cfg.Scheduling.MaxShares,
-		Policy: policy, Gossip: cfg.Gossip.Addr, GossipPeers: cfg.Gossip.Join,
+		Policy: policy, MaxQueued: cfg.Limits.QueuedTotal, Gossip: cfg.Gossip.Addr, GossipPeers: cfg.Gossip.Join,
 	}
 	for _, peer := range cfg.Peers {
 		cc.Peers = append(cc.Peers, raftnode.Server{ID: peer.ID, Addr: peer.Addr})
