@@ -1,14 +1,12 @@
 package processrt
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -328,63 +326,4 @@ func TestStartTwice(t *testing.T) {
 	if got, err := os.ReadFile(out); err != nil || string(got) != "ran\n" {
 		t.Errorf("output %q (%v), want one run", got, err)
 	}
-}
-
-// BenchmarkTasks runs true from Create to Delete, many at once. It reports
-// tasks a second, and the mean time from Create to the known exit.
-func BenchmarkTasks(b *testing.B) {
-	for _, width := range []int{1, 16, 64} {
-		b.Run(strconv.Itoa(width), func(b *testing.B) { benchTasks(b, width) })
-	}
-}
-
-func benchTasks(b *testing.B, width int) {
-	rt, _ := newTest(b)
-	ctx, cancel := context.WithCancel(b.Context())
-	defer cancel()
-	waiting := make([]chan struct{}, b.N+1)
-	for i := range waiting {
-		waiting[i] = make(chan struct{}, 1)
-	}
-	go func() {
-		for {
-			select {
-			case id := <-rt.Exits():
-				waiting[id.Job] <- struct{}{}
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	var next atomic.Uint64
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var took time.Duration
-	b.ResetTimer()
-	for range width {
-		wg.Go(func() {
-			for {
-				n := next.Add(1)
-				if n > uint64(b.N) {
-					return
-				}
-				l := launch(n, "true")
-				began := time.Now()
-				if err := errors.Join(rt.Create(ctx, l), rt.Start(ctx, l.ID)); err != nil {
-					b.Error(err)
-					return
-				}
-				<-waiting[n]
-				mu.Lock()
-				took += time.Since(began)
-				mu.Unlock()
-				if err := rt.Delete(ctx, l.ID); err != nil {
-					b.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
-	b.ReportMetric(float64(took.Milliseconds())/float64(b.N), "ms-to-exit")
 }
