@@ -49,6 +49,7 @@ func newBench(t testing.TB) *bench {
 	if b.image, err = b.d.ImportBusybox(t.Context(), filepath.Base(b.dir)); err != nil {
 		t.Fatal(err)
 	}
+	clearLater(t, b.dir)
 	b.rt = openTest(t, b.d.Socket(), b.dir)
 	t.Cleanup(b.close)
 	return b

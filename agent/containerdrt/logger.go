@@ -60,14 +60,15 @@ func LoggerMain(specFile string) error {
 // becomeJob opens the job's files and runs its command in this process. It
 // returns only if it cannot; then the process ends as a shell would.
 func becomeJob(l *agent.Launch) error {
-	l.Env = os.Environ()
+	// What runc gave us is the job's, with what CDI devices add.
+	l.Env = syscall.Environ()
 	err := execJob(l)
 	code := 125
 	if le, ok := errors.AsType[*agent.LaunchError](err); ok {
 		code = le.Code
 	}
-	fmt.Fprintf(os.Stderr, "berth: %v\n", err)
-	os.Exit(code)
+	fmt.Fprintf(os.NewFile(2, "stderr"), "berth: %v\n", err)
+	syscall.Exit(code) // this process is the job, not berth
 	return err
 }
 

@@ -56,13 +56,6 @@ func startDaemon(t testing.TB) *daemon.Daemon {
 // openTest opens a runtime with a namespace of its own.
 func openTest(t testing.TB, socket, dir string) *Runtime {
 	t.Helper()
-	t.Cleanup(func() {
-		removeGroups(t, "berth-test/"+filepath.Base(dir))
-		// runc's own notes on a container outlive a shim that was killed.
-		if err := os.RemoveAll("/run/containerd/runc/" + filepath.Base(dir)); err != nil {
-			t.Error(err)
-		}
-	})
 	rt, err := Open(t.Context(), Config{
 		Address: socket, Namespace: filepath.Base(dir), Dir: filepath.Join(dir, "rt"),
 		CgroupParent: "/berth-test/" + filepath.Base(dir), Logger: os.Args[0],
@@ -86,7 +79,23 @@ func TestConformance(t *testing.T) {
 		socket = startDaemon(t).Socket()
 		t.Setenv(socketEnv, socket)
 	}
-	runtimetest.Run(t, func(t *testing.T, dir string) runtimetest.Runtime { return openTest(t, socket, dir) })
+	runtimetest.Run(t, func(sub *testing.T, dir string) runtimetest.Runtime {
+		clearLater(t, dir)
+		return openTest(sub, socket, dir)
+	})
+}
+
+// clearLater removes what a runtime on dir leaves on the machine, at the end of
+// t, when its tasks are deleted.
+func clearLater(t testing.TB, dir string) {
+	t.Helper()
+	t.Cleanup(func() {
+		removeGroups(t, "berth-test/"+filepath.Base(dir))
+		// runc's own notes on a container outlive a shim that was killed.
+		if err := os.RemoveAll("/run/containerd/runc/" + filepath.Base(dir)); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // removeGroups removes the group above those of the attempts, which runc makes

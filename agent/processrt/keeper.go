@@ -58,7 +58,12 @@ type taskRecord struct{ Launch *agent.Launch }
 // or another keeper holds the directory. Signals that end an agent do not end
 // it, so that jobs outlive a stop of the service.
 func KeeperMain(_ context.Context, dir, parent string) error {
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	logFile, err := os.OpenFile(filepath.Join(dir, logName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer logFile.Close()
+	log := slog.New(slog.NewTextHandler(logFile, nil))
 	lock, err := os.OpenFile(filepath.Join(dir, "keeper.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err

@@ -33,6 +33,7 @@ type Config struct {
 
 const (
 	socketName  = "keeper.sock"
+	logName     = "keeper.log"
 	keeperStart = 10 * time.Second
 	exitsQueue  = 1024
 	idleConns   = 16
@@ -70,7 +71,7 @@ func (r *Runtime) ensureKeeper(ctx context.Context) error {
 	}
 	args := append(append([]string(nil), r.cfg.Exe[1:]...), "--dir", r.cfg.Dir, "--cgroup", r.cfg.CgroupParent)
 	cmd := exec.Command(r.cfg.Exe[0], args...)
-	log, err := os.OpenFile(filepath.Join(r.cfg.Dir, "keeper.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(r.cfg.Dir, logName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

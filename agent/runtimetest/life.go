@@ -194,7 +194,7 @@ func testExitWhileClosed(h *harness) {
 const childEnv = "BERTH_RUNTIMETEST_CHILD"
 
 func runChild(t *testing.T, open Open) {
-	dir, out, _ := strings.Cut(os.Getenv(childEnv), ":")
+	dir, out, _ := strings.Cut(env(childEnv), ":")
 	h := &harness{T: t, open: open, dir: dir, out: out, ids: childIDs()}
 	h.rt = open(t, dir)
 	h.start(h.sh(gated))
@@ -210,9 +210,13 @@ func testOpenerKilled(h *harness) {
 	}
 	h.rt = nil
 	top, _, _ := strings.Cut(h.Name(), "/")
-	cmd := exec.Command(os.Args[0], "-test.run=^"+top+"$", "-test.timeout=2m")
-	cmd.Env = append(os.Environ(), childEnv+"="+h.dir+":"+h.out)
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	self, err := os.Executable()
+	if err != nil {
+		h.Fatal(err)
+	}
+	cmd := exec.Command(self, "-test.run=^"+top+"$", "-test.timeout=2m")
+	cmd.Env = append(cmd.Environ(), childEnv+"="+h.dir+":"+h.out)
+	cmd.Stdout, cmd.Stderr = h.Output(), h.Output()
 	if err := cmd.Start(); err != nil {
 		h.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func backgroundOf(t *testing.T) context.Context { return context.WithoutCancel(t
 // process that it runs again to be killed finds its way by childEnv.
 func Run(t *testing.T, open Open) {
 	Require(t, Root())
-	if os.Getenv(childEnv) != "" {
+	if env(childEnv) != "" {
 		runChild(t, open)
 		return
 	}

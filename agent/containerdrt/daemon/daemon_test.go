@@ -45,7 +45,7 @@ func testStop(t *testing.T, before func(*Daemon) error) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(filepath.Join(runcRoot, "test"))); err != nil {
 			t.Error(err)
 		}
 	})
