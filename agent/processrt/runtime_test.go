@@ -40,12 +40,18 @@ func openTest(t testing.TB, dir string) *Runtime {
 }
 
 func TestConformance(t *testing.T) {
+	opened := map[string]struct{}{}
 	runtimetest.Run(t, func(t *testing.T, dir string) runtimetest.Runtime {
-		t.Cleanup(func() {
-			if err := StopKeeper(dir); err != nil {
-				t.Error(err)
-			}
-		})
+		// Only the first time: what is registered later runs earlier, before the
+		// suite has deleted its tasks.
+		if _, again := opened[dir]; !again {
+			opened[dir] = struct{}{}
+			t.Cleanup(func() {
+				if err := StopKeeper(dir); err != nil {
+					t.Error(err)
+				}
+			})
+		}
 		return openTest(t, dir)
 	})
 }
