@@ -1,0 +1,67 @@
+package coordtest
+
+import (
+	"context"
+	"testing"
+
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// Agent is the far end of a node's session, driven by a test.
+type Agent struct {
+	t      testing.TB
+	stream nodev1.NodeService_SessionClient
+	cancel context.CancelFunc
+	// Assigned delivers assignments as they come.
+	Assigned chan *nodev1.Assignment
+}
+
+// Agent opens a session of a node with coordinator i, which must lead.
+func (c *Cluster) Agent(i int, node, boot string, gpus ...*nodev1.GPU) *Agent {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	stream, err := nodev1.NewNodeServiceClient(c.Dial(i, "agent", node)).Session(ctx)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	a := &Agent{t: c.t, stream: stream, cancel: cancel, Assigned: make(chan *nodev1.Assignment, 10_000)}
+	hello := &nodev1.Hello{Protocol: 1, Node: node, BootId: boot, CpuMilli: 64_000, MemMib: 1 << 20, Gpus: gpus, Runtimes: []string{"test"}}
+	if err := stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: hello}}); err != nil {
+		c.t.Fatal(err)
+	}
+	m, err := stream.Recv()
+	if err != nil || m.GetDesired() == nil {
+		c.t.Fatalf("first message %v, %v; want the desired set", m, err)
+	}
+	go func() {
+		for err == nil {
+			for _, as := range m.GetDesired().GetAssignments() {
+				a.Assigned <- as
+			}
+			m, err = stream.Recv()
+		}
+	}()
+	c.t.Cleanup(cancel)
+	return a
+}
+
+// Report says how an attempt stands.
+func (a *Agent) Report(as *nodev1.Assignment, state nodev1.AttemptState, code int32) {
+	a.t.Helper()
+	r := &nodev1.Report{Job: as.Job, Attempt: as.Attempt, Token: as.Token, State: state}
+	if state >= nodev1.AttemptState_ATTEMPT_STATE_COMPLETED {
+		r.Exit = &nodev1.Exit{Code: code}
+	}
+	err := a.stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Reports{Reports: &nodev1.Reports{Reports: []*nodev1.Report{r}}}})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// Silence ends the session without a word.
+func (a *Agent) Silence() { a.cancel() }
+
+// T4 is a simulated card.
+func T4(uuid string) *nodev1.GPU {
+	return &nodev1.GPU{Uuid: uuid, Type: "T4", MemMib: 15360, CapMode: "sim"}
+}

@@ -1,0 +1,247 @@
+// Package coordtest runs coordinators in one process for tests: real Raft on
+// disk over loopback, and identities that tests make up in place of
+// certificates.
+package coordtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator"
+	"github.com/berth-scheduler/berth/coordinator/raftnode"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// Metadata by which a test says who calls.
+const (
+	mdRole = "test-role"
+	mdID   = "test-id"
+	mdUID  = "berth-on-behalf-of-uid"
+	mdGID  = "berth-on-behalf-of-gid"
+)
+
+// Options describes a Cluster.
+type Options struct {
+	N     int
+	Lease time.Duration // 0 means a minute
+	// MaxQueued is passed on.
+	MaxQueued int
+}
+
+// Cluster is coordinators in this process.
+type Cluster struct {
+	t     testing.TB
+	opts  Options
+	dir   string
+	peers []raftnode.Server
+	api   []string // gRPC addresses
+	nodes []*node
+}
+
+type node struct {
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// Start brings a cluster up; it is taken down when the test ends.
+func Start(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	if o.Lease == 0 {
+		o.Lease = time.Minute
+	}
+	c := &Cluster{t: t, opts: o, dir: t.TempDir(), nodes: make([]*node, o.N)}
+	for i := range o.N {
+		c.peers = append(c.peers, raftnode.Server{ID: fmt.Sprintf("c%d", i+1), Addr: freeAddr(t)})
+		c.api = append(c.api, freeAddr(t))
+	}
+	for i := range o.N {
+		c.Restart(i)
+	}
+	t.Cleanup(func() {
+		for i := range c.nodes {
+			c.Stop(i)
+		}
+	})
+	c.Leader()
+	return c
+}
+
+func freeAddr(t testing.TB) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// streams carries Raft in plain text.
+type streams struct{ net.Listener }
+
+// Dial implements raft.StreamLayer.
+func (streams) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	return net.DialTimeout("tcp", string(addr), timeout)
+}
+
+// Restart starts coordinator i on its directory.
+func (c *Cluster) Restart(i int) {
+	c.t.Helper()
+	raftLn, err := net.Listen("tcp", c.peers[i].Addr)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	apiLn, err := net.Listen("tcp", c.api[i])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	sock, err := net.Listen("unix", filepath.Join(c.t.TempDir(), "s"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	co, err := coordinator.New(coordinator.Config{
+		ID: c.peers[i].ID, ClusterID: "test", Version: "test", Dir: filepath.Join(c.dir, c.peers[i].ID), Advertise: c.peers[i].Addr,
+		Peers: c.peers, Timing: raftnode.FastTiming(), Raft: streams{raftLn}, Listener: apiLn, Credentials: insecure.NewCredentials(), Socket: sock,
+		Peer: peer, Dial: func(addr string) (*grpc.ClientConn, error) { return c.dial(c.apiOf(addr), "coordinator", "peer") },
+		Users: func(uid cluster.UID) string { return "u" + strconv.Itoa(int(uid)) }, MinUID: 1000, Admins: []cluster.UID{2000},
+		Lease: c.opts.Lease, MaxShares: 3, Policy: scheduler.Default(), MaxQueued: c.opts.MaxQueued, Certs: &certifier{},
+		Fatal: func(err error) { c.t.Errorf("%s cannot go on: %v", c.peers[i].ID, err) },
+		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	n := &node{stop: cancel, done: make(chan struct{})}
+	c.nodes[i] = n
+	go func() {
+		defer close(n.done)
+		if err := co.Run(ctx); err != nil && !errors.Is(err, net.ErrClosed) {
+			c.t.Logf("%s: %v", c.peers[i].ID, err)
+		}
+	}()
+}
+
+// Stop ends coordinator i gracefully.
+func (c *Cluster) Stop(i int) {
+	if n := c.nodes[i]; n != nil {
+		n.stop()
+		<-n.done
+		c.nodes[i] = nil
+	}
+}
+
+// apiOf finds the gRPC address of the coordinator with a Raft address: at a
+// site they are one.
+func (c *Cluster) apiOf(raftAddr string) string {
+	for i, p := range c.peers {
+		if p.Addr == raftAddr {
+			return c.api[i]
+		}
+	}
+	return raftAddr
+}
+
+// peer reads the identity that a test made up.
+func peer(ctx context.Context) (role, id string, err error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	if len(md.Get(mdRole)) != 1 {
+		return "", "", coordinator.ErrNoCertificate
+	}
+	return md.Get(mdRole)[0], md.Get(mdID)[0], nil
+}
+
+// dial connects with a made-up identity.
+func (c *Cluster) dial(addr, role, id string) (*grpc.ClientConn, error) {
+	with := func(ctx context.Context) context.Context {
+		return metadata.AppendToOutgoingContext(ctx, mdRole, role, mdID, id)
+	}
+	return grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithUnaryInterceptor(func(ctx context.Context, m string, req, resp any, cc *grpc.ClientConn, inv grpc.UnaryInvoker, o ...grpc.CallOption) error {
+			return inv(with(ctx), m, req, resp, cc, o...)
+		}),
+		grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, m string, s grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+			return s(with(ctx), d, cc, m, o...)
+		}))
+}
+
+// Dial connects to coordinator i as a daemon of the given role and id.
+func (c *Cluster) Dial(i int, role, id string) *grpc.ClientConn {
+	c.t.Helper()
+	cc, err := c.dial(c.api[i], role, id)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { cc.Close() })
+	return cc
+}
+
+// As makes calls on a connection of a coordinator or gate speak for a user.
+func As(ctx context.Context, uid uint32) context.Context {
+	s := strconv.FormatUint(uint64(uid), 10)
+	return metadata.AppendToOutgoingContext(ctx, mdUID, s, mdGID, s)
+}
+
+// Leader waits for a coordinator that leads and returns its number.
+func (c *Cluster) Leader() int {
+	c.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for time.Now().Before(deadline) {
+		for i, n := range c.nodes {
+			if n == nil {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(As(context.Background(), 1000), time.Second)
+			st, err := apiv1.NewClusterServiceClient(c.Dial(i, "gate", "g")).GetStatus(ctx, &apiv1.GetStatusRequest{})
+			cancel()
+			if err != nil {
+				continue
+			}
+			for k, p := range c.peers {
+				for _, m := range st.Members {
+					if m.Id == p.ID && m.Leader && c.nodes[k] != nil {
+						return k
+					}
+				}
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.t.Fatal("no leader within 30 s")
+	return -1
+}
+
+// certifier answers with fixed texts: what certificates are is not tested here.
+type certifier struct{}
+
+// Issue implements coordinator.Certifier.
+func (*certifier) Issue(_ []byte, role, id string) (cert, ca []byte, err error) {
+	return []byte(role + "/" + id), []byte("ca"), nil
+}
+
+// Token implements coordinator.Certifier.
+func (*certifier) Token() (string, []byte, error) {
+	h, err := (*certifier)(nil).TokenHash("secret")
+	return "secret", h, err
+}
+
+// TokenHash implements coordinator.Certifier.
+func (*certifier) TokenHash(secret string) ([]byte, error) {
+	h := make([]byte, 32)
+	copy(h, secret)
+	return h, nil
+}
