@@ -350,6 +350,9 @@ func (g *Group) Remove() error {
 				err = nil
 				break
 			}
+			if !errors.Is(err, syscall.EBUSY) {
+				break
+			}
 			time.Sleep(2 * time.Millisecond)
 		}
 		if err != nil {

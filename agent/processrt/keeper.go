@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,7 +26,7 @@ type keeper struct {
 	dir    string
 	parent string
 	groups cgroup.Hierarchy
-	caps   bool // control groups can be used
+	noCaps error // why control groups cannot be used, nil if they can
 	log    *slog.Logger
 	spawn  *spawner
 	ends   *endLog
@@ -49,6 +48,9 @@ type task struct {
 	// starting keeps a second call from starting it again: the agent may have
 	// given up on the first, which waits for a file server.
 	starting bool
+	// exited is set before the process is reaped: from then on its number may
+	// be another's.
+	exited bool
 }
 
 // taskRecord is what a task's file holds.
@@ -64,6 +66,9 @@ func KeeperMain(_ context.Context, dir, parent string) error {
 	}
 	defer logFile.Close()
 	log := slog.New(slog.NewTextHandler(logFile, nil))
+	if err := inherit(); err != nil {
+		return err
+	}
 	lock, err := os.OpenFile(filepath.Join(dir, "keeper.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -76,8 +81,8 @@ func KeeperMain(_ context.Context, dir, parent string) error {
 		dir: dir, parent: parent, log: log, spawn: newSpawner(),
 		tasks: map[cluster.AttemptID]*task{}, watchers: map[chan cluster.AttemptID]struct{}{}, quit: make(chan struct{}),
 	}
-	if k.groups, err = cgroup.Detect(); err == nil && os.Getuid() == 0 {
-		k.caps = true
+	if k.groups, k.noCaps = k.probe(); k.noCaps != nil {
+		log.Warn("jobs run without control groups", "err", k.noCaps)
 	}
 	if err := k.load(); err != nil {
 		return err
@@ -144,7 +149,8 @@ func (k *keeper) load() error {
 		}
 		id := rec.Launch.ID
 		t := &task{launch: rec.Launch, state: agent.Task{ID: id, Token: rec.Launch.Token, Phase: agent.TaskCreated}}
-		if end, ok := ends[id]; ok {
+		// A deleted task's end may still be there when its id comes again.
+		if end, ok := ends[id]; ok && end.Token == rec.Launch.Token {
 			t.state = end
 		} else if _, err := os.Stat(k.taskFile(id) + ".started"); err == nil {
 			t.state.Phase = agent.TaskLost
@@ -160,7 +166,7 @@ func (k *keeper) group(id cluster.AttemptID) *cgroup.Group {
 }
 
 func (k *keeper) killGroup(id cluster.AttemptID) {
-	if !k.caps {
+	if k.noCaps != nil {
 		return
 	}
 	if err := k.group(id).Kill(); err != nil {
@@ -196,7 +202,7 @@ func (k *keeper) handle(req request) *response {
 	var err error
 	switch req.Op {
 	case opCreate:
-		err = k.create(req.Launch)
+		err = k.create(req)
 	case opStart:
 		err = k.start(req.ID)
 	case opSignal:
@@ -233,7 +239,8 @@ func (k *keeper) list() []agent.Task {
 }
 
 // create makes the record and the control group of a task.
-func (k *keeper) create(l *agent.Launch) error {
+func (k *keeper) create(req request) error {
+	l := req.Launch
 	if l == nil || l.ID.Job == 0 || len(l.Args) == 0 {
 		return errors.New("create: the launch is incomplete")
 	}
@@ -243,12 +250,12 @@ func (k *keeper) create(l *agent.Launch) error {
 	if known {
 		return nil
 	}
-	if k.caps {
+	if k.noCaps == nil {
 		if err := k.group(l.ID).Create(cgroup.Limits{MemBytes: l.MemBytes, CPUMilli: l.CPUMilli}); err != nil {
 			return err
 		}
-	} else if l.MemBytes > 0 {
-		k.log.Warn("no control groups: the memory cap is not enforced", "task", l.ID.String())
+	} else if err := k.uncapped(req); err != nil {
+		return err
 	}
 	data, err := json.Marshal(taskRecord{l})
 	if err != nil {
@@ -274,15 +281,15 @@ func (k *keeper) start(id cluster.AttemptID) error {
 		return err
 	}
 	defer k.starts.Done()
-	pid, g, began, err := k.launch(t.launch)
+	p, err := k.launch(t.launch)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t.starting = false
 	if err != nil {
 		return err
 	}
-	t.state.Phase, t.state.PID, t.state.Started = agent.TaskRunning, pid, began
-	k.reapers.Go(func() { k.reap(t, pid, g) })
+	t.state.Phase, t.state.PID, t.state.Started = agent.TaskRunning, p.pid, p.began
+	k.reapers.Go(func() { k.reap(t, p) })
 	return nil
 }
 
@@ -307,101 +314,6 @@ func (k *keeper) claim(id cluster.AttemptID) (*task, error) {
 	return t, nil
 }
 
-func (k *keeper) launch(l *agent.Launch) (pid int, g *cgroup.Group, began time.Time, err error) {
-	// Opening the user's files may take as long as a file server wants; it
-	// holds up no other start.
-	prog, files, err := prepare(l)
-	if err != nil {
-		return 0, nil, began, err
-	}
-	defer files.Close()
-	// From here on a keeper that dies leaves a task that may have run.
-	if err := os.WriteFile(k.taskFile(l.ID)+".started", nil, 0o600); err != nil {
-		return 0, nil, began, err
-	}
-	if k.caps {
-		g = k.group(l.ID)
-	}
-	began = time.Now()
-	pid, err = k.spawn.start(spawnRequest{launch: l, group: g, prog: prog, files: files})
-	if err != nil {
-		return 0, nil, began, errors.Join(err, os.Remove(k.taskFile(l.ID)+".started"))
-	}
-	return pid, g, began, nil
-}
-
-// reap waits for the first process of a task and records how it ended.
-func (k *keeper) reap(t *task, pid int, g *cgroup.Group) {
-	var ws syscall.WaitStatus
-	for {
-		_, err := syscall.Wait4(pid, &ws, 0, nil)
-		if err == nil && (ws.Exited() || ws.Signaled()) {
-			break
-		}
-		if err != nil && !errors.Is(err, syscall.EINTR) {
-			k.log.Error("cannot wait for a process", "pid", pid, "err", err)
-			k.killGroup(t.launch.ID)
-			k.mu.Lock()
-			t.state.Phase = agent.TaskLost
-			k.mu.Unlock()
-			return
-		}
-	}
-	k.mu.Lock()
-	end := t.state
-	k.mu.Unlock()
-	end.Phase, end.Ended = agent.TaskStopped, time.Now()
-	if ws.Signaled() {
-		end.Signal, end.ExitCode = ws.Signal(), 128+int(ws.Signal())
-	} else {
-		end.ExitCode = ws.ExitStatus()
-	}
-	if g != nil {
-		if n, err := g.OOMKills(); err == nil {
-			// A script whose program was killed ends with that program's code.
-			end.OOMKilled = n > 0 && end.ExitCode == 128+int(syscall.SIGKILL)
-		}
-		end.MemPeakBytes, end.CPUTime = g.MemPeak(), g.CPUTime()
-		// The job is its first process; what it left behind must not go on
-		// using its share.
-		if err := g.Kill(); err != nil {
-			k.log.Error("cannot kill what is left of a task", "task", end.ID.String(), "err", err)
-		}
-	}
-	// On a full disk the exit is known as long as we live; a task that never
-	// ends would be worse.
-	if err := k.ends.put(end); err != nil {
-		k.log.Error("cannot record an exit", "task", end.ID.String(), "err", err)
-	}
-	k.mu.Lock()
-	t.state = end
-	for w := range k.watchers {
-		select {
-		case w <- end.ID:
-		default: // the agent looks by itself from time to time
-		}
-	}
-	k.mu.Unlock()
-}
-
-func (k *keeper) signal(id cluster.AttemptID, sig syscall.Signal) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	t := k.tasks[id]
-	if t == nil || t.state.Phase != agent.TaskRunning {
-		return nil
-	}
-	if sig == syscall.SIGKILL && k.caps {
-		return k.group(id).Kill()
-	}
-	// The task is not reaped while its phase is running under the lock, or its
-	// pid is that of a zombie: nobody else has the number.
-	if err := syscall.Kill(t.state.PID, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return err
-	}
-	return nil
-}
-
 func (k *keeper) delete(id cluster.AttemptID) error {
 	k.mu.Lock()
 	t := k.tasks[id]
@@ -413,8 +325,12 @@ func (k *keeper) delete(id cluster.AttemptID) error {
 		k.mu.Unlock()
 		return fmt.Errorf("delete: task %s runs", id)
 	}
+	lost := t.state.Phase == agent.TaskLost
 	k.mu.Unlock()
-	if k.caps {
+	if lost {
+		k.killGroup(id)
+	}
+	if k.noCaps == nil {
 		if err := k.group(id).Remove(); err != nil {
 			return err
 		}
@@ -469,18 +385,14 @@ func (k *keeper) shutdown() error {
 	var errs []error
 	for _, t := range k.list() {
 		if t.Phase == agent.TaskRunning {
-			if k.caps {
-				errs = append(errs, k.group(t.ID).Kill())
-			} else {
-				errs = append(errs, syscall.Kill(-t.PID, syscall.SIGKILL))
-			}
+			errs = append(errs, k.signal(t.ID, syscall.SIGKILL))
 		}
 	}
 	k.reapers.Wait()
 	for _, t := range k.list() {
 		errs = append(errs, k.delete(t.ID))
 	}
-	if k.caps {
+	if k.noCaps == nil {
 		errs = append(errs, k.groups.Open(k.parent).RemoveUp())
 	}
 	return errors.Join(errs...)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -325,5 +326,138 @@ func TestStartTwice(t *testing.T) {
 	})
 	if got, err := os.ReadFile(out); err != nil || string(got) != "ran\n" {
 		t.Errorf("output %q (%v), want one run", got, err)
+	}
+}
+
+// TestEndsOfEarlierTasks has an id come again after its task was deleted: the
+// old end, which may still be in the log, is not that of the new task.
+func TestEndsOfEarlierTasks(t *testing.T) {
+	rt, dir := newTest(t)
+	first := launch(1, "true")
+	start(t, rt, first)
+	until(t, "the exit", func() bool {
+		task, err := rt.Inspect(t.Context(), first.ID)
+		return err == nil && task.Phase == agent.TaskStopped
+	})
+	again := launch(1, "true")
+	again.Token = first.Token + 1
+	if err := errors.Join(rt.Delete(t.Context(), first.ID), rt.Create(t.Context(), again)); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(listenerPID(t, dir), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the next keeper", func() bool {
+		task, err := rt.Inspect(t.Context(), again.ID)
+		if err != nil {
+			return false
+		}
+		if task.Phase != agent.TaskCreated || task.Token != again.Token {
+			t.Fatalf("got %+v, want it created and never started", task)
+		}
+		return true
+	})
+}
+
+// withoutGroups opens a runtime whose control groups cannot be made: their
+// parent is a file.
+func withoutGroups(t *testing.T, allow bool) (rt *Runtime, out string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "kp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cfg := testConfig(dir)
+	cfg.CgroupParent, cfg.AllowUncapped = "/cgroup.procs", allow
+	if rt, err = Open(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(rt.Close(), StopKeeper(dir), os.RemoveAll(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	out = filepath.Join(dir, "out")
+	if err := errors.Join(os.WriteFile(out, nil, 0o666), os.Chmod(out, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	return rt, out
+}
+
+func TestWithoutControlGroups(t *testing.T) {
+	runtimetest.Require(t, runtimetest.Root())
+	rt, out := withoutGroups(t, false)
+	capped := launch(1, "true")
+	capped.MemBytes = 64 << 20
+	le, ok := errors.AsType[*agent.LaunchError](rt.Create(t.Context(), capped))
+	if !ok || le.Reason != "MEMORY" || le.Code != 125 {
+		t.Fatalf("a cap that cannot be kept: got %v, want a launch error MEMORY", le)
+	}
+	free := launch(2, "sh", "-c", "sleep 1000 & echo $!; wait")
+	free.Stdout = out
+	task := start(t, rt, free)
+	var left int
+	until(t, "the job's own child", func() bool {
+		b, err := os.ReadFile(out)
+		if err != nil || !strings.HasSuffix(string(b), "\n") {
+			return false
+		}
+		left, err = strconv.Atoi(strings.TrimSpace(string(b)))
+		return err == nil
+	})
+	if err := rt.Signal(t.Context(), free.ID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the exit", func() bool {
+		got, err := rt.Inspect(t.Context(), free.ID)
+		return err == nil && got.Phase == agent.TaskStopped && got.Signal == syscall.SIGKILL
+	})
+	until(t, "the end of all processes", func() bool { return gone(task.PID) && gone(left) })
+}
+
+func TestAllowUncapped(t *testing.T) {
+	runtimetest.Require(t, runtimetest.Root())
+	rt, _ := withoutGroups(t, true)
+	capped := launch(1, "sh", "-c", "exit 6")
+	capped.MemBytes = 64 << 20
+	start(t, rt, capped)
+	until(t, "exit 6", func() bool {
+		task, err := rt.Inspect(t.Context(), capped.ID)
+		return err == nil && task.Phase == agent.TaskStopped && task.ExitCode == 6
+	})
+}
+
+// gone tells whether no process of this number runs; a zombie does not.
+func gone(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
+}
+
+// TestInherited has jobs not depend on how the service was started.
+func TestInherited(t *testing.T) {
+	old := syscall.Umask(0o077)
+	rt, dir := newTest(t)
+	syscall.Umask(old)
+	out := filepath.Join(dir, "out")
+	if err := errors.Join(os.WriteFile(out, nil, 0o666), os.Chmod(out, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	l := launch(1, "sh", "-c", "umask; ulimit -S -c")
+	l.UID, l.GID = uint32(os.Getuid()), uint32(os.Getgid())
+	l.Stdout = out
+	start(t, rt, l)
+	until(t, "the exit", func() bool {
+		task, err := rt.Inspect(t.Context(), l.ID)
+		return err == nil && task.Phase == agent.TaskStopped
+	})
+	if got, err := os.ReadFile(out); err != nil || string(got) != "0022\n0\n" {
+		t.Errorf("umask and limit of core dumps: got %q (%v), want 0022 and 0", got, err)
 	}
 }

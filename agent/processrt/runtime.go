@@ -28,7 +28,11 @@ type Config struct {
 	Exe []string
 	// CgroupParent is the group under which each attempt gets its own.
 	CgroupParent string
-	Log          *slog.Logger
+	// AllowUncapped runs jobs as root without their memory caps where control
+	// groups cannot be used. Without it such jobs are refused. Without root
+	// there are no other users' jobs to protect, and it makes no difference.
+	AllowUncapped bool
+	Log           *slog.Logger
 }
 
 const (
@@ -185,7 +189,7 @@ func (r *Runtime) Create(ctx context.Context, l *agent.Launch) error {
 	if l.Image != "" {
 		return &agent.LaunchError{Code: 125, Reason: "IMAGE", Err: errors.New("this node runs no images: it has no containerd")}
 	}
-	_, err := r.call(ctx, request{Op: opCreate, Launch: l})
+	_, err := r.call(ctx, request{Op: opCreate, Launch: l, AllowUncapped: r.cfg.AllowUncapped})
 	return err
 }
 

@@ -29,14 +29,18 @@ func TestMain(m *testing.M) {
 
 func openTest(t testing.TB, dir string) *Runtime {
 	t.Helper()
-	rt, err := Open(t.Context(), Config{
-		Dir: dir, Exe: []string{os.Args[0], "process-keeper"},
-		CgroupParent: "/berth-test/" + filepath.Base(dir), Log: slog.New(slog.DiscardHandler),
-	})
+	rt, err := Open(t.Context(), testConfig(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return rt
+}
+
+func testConfig(dir string) Config {
+	return Config{
+		Dir: dir, Exe: []string{os.Args[0], "process-keeper"},
+		CgroupParent: "/berth-test/" + filepath.Base(dir), Log: slog.New(slog.DiscardHandler),
+	}
 }
 
 func TestConformance(t *testing.T) {

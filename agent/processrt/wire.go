@@ -31,6 +31,8 @@ type request struct {
 	Launch *agent.Launch     `json:",omitempty"`
 	ID     cluster.AttemptID `json:",omitempty"`
 	Signal syscall.Signal    `json:",omitempty"`
+	// AllowUncapped goes with create.
+	AllowUncapped bool `json:",omitempty"`
 }
 
 type response struct {

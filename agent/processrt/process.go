@@ -1,0 +1,216 @@
+package processrt
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// process is the first process of a task that runs.
+type process struct {
+	pid   int
+	began time.Time
+	group *cgroup.Group // nil without control groups
+	// disarm ends the watch that kills the rest of the task when the kernel
+	// kills a part of it.
+	disarm func() error
+}
+
+// inherit sets what jobs have from the keeper: a file mask as at a login, and
+// no core dumps, which would be as large as the job and land in its directory.
+// A job may ask for them (ulimit -c).
+func inherit() error {
+	syscall.Umask(0o022)
+	var core unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &core); err != nil {
+		return fmt.Errorf("read limit of core dumps: %w", err)
+	}
+	core.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &core); err != nil {
+		return fmt.Errorf("limit core dumps: %w", err)
+	}
+	return nil
+}
+
+const probeBytes = 16 << 20
+
+// probe tells whether control groups can be made and capped here, by doing
+// so: they may be mounted, and read-only as in most containers.
+func (k *keeper) probe() (cgroup.Hierarchy, error) {
+	if os.Getuid() != 0 {
+		return cgroup.Hierarchy{}, errors.New("not root")
+	}
+	h, err := cgroup.Detect()
+	if err != nil {
+		return h, err
+	}
+	g := h.Open(path.Join("/", k.parent, "probe-"+strconv.Itoa(os.Getpid())))
+	err = g.Create(cgroup.Limits{MemBytes: probeBytes})
+	return h, errors.Join(err, g.Remove())
+}
+
+// uncapped decides about a task whose cap cannot be kept. Without root all
+// jobs are the caller's own; with root they are several users', and one would
+// be killed for the memory of another.
+func (k *keeper) uncapped(req request) error {
+	l := req.Launch
+	if l.MemBytes <= 0 {
+		return nil
+	}
+	if os.Getuid() == 0 && !req.AllowUncapped {
+		return &agent.LaunchError{Code: 125, Reason: "MEMORY", Err: fmt.Errorf(
+			"this node cannot keep the job below %d MiB: %w; make control groups writable, or allow jobs without caps", l.MemBytes>>20, k.noCaps)}
+	}
+	k.log.Warn("the memory cap is not enforced", "task", l.ID.String(), "err", k.noCaps)
+	return nil
+}
+
+// launch starts the first process of a task.
+func (k *keeper) launch(l *agent.Launch) (p *process, err error) {
+	// Opening the user's files may take as long as a file server wants; it
+	// holds up no other start.
+	prog, files, err := prepare(l)
+	if err != nil {
+		return nil, err
+	}
+	defer files.Close()
+	p = &process{disarm: func() error { return nil }}
+	if k.noCaps == nil {
+		p.group = k.group(l.ID)
+	}
+	if p.group != nil && l.MemBytes > 0 {
+		if p.disarm, err = p.group.KillOnOOM(); err != nil {
+			return nil, err
+		}
+	}
+	// From here on a keeper that dies leaves a task that may have run.
+	started := k.taskFile(l.ID) + ".started"
+	if err := os.WriteFile(started, nil, 0o600); err != nil {
+		return nil, errors.Join(err, p.disarm())
+	}
+	p.began = time.Now()
+	p.pid, err = k.spawn.start(spawnRequest{launch: l, group: p.group, prog: prog, files: files})
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(started), p.disarm())
+	}
+	return p, nil
+}
+
+// await waits for the end of the first process of a task, and reaps it.
+func (k *keeper) await(t *task, pid int) (ws syscall.WaitStatus, err error) {
+	// It stays a zombie, and its number its own, until nobody can send it a
+	// signal any more.
+	err = uninterrupted(func() error { return unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) })
+	k.mu.Lock()
+	t.exited = true
+	k.mu.Unlock()
+	if err != nil {
+		return ws, err
+	}
+	if k.noCaps != nil {
+		// What it left behind is known by its process group at best.
+		if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			k.log.Error("cannot kill what is left of a task", "task", t.launch.ID.String(), "err", err)
+		}
+	}
+	err = uninterrupted(func() error {
+		_, err := syscall.Wait4(pid, &ws, 0, nil)
+		return err
+	})
+	return ws, err
+}
+
+func uninterrupted(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
+
+// reap records how the first process of a task ended.
+func (k *keeper) reap(t *task, p *process) {
+	ws, err := k.await(t, p.pid)
+	if err != nil {
+		k.log.Error("cannot wait for a process", "pid", p.pid, "err", err)
+		k.killGroup(t.launch.ID)
+		k.mu.Lock()
+		t.state.Phase = agent.TaskLost
+		k.mu.Unlock()
+		return
+	}
+	k.mu.Lock()
+	end := t.state
+	k.mu.Unlock()
+	end.Phase, end.Ended = agent.TaskStopped, time.Now()
+	if ws.Signaled() {
+		end.Signal, end.ExitCode = ws.Signal(), 128+int(ws.Signal())
+	} else {
+		end.ExitCode = ws.ExitStatus()
+	}
+	if err := p.disarm(); err != nil {
+		k.log.Error("cannot kill the rest of a task that is out of memory", "task", end.ID.String(), "err", err)
+	}
+	if p.group != nil {
+		if n, err := p.group.OOMKills(); err == nil {
+			// A script whose program was killed ends with that program's code.
+			end.OOMKilled = n > 0 && end.ExitCode == 128+int(syscall.SIGKILL)
+		}
+		end.MemPeakBytes, end.CPUTime = p.group.MemPeak(), p.group.CPUTime()
+		// The job is its first process; what it left behind must not go on
+		// using its share.
+		k.killGroup(end.ID)
+	}
+	// On a full disk the exit is known as long as we live; a task that never
+	// ends would be worse.
+	if err := k.ends.put(end); err != nil {
+		k.log.Error("cannot record an exit", "task", end.ID.String(), "err", err)
+	}
+	k.announce(t, end)
+}
+
+// announce makes an end known.
+func (k *keeper) announce(t *task, end agent.Task) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t.state = end
+	for w := range k.watchers {
+		select {
+		case w <- end.ID:
+		default: // the agent looks by itself from time to time
+		}
+	}
+}
+
+func (k *keeper) signal(id cluster.AttemptID, sig syscall.Signal) error {
+	k.mu.Lock()
+	t := k.tasks[id]
+	if t == nil || t.state.Phase != agent.TaskRunning || t.exited {
+		k.mu.Unlock()
+		return nil
+	}
+	if sig == syscall.SIGKILL && k.noCaps == nil {
+		k.mu.Unlock() // it may take a while
+		return k.group(id).Kill()
+	}
+	// It has not exited, or is a zombie: nobody else has its number.
+	defer k.mu.Unlock()
+	pid := t.state.PID
+	if sig == syscall.SIGKILL {
+		pid = -pid
+	}
+	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
+}
