@@ -77,8 +77,9 @@ func modelSamples(in []fsm.Sample) []model.Sample {
 	return out
 }
 
-// job makes a checked job with its estimates out of what a user sent.
-func (l *learner) job(who caller, js *apiv1.JobSpec, nodes []*cluster.Node) (*cluster.Job, error) {
+// job makes a checked job with its estimates out of what a user sent. types
+// are the cluster's, as gpuTypes lists them.
+func (l *learner) job(who caller, js *apiv1.JobSpec, types []model.TypeInfo) (*cluster.Job, error) {
 	spec, err := conv.SpecFromAPI(js)
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (l *learner) job(who caller, js *apiv1.JobSpec, nodes []*cluster.Node) (*cl
 	if err := spec.Check(); err != nil {
 		return nil, err
 	}
-	preds, sig, err := l.predict(who, spec, nodes)
+	preds, sig, err := l.predict(who, spec, types)
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +99,8 @@ func (l *learner) job(who caller, js *apiv1.JobSpec, nodes []*cluster.Node) (*cl
 	return j, nil
 }
 
-// predict answers for each GPU type that the cluster has.
-func (l *learner) predict(who caller, spec *cluster.Spec, nodes []*cluster.Node) ([]model.Prediction, string, error) {
+// predict answers for each of the cluster's GPU types.
+func (l *learner) predict(who caller, spec *cluster.Spec, types []model.TypeInfo) ([]model.Prediction, string, error) {
 	var features model.Features
 	if len(spec.Features) > 0 {
 		var err error
@@ -109,7 +110,7 @@ func (l *learner) predict(who caller, spec *cluster.Spec, nodes []*cluster.Node)
 	}
 	sig := features.Signature(identity(who, spec))
 	req := model.Request{
-		Features: features, Signature: sig, Types: gpuTypes(nodes),
+		Features: features, Signature: sig, Types: types,
 		Declared: model.Declared{GPUMemMiB: spec.GPUMemMiB, UtilMilli: spec.GPUMilli, Seconds: spec.Duration.Seconds()},
 	}
 	if spec.GPUs == 0 {
@@ -161,7 +162,7 @@ func (l *learner) explain(who caller, js *apiv1.JobSpec, nodes []*cluster.Node) 
 	if err != nil {
 		return nil, err
 	}
-	preds, _, err := l.predict(who, spec, nodes)
+	preds, _, err := l.predict(who, spec, gpuTypes(nodes))
 	if err != nil {
 		return nil, err
 	}

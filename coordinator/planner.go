@@ -93,7 +93,7 @@ func (p *planner) poke() {
 // run plans until ctx ends, beginning with a full pass.
 func (p *planner) run(ctx context.Context) error {
 	p.again()
-	var lastFull time.Time
+	var lastFull, nextArrival time.Time
 	interval := fullEvery
 	timer := time.NewTimer(interval)
 	defer timer.Stop()
@@ -129,9 +129,16 @@ func (p *planner) run(ctx context.Context) error {
 			if !arrived {
 				break
 			}
-			if _, err := p.pass(ctx, "arrival"); err != nil {
+			if wait := time.Until(nextArrival); wait > 0 {
+				p.keepArrived()
+				timer.Reset(min(wait, interval))
+				continue
+			}
+			took, err := p.pass(ctx, "arrival")
+			if err != nil {
 				return err
 			}
+			nextArrival = time.Now().Add(fullShare * took)
 		}
 		timer.Reset(interval)
 	}
@@ -156,6 +163,13 @@ func (p *planner) keepFull() {
 	p.mu.Unlock()
 }
 
+// keepArrived remembers that jobs came, for when passes may take time again.
+func (p *planner) keepArrived() {
+	p.mu.Lock()
+	p.arrived = true
+	p.mu.Unlock()
+}
+
 // fast starts the heads of the queues of GPUs on which something ended.
 func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
 	if len(gpus) == 0 {
@@ -177,6 +191,9 @@ func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, er
 	}
 	began := time.Now()
 	snap := p.fsm.SchedulerSnapshot()
+	if len(snap.Nodes) == 0 {
+		return 0, nil
+	}
 	snap.Now = max(snap.Now, cluster.TimeOf(p.clock()))
 	if arrival {
 		// All that stand in no queue, and not only those that came: else an

@@ -66,8 +66,9 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 		return nil, err
 	}
 	nodes := s.c.fsm.Nodes()
+	types := gpuTypes(nodes)
 	for _, js := range req.Jobs {
-		job, err := s.c.learn.job(who, js, nodes)
+		job, err := s.c.learn.job(who, js, types)
 		if err != nil {
 			return nil, err
 		}
