@@ -169,6 +169,7 @@ func (r *Runtime) await(id cluster.AttemptID) {
 			delete(r.waiting, id)
 			r.mu.Unlock()
 		}()
+		defer r.endTogether(id)()
 		for r.ctx.Err() == nil {
 			if r.awaitOnce(id) {
 				select {
@@ -183,6 +184,23 @@ func (r *Runtime) await(id cluster.AttemptID) {
 			}
 		}
 	})
+}
+
+// endTogether has an OOM kill of one process of a task end them all, until the
+// returned function is called. The kernel goes on with version 2's way of it
+// while no agent runs; under version 1 the next agent makes up for it.
+func (r *Runtime) endTogether(id cluster.AttemptID) func() {
+	warn := func(err error) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it has ended
+			r.cfg.Log.Warn("cannot end a task that is out of memory as a whole", "task", id.String(), "err", err)
+		}
+	}
+	disarm, err := r.group(id).KillOnOOM()
+	if err != nil {
+		warn(err)
+		return func() {}
+	}
+	return func() { warn(disarm()) }
 }
 
 // awaitOnce reports whether there is something to look at.

@@ -2,6 +2,7 @@ package runtimetest
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"strconv"
@@ -35,8 +36,10 @@ func Run(t *testing.T, open Open) {
 		{"exit codes", testExitCodes},
 		{"signals", testSignals},
 		{"commands that cannot run", testRefusals},
+		{"commands that the kernel refuses", testKernelRefuses},
 		{"a first process that ignores SIGTERM", testStubborn},
 		{"out of memory", testOutOfMemory},
+		{"out of memory in a part", testOutOfMemoryInPart},
 		{"output in order, as the user", testOutput},
 		{"output through the user's links", testOutputLinks},
 		{"input", testInput},
@@ -109,6 +112,30 @@ func testRefusals(h *harness) {
 	}
 }
 
+// testKernelRefuses has commands that look as if they could run. A runtime says
+// so when it launches them, or with the exit code that a shell would give.
+func testKernelRefuses(h *harness) {
+	for name, code := range map[string]int{
+		h.write("shebang", "#!/no/such/interpreter\n", 0o755): 127,
+		h.write("text", "exit 0\n", 0o755):                    126,
+	} {
+		l := h.job(name)
+		err := h.rt.Create(h.Context(), l)
+		if err == nil {
+			err = h.rt.Start(h.Context(), l.ID)
+		}
+		got := -1
+		if le, ok := errors.AsType[*agent.LaunchError](err); ok {
+			got = le.Code
+		} else if err == nil {
+			got = h.wait(l.ID).ExitCode
+		}
+		if got != code {
+			h.Errorf("%s: got code %d (%v), want %d", name, got, err, code)
+		}
+	}
+}
+
 func testStubborn(h *harness) {
 	l := h.sh("trap '' TERM; echo ready; while :; do sleep 0.02; done")
 	h.start(l)
@@ -143,6 +170,16 @@ func testOutOfMemory(h *harness) {
 	}
 	if task := h.inspect(neighbour.ID); task.Phase != agent.TaskRunning {
 		h.Errorf("neighbour: got %+v, want it running", task)
+	}
+}
+
+// testOutOfMemoryInPart loses one process of a job whose first would go on, or
+// wait for ever.
+func testOutOfMemoryInPart(h *harness) {
+	l := h.sh("tail /dev/zero & sleep 1000")
+	l.MemBytes = 48 << 20
+	if task := h.run(l); !task.OOMKilled || task.Signal != syscall.SIGKILL || task.ExitCode != 137 {
+		h.Errorf("job that lost a child to its cap: got %+v, want it killed for its memory as a whole", task)
 	}
 }
 
@@ -268,7 +305,7 @@ func testWorkDir(h *harness) {
 
 // testMany runs more jobs at once than there are cores.
 func testMany(h *harness) {
-	const n = 32
+	const n = 64
 	var wg sync.WaitGroup
 	for i := range n {
 		l := h.sh("echo hello $BERTH_N; exit " + strconv.Itoa(i))
