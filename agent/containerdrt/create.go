@@ -97,11 +97,9 @@ func (r *Runtime) createTask(ctx context.Context, l *agent.Launch) error {
 		if err != nil {
 			return err
 		}
-		spec, err := img.Spec(ctx)
-		if err != nil {
-			return &agent.LaunchError{Code: 125, Reason: "IMAGE", Err: err}
+		if imageEnv, err = readImage(ctx, img); err != nil {
+			return err
 		}
-		imageEnv = spec.Config.Env
 		opts = append(opts, containerd.WithNewSnapshot(l.ID.String(), img))
 	}
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
@@ -145,31 +143,6 @@ func (r *Runtime) container(ctx context.Context, id cluster.AttemptID, opts []co
 		return nil, fmt.Errorf("clear up an earlier try: %w", err)
 	}
 	return r.client.NewContainer(ctx, id.String(), opts...)
-}
-
-// image finds an image here, or pulls it.
-func (r *Runtime) image(ctx context.Context, ref string) (containerd.Image, error) {
-	fail := func(err error) error { return &agent.LaunchError{Code: 125, Reason: "IMAGE", Err: err} }
-	img, err := r.client.GetImage(ctx, ref)
-	if errdefs.IsNotFound(err) {
-		pctx, cancel := context.WithTimeout(ctx, pullTimeout)
-		defer cancel()
-		img, err = r.client.Pull(pctx, ref, containerd.WithPullUnpack)
-		if err != nil {
-			return nil, fail(fmt.Errorf("pull: %w", err))
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("find image: %w", err) // containerd's trouble, not the image's
-	}
-	unpacked, err := img.IsUnpacked(ctx, "")
-	if err == nil && !unpacked {
-		err = img.Unpack(ctx, "")
-	}
-	if err != nil {
-		return nil, fail(fmt.Errorf("unpack: %w", err))
-	}
-	return img, nil
 }
 
 // launchError tells what runc says of a command from other failures, as a

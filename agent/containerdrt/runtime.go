@@ -33,7 +33,10 @@ type Config struct {
 	CgroupParent string
 	// Logger is the binary that "container-logger FILE" makes LoggerMain.
 	Logger string
-	Log    *slog.Logger
+	// PullPause is how long to wait before a registry is asked again, the
+	// first time; 0 is 2 s. It doubles each time.
+	PullPause time.Duration
+	Log       *slog.Logger
 }
 
 // Kinds of files in Config.Dir, one each an attempt.
@@ -47,7 +50,6 @@ const (
 const (
 	labelToken   = "berth/token"
 	loggerArg    = "container-logger"
-	pullTimeout  = 15 * time.Minute
 	dialTimeout  = 10 * time.Second
 	answerWait   = 30 * time.Second
 	exitsQueue   = 1024
@@ -61,6 +63,7 @@ type Runtime struct {
 	client *containerd.Client
 	groups cgroup.Hierarchy
 	exits  chan cluster.AttemptID
+	pulls  chan struct{}   // holds one for each pull under way
 	ctx    context.Context // of the waiters
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
@@ -73,6 +76,9 @@ type Runtime struct {
 func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.PullPause <= 0 {
+		cfg.PullPause = pullPause
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, err
@@ -88,7 +94,7 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	wctx, stop := context.WithCancel(namespaces.WithNamespace(context.WithoutCancel(ctx), cfg.Namespace))
 	r := &Runtime{
 		cfg: cfg, client: c, groups: h, exits: make(chan cluster.AttemptID, exitsQueue),
-		ctx: wctx, stop: stop, waiting: map[cluster.AttemptID]struct{}{},
+		pulls: make(chan struct{}, pullsAtOnce), ctx: wctx, stop: stop, waiting: map[cluster.AttemptID]struct{}{},
 	}
 	if err := r.answer(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())

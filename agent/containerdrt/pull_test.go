@@ -1,0 +1,163 @@
+package containerdrt
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent"
+)
+
+// registry is the read side of an image registry on loopback. Its image is
+// "x/y"; it answers for it when faults says nothing.
+type registry struct {
+	*httptest.Server
+	blobs map[string][]byte // by digest
+	types map[string]string
+	top   string // digest of the manifest
+	tags  atomic.Int64
+	// faults answers the nth question for a tag, n from 1, and says whether
+	// it did.
+	faults func(w http.ResponseWriter, n int64) bool
+}
+
+func newRegistry(t *testing.T, arch string, faults func(http.ResponseWriter, int64) bool) *registry {
+	t.Helper()
+	r := &registry{blobs: map[string][]byte{}, types: map[string]string{}, faults: faults}
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "hello", Mode: 0o644, Typeflag: tar.TypeReg}), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	add := func(mediaType string, data []byte) map[string]any {
+		digest := fmt.Sprintf("sha256:%x", sha256.Sum256(data))
+		r.blobs[digest], r.types[digest] = data, mediaType
+		return map[string]any{"mediaType": mediaType, "digest": digest, "size": len(data)}
+	}
+	mustJSON := func(v any) []byte {
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	layerDesc := add("application/vnd.oci.image.layer.v1.tar", layer.Bytes())
+	config := add("application/vnd.oci.image.config.v1+json", mustJSON(map[string]any{
+		"architecture": arch, "os": "linux",
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []any{layerDesc["digest"]}},
+	}))
+	manifest := add("application/vnd.oci.image.manifest.v1+json", mustJSON(map[string]any{
+		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config, "layers": []any{layerDesc},
+	}))
+	r.top = manifest["digest"].(string)
+	r.Server = httptest.NewServer(http.HandlerFunc(r.serve))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *registry) serve(w http.ResponseWriter, req *http.Request) {
+	name := req.URL.Path[strings.LastIndex(req.URL.Path, "/")+1:]
+	if !strings.HasPrefix(name, "sha256:") {
+		if r.faults != nil && r.faults(w, r.tags.Add(1)) {
+			return
+		}
+		name = r.top
+	}
+	data, ok := r.blobs[name]
+	if !ok {
+		http.NotFound(w, req)
+		return
+	}
+	w.Header().Set("Content-Type", r.types[name])
+	w.Header().Set("Docker-Content-Digest", name)
+	w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+	if req.Method == http.MethodGet {
+		_, _ = w.Write(data) // a client that went away is its own trouble
+	}
+}
+
+func (r *registry) ref() string { return strings.TrimPrefix(r.URL, "http://") + "/x/y:v1" }
+
+func always(code int) func(http.ResponseWriter, int64) bool {
+	return func(w http.ResponseWriter, _ int64) bool {
+		if code == http.StatusUnauthorized {
+			w.Header().Set("Www-Authenticate", `Basic realm="private"`)
+		}
+		w.WriteHeader(code)
+		return true
+	}
+}
+
+const lastingWord, passingWord = "check its name", "may be back later"
+
+func TestPull(t *testing.T) {
+	require(t)
+	b := newBench(t)
+	b.rt.cfg.PullPause = time.Millisecond
+	down := newRegistry(t, runtime.GOARCH, nil)
+	down.Close()
+	for _, c := range []struct {
+		name string
+		reg  *registry
+		want string // "" is success
+	}{
+		{"served", newRegistry(t, runtime.GOARCH, nil), ""},
+		{"back after two refusals", newRegistry(t, runtime.GOARCH, func(w http.ResponseWriter, n int64) bool {
+			return n <= 2 && always(http.StatusBadGateway)(w, n)
+		}), ""},
+		{"no such tag", newRegistry(t, runtime.GOARCH, always(http.StatusNotFound)), lastingWord},
+		{"needs a login", newRegistry(t, runtime.GOARCH, always(http.StatusUnauthorized)), lastingWord},
+		{"forbidden", newRegistry(t, runtime.GOARCH, always(http.StatusForbidden)), lastingWord},
+		{"of another machine", newRegistry(t, "s390x", nil), "is built for linux/s390x"},
+		{"busy", newRegistry(t, runtime.GOARCH, always(http.StatusTooManyRequests)), passingWord},
+		{"broken", newRegistry(t, runtime.GOARCH, always(http.StatusInternalServerError)), passingWord},
+		{"not there", down, passingWord},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx := b.rt.with(t.Context())
+			img, err := b.rt.image(ctx, c.reg.ref())
+			if err == nil {
+				_, err = readImage(ctx, img)
+			}
+			if c.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := img.Name(); got != c.reg.ref() {
+					t.Errorf("pulled %s, want %s", got, c.reg.ref())
+				}
+				return
+			}
+			le, ok := errors.AsType[*agent.LaunchError](err)
+			if !ok || le.Code != 125 || le.Reason != "IMAGE" || !strings.Contains(le.Error(), c.want) {
+				t.Errorf("got %v, want a launch error IMAGE that says %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestPullGivenUp has the end of an agent not be blamed on the image.
+func TestPullGivenUp(t *testing.T) {
+	require(t)
+	b := newBench(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	reg := newRegistry(t, runtime.GOARCH, func(w http.ResponseWriter, n int64) bool {
+		cancel()
+		return always(http.StatusBadGateway)(w, n)
+	})
+	_, err := b.rt.image(b.rt.with(ctx), reg.ref())
+	if _, ok := errors.AsType[*agent.LaunchError](err); ok || err == nil {
+		t.Errorf("got %v, want an error that may pass", err)
+	}
+}
