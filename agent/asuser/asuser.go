@@ -54,7 +54,11 @@ func become(id ID) error {
 	if err := unix.Setfsuid(int(id.UID)); err != nil {
 		return fmt.Errorf("set file system uid: %w", err)
 	}
-	// setfsuid reports no failure; the second call returns what holds.
+	// Neither reports a failure; another call returns what holds. An id of all
+	// ones means "no change" and would leave root's.
+	if got, err := unix.SetfsgidRetGid(-1); err != nil || got != int(id.GID) {
+		return fmt.Errorf("file system gid is %d, want %d (%v)", got, id.GID, err)
+	}
 	if got, err := unix.SetfsuidRetUid(-1); err != nil || got != int(id.UID) {
 		return fmt.Errorf("file system uid is %d, want %d (%v)", got, id.UID, err)
 	}

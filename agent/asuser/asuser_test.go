@@ -172,3 +172,24 @@ func TestLookPath(t *testing.T) {
 		}
 	}
 }
+
+// TestDoRefusesNoChange has ids that the kernel takes for "leave it as it is"
+// not leave root's.
+func TestDoRefusesNoChange(t *testing.T) {
+	needRoot(t)
+	const none = 1<<32 - 1
+	for name, id := range map[string]ID{
+		"uid":   {UID: none, GID: 65534},
+		"gid":   {UID: 65534, GID: none, Groups: []uint32{65534}},
+		"group": {UID: 65534, GID: 65534, Groups: []uint32{none}},
+	} {
+		called := false
+		err := Do(id, func() error {
+			called = true
+			return nil
+		})
+		if err == nil || called {
+			t.Errorf("%s of all ones: got error %v, called %v", name, err, called)
+		}
+	}
+}
