@@ -67,12 +67,22 @@ func (p *planner) note(cs []fsm.Change) {
 			p.arrived, hit = true, true
 		case c.Node != "":
 			p.full, hit = true, true
+		case len(c.Released) > 0 || p.ended(c.Job):
+			// What a job held beside its GPUs may be all that another one, which
+			// stands in no queue, waits for.
+			p.arrived, hit = true, true
 		}
 	}
 	p.mu.Unlock()
 	if hit {
 		p.poke()
 	}
+}
+
+// ended tells whether the job has nothing running any more.
+func (p *planner) ended(id cluster.JobID) bool {
+	j, ok := p.fsm.Job(id)
+	return ok && j.State.Terminal()
 }
 
 // again asks for a full pass.
@@ -186,7 +196,8 @@ func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
 // counted.
 func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, err error) {
 	arrival := kind == "arrival"
-	if p.waiting() == 0 {
+	counts := p.fsm.Counts()
+	if counts[cluster.JobPending] == 0 && (arrival || counts[cluster.JobQueued] == 0) {
 		return 0, nil
 	}
 	began := time.Now()
@@ -207,11 +218,6 @@ func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, er
 	took = time.Since(began)
 	p.metrics.cycle(kind, took)
 	return took, p.propose(ctx, &plan, kind)
-}
-
-func (p *planner) waiting() int {
-	n := p.fsm.Counts()
-	return n[cluster.JobPending] + n[cluster.JobQueued]
 }
 
 func inNoQueue(jobs []*cluster.Job) []*cluster.Job {

@@ -19,8 +19,8 @@ import (
 
 // testTiming is as fast as two busy cores under the race detector allow.
 func testTiming() Timing {
-	return Timing{HeartbeatTimeout: 300 * time.Millisecond, ElectionTimeout: 300 * time.Millisecond,
-		LeaderLeaseTimeout: 250 * time.Millisecond, CommitTimeout: 10 * time.Millisecond}
+	return Timing{HeartbeatTimeout: 800 * time.Millisecond, ElectionTimeout: 800 * time.Millisecond,
+		LeaderLeaseTimeout: 600 * time.Millisecond, CommitTimeout: 10 * time.Millisecond}
 }
 
 // listFSM is a state machine that keeps the entries it was given, in order.
