@@ -77,6 +77,7 @@ type explainer struct {
 	pol      Policy
 	cpu, mem int64
 	on       map[cluster.GPUID][]*cluster.Job
+	down     []*cluster.Node
 	out      []finding
 }
 
@@ -105,15 +106,8 @@ func (x *explainer) node(n *cluster.Node) {
 	}
 	switch freeCPU, freeMem := u.CPUMilli-u.UsedCPU, u.MemMiB-u.UsedMem; {
 	case !n.Schedulable():
-		x.tally(cluster.ReasonNodeDown, count, 0, func() string {
-			if n.Drain && n.DrainReason != "" {
-				return fmt.Sprintf("node %s is drained: %s", n.ID, n.DrainReason)
-			}
-			if n.Drain {
-				return fmt.Sprintf("node %s is drained", n.ID)
-			}
-			return fmt.Sprintf("node %s is silent", n.ID)
-		})
+		x.down = append(x.down, n)
+		x.tally(cluster.ReasonNodeDown, count, 0, x.namesOfDown)
 	case freeMem < x.mem:
 		x.tally(cluster.ReasonHostMem, count, x.mem-freeMem, func() string {
 			return fmt.Sprintf("node %s: %s of host memory free, needs %s", n.ID, gib(max(0, freeMem)), gib(x.mem))
@@ -129,6 +123,33 @@ func (x *explainer) node(n *cluster.Node) {
 	default:
 		x.gpus(n)
 	}
+}
+
+// mostDown bounds how many nodes out of service are named.
+const mostDown = 4
+
+// namesOfDown names the nodes that take no jobs, and says why.
+func (x *explainer) namesOfDown() string {
+	var b strings.Builder
+	for i, n := range x.down {
+		switch {
+		case i == mostDown:
+			fmt.Fprintf(&b, "; and %d more", len(x.down)-i)
+			return b.String()
+		case i > 0:
+			b.WriteString("; ")
+		}
+		b.WriteString("node " + string(n.ID))
+		switch {
+		case n.Drain && n.DrainReason != "":
+			b.WriteString(" is drained: " + n.DrainReason)
+		case n.Drain:
+			b.WriteString(" is drained")
+		default:
+			b.WriteString(" is silent")
+		}
+	}
+	return b.String()
 }
 
 // never says it when nothing could ever run the job. It is true of every
@@ -231,7 +252,7 @@ func (x *explainer) vetoes(n *cluster.Node) (others int) {
 }
 
 func cardName(n *cluster.Node, g *cluster.GPU) string {
-	return fmt.Sprintf("GPU %d of %s", g.Index, n.ID)
+	return fmt.Sprintf("GPU %d of %s (%s)", g.Index, n.ID, g.Type)
 }
 
 // company says who lies on a card and when the first of them ends.
@@ -245,7 +266,7 @@ func (x *explainer) company(g *cluster.GPU) string {
 		end, _ := endsAt(j, j.Live(), int64(x.snap.Now), &x.pol)
 		next = min(next, end)
 	}
-	verb := "next ends in "
+	verb := "the next ends in "
 	if len(on) == 1 {
 		verb = "it ends in "
 	}
@@ -275,7 +296,7 @@ func (x *explainer) queue() {
 	where := string(x.job.Queue)
 	for _, n := range x.snap.Nodes {
 		if g := n.GPU(x.job.Queue); g != nil {
-			where = cardName(n, g)
+			where = fmt.Sprintf("GPU %d of %s", g.Index, n.ID)
 		}
 	}
 	code := cluster.ReasonQueueOrder
@@ -283,11 +304,11 @@ func (x *explainer) queue() {
 		code = cluster.ReasonResources
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "number %d of %d in the queue of %s", at+1, len(q), where)
+	fmt.Fprintf(&b, "%s in the queue of %s", ordinal(at+1), where)
 	if est := x.job.EstStart.Sub(x.snap.Now); x.job.EstStart > 0 && est > 0 {
-		b.WriteString(", expected to start in " + about(est.Microseconds()))
+		b.WriteString("; expected start in " + about(est.Microseconds()))
 	} else if x.job.EstStart > 0 {
-		b.WriteString(", was expected to have started by now")
+		b.WriteString("; was expected to have started by now")
 	}
 	x.tally(code, 1, math.MinInt64, b.String)
 }

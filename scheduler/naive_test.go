@@ -76,7 +76,7 @@ func (v *naive) order(waiting []*cluster.Job) []*cluster.Job {
 	for _, j := range waiting {
 		size, tier := int64(1000), int64(0)
 		for _, c := range v.classes() {
-			if s, _, r := scheduler.ShareOn(j, c.rep, v.pol); r.Code == "" && !s.Exclusive && j.Spec.GPUs > 0 {
+			if s, _, r := scheduler.ShareOn(j, c.rep, v.pol); r.Code == "" && !s.Exclusive && j.Spec.GPUs > 0 { // a card too small is taken whole
 				tier = 1
 				size = min(size, max(s.Milli, s.MemMiB*1000/c.sellable))
 			}
@@ -121,9 +121,14 @@ func (v *naive) berth(j *cluster.Job) (b cluster.Berth, est cluster.Estimate, ok
 	}
 	var options []option
 	fastest := time.Duration(1 << 62)
+	large := func(c naiveClass) bool { return c.sellable >= j.MinGPUMemMiB }
+	anyLarge := slices.ContainsFunc(v.classes(), func(c naiveClass) bool {
+		_, _, r := scheduler.ShareOn(j, c.rep, v.pol)
+		return r.Code == "" && large(c)
+	})
 	for _, c := range v.classes() {
 		s, e, r := scheduler.ShareOn(j, c.rep, v.pol)
-		if r.Code != "" {
+		if r.Code != "" || anyLarge && !large(c) {
 			continue
 		}
 		if b, ok := v.onClass(j, c, s); ok {

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,161 +11,195 @@ import (
 
 // NeverFits tells whether job could never run on nodes, were they all empty;
 // drained and silent nodes count, since they may come back. The error has
-// CodeInvalid and says what is the largest there is. It is nil when some node
-// could run the job, and when no node is registered at all: then it waits.
+// CodeInvalid, names the first thing that no node has, and the most that
+// could be had of it. It is nil when some node could run the job, and when no
+// node is registered at all: then it waits.
 func NeverFits(nodes []*cluster.Node, job *cluster.Job, pol Policy) *cluster.Error {
 	if len(nodes) == 0 {
 		return nil
 	}
-	cpu, mem := hostOf(job, pol)
-	var near nearest
-	for _, n := range nodes {
-		if job.Spec.Node != "" && job.Spec.Node != n.ID {
-			continue
+	able := slices.DeleteFunc(slices.Clone(nodes), func(n *cluster.Node) bool { return job.Spec.Node != "" && job.Spec.Node != n.ID })
+	slices.SortFunc(able, byNode)
+	s := sieve{job: job, pol: pol, able: able}
+	s.cpu, s.mem = hostOf(job, pol)
+	for _, lack := range []func() string{s.node, s.gpuType, s.gpuMem, s.count, s.cores, s.host} {
+		if why := lack(); why != "" {
+			return cluster.Errorf(cluster.CodeInvalid, "never satisfiable: %s", why)
 		}
-		if couldRun(n, job, cpu, mem, pol) {
-			return nil
-		}
-		near.look(n, job, pol)
 	}
-	return cluster.Errorf(cluster.CodeInvalid, "never satisfiable: needs %s; %s", wants(job, cpu, mem), near.String())
+	return nil
 }
 
-// couldRun tells whether n could run job if nothing else lay there.
-func couldRun(n *cluster.Node, job *cluster.Job, cpu, mem int64, pol Policy) bool {
-	if n.CPUMilli < cpu || n.MemMiB < mem {
+// sieve keeps the nodes that have all that was looked at so far. Each step
+// says what lacks when it would keep none, so that its words are of the
+// nodes that have the rest.
+type sieve struct {
+	job      *cluster.Job
+	pol      Policy
+	cpu, mem int64
+	able     []*cluster.Node // sorted by id
+}
+
+// keep drops the nodes that are not good; it reports whether any is left.
+func (s *sieve) keep(good func(*cluster.Node) bool) bool {
+	left := make([]*cluster.Node, 0, len(s.able))
+	for _, n := range s.able {
+		if good(n) {
+			left = append(left, n)
+		}
+	}
+	if len(left) == 0 {
 		return false
 	}
-	return job.Spec.GPUs == 0 || feasibleGPUs(n, job, pol) >= job.Spec.GPUs
+	s.able = left
+	return true
 }
 
-// feasibleGPUs is how many alike GPUs of n the job could lie on.
-func feasibleGPUs(n *cluster.Node, job *cluster.Job, pol Policy) int {
-	most := 0
+// most returns the first node of those that have most of what of tells.
+func (s *sieve) most(of func(*cluster.Node) int64) *cluster.Node {
+	return slices.MaxFunc(s.able, func(a, b *cluster.Node) int { return cmp.Compare(of(a), of(b)) })
+}
+
+func (s *sieve) node() string {
+	if len(s.able) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("node %s is not registered", s.job.Spec.Node)
+}
+
+func (s *sieve) gpuType() string {
+	want := s.job.Spec.GPUType
+	if s.job.Spec.GPUs == 0 || s.keep(func(n *cluster.Node) bool {
+		return slices.ContainsFunc(n.GPUs, func(g cluster.GPU) bool { return want == "" || g.Type == want })
+	}) {
+		return ""
+	}
+	var types []string
+	for _, n := range s.able {
+		for i := range n.GPUs {
+			types = append(types, n.GPUs[i].Type)
+		}
+	}
+	slices.Sort(types)
+	switch types = slices.Compact(types); {
+	case len(types) > 0:
+		return fmt.Sprintf("no GPU of type %s%s; the types are %s", want, s.onNode(" on node "), strings.Join(types, ", "))
+	case s.job.Spec.Node != "":
+		return fmt.Sprintf("node %s has no GPU", s.job.Spec.Node)
+	}
+	return "no node has a GPU"
+}
+
+// onNode adds the node that the job asks for, if it does.
+func (s *sieve) onNode(words string) string {
+	if s.job.Spec.Node == "" {
+		return ""
+	}
+	return words + string(s.job.Spec.Node)
+}
+
+func (s *sieve) gpuMem() string {
+	if s.job.Spec.GPUs == 0 || s.keep(func(n *cluster.Node) bool { return s.alike(n) > 0 }) {
+		return ""
+	}
+	n := s.most(func(n *cluster.Node) int64 { return s.largest(n).SellableMiB })
+	g := s.largest(n)
+	need, whence := s.job.Spec.GPUMemMiB, ""
+	if e, _ := cluster.EstimateFor(s.job.Estimates, g.Type); need == 0 {
+		need, whence = e.GPUMemMiB, " (predicted; declare the memory to overrule it)"
+	}
+	if g.SellableMiB <= 0 {
+		return fmt.Sprintf("no GPU%s has memory to give away", s.onNode(" of node "))
+	}
+	return fmt.Sprintf("%d MiB of GPU memory%s; the largest GPU sells %d MiB (%s, node %s)", need, whence, g.SellableMiB, g.Type, n.ID)
+}
+
+// largest is the GPU of n that sells most, of the type that is asked for.
+// The step before has left only nodes that have one.
+func (s *sieve) largest(n *cluster.Node) *cluster.GPU {
+	var best *cluster.GPU
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
-		e, _ := cluster.EstimateFor(job.Estimates, g.Type)
-		if nd := needOn(job, g, &e, pol); nd.way == wayNone {
-			continue
+		if want := s.job.Spec.GPUType; (want == "" || g.Type == want) && (best == nil || g.SellableMiB > best.SellableMiB) {
+			best = g
 		}
-		same := 0
-		for k := range n.GPUs {
-			if o := &n.GPUs[k]; o.Type == g.Type && o.SellableMiB == g.SellableMiB && o.Shareable() == g.Shareable() {
-				same++
-			}
+	}
+	return best
+}
+
+func (s *sieve) count() string {
+	if s.job.Spec.GPUs == 0 || s.keep(func(n *cluster.Node) bool { return s.alike(n) >= s.job.Spec.GPUs }) {
+		return ""
+	}
+	n := s.most(func(n *cluster.Node) int64 { return int64(s.alike(n)) })
+	k, gpuType := 0, ""
+	for i := range n.GPUs {
+		if same := s.same(n, &n.GPUs[i]); same > k {
+			k, gpuType = same, n.GPUs[i].Type
 		}
-		most = max(most, same)
+	}
+	memory := ""
+	if m := s.job.Spec.GPUMemMiB; m > 0 {
+		memory = fmt.Sprintf(" with %d MiB", m)
+	}
+	return fmt.Sprintf("%s%s on one node; the largest is node %s with %d × %s", gpus(s.job.Spec.GPUs), memory, n.ID, k, gpuType)
+}
+
+// alike is how many GPUs of one kind the job could have on n.
+func (s *sieve) alike(n *cluster.Node) int {
+	most := 0
+	for i := range n.GPUs {
+		most = max(most, s.same(n, &n.GPUs[i]))
 	}
 	return most
 }
 
-func wants(job *cluster.Job, cpu, mem int64) string {
-	s := job.Spec
-	var b strings.Builder
-	if s.GPUs > 0 {
-		b.WriteString(gpus(s.GPUs))
-		if s.GPUType != "" {
-			b.WriteString(" of type " + s.GPUType)
+// same is how many GPUs of n are like g, 0 when the job cannot lie on g.
+func (s *sieve) same(n *cluster.Node, g *cluster.GPU) int {
+	e, _ := cluster.EstimateFor(s.job.Estimates, g.Type)
+	if nd := needOn(s.job, g, &e, s.pol); nd.way == wayNone {
+		return 0
+	}
+	same := 0
+	for k := range n.GPUs {
+		if o := &n.GPUs[k]; o.Type == g.Type && o.SellableMiB == g.SellableMiB && o.Shareable() == g.Shareable() {
+			same++
 		}
-		switch need := max(s.GPUMemMiB, job.MinGPUMemMiB); {
-		case need > 0:
-			b.WriteString(" with " + gib(need))
-		case len(job.Estimates) > 0:
-			if m := leastPredicted(job); m > 0 {
-				b.WriteString(" with " + gib(m) + " (predicted; --gpu-mem overrules it)")
-			}
-		}
-		b.WriteString(", ")
 	}
-	fmt.Fprintf(&b, "%s and %s of host memory", cores(cpu), gib(mem))
-	if s.GPUs > 1 {
-		b.WriteString(" on one node")
-	}
-	if s.Node != "" {
-		fmt.Fprintf(&b, " on node %s", s.Node)
-	}
-	return b.String()
+	return same
 }
 
-func leastPredicted(job *cluster.Job) int64 {
-	least := int64(0)
-	for i := range job.Estimates {
-		if e := &job.Estimates[i]; e.GPUType != cluster.CPUType && (least == 0 || e.GPUMemMiB < least) {
-			least = e.GPUMemMiB
-		}
+// beside says which nodes are meant when only those with GPUs will do.
+func (s *sieve) beside() string {
+	if s.job.Spec.GPUs == 0 {
+		return ""
 	}
-	return least
+	return " beside " + gpus(s.job.Spec.GPUs)
 }
 
-// nearest is the node that comes nearest to what a job needs.
-type nearest struct {
-	node  *cluster.Node
-	gpu   *cluster.GPU
-	count int
-	types []string // those that it does not want, in the order of nodes
+func (s *sieve) cores() string {
+	if s.keep(func(n *cluster.Node) bool { return n.CPUMilli >= s.cpu }) {
+		return ""
+	}
+	n := s.most(func(n *cluster.Node) int64 { return n.CPUMilli })
+	return fmt.Sprintf("%s%s; the most is node %s with %s", cores(s.cpu), s.beside(), n.ID, cores(n.CPUMilli))
 }
 
-func (b *nearest) look(n *cluster.Node, job *cluster.Job, pol Policy) {
-	if job.Spec.GPUs == 0 {
-		if b.node == nil || n.CPUMilli > b.node.CPUMilli || n.CPUMilli == b.node.CPUMilli && n.MemMiB > b.node.MemMiB {
-			b.node = n
-		}
-		return
+func (s *sieve) host() string {
+	if s.keep(func(n *cluster.Node) bool { return n.MemMiB >= s.mem }) {
+		return ""
 	}
-	if b.node == nil {
-		b.node = n
+	n := s.most(func(n *cluster.Node) int64 { return n.MemMiB })
+	also := ""
+	if s.cpu > 0 {
+		also = " and " + cores(s.cpu)
 	}
-	for i := range n.GPUs {
-		g := &n.GPUs[i]
-		if job.Spec.GPUType != "" && g.Type != job.Spec.GPUType {
-			if !slices.Contains(b.types, g.Type) {
-				b.types = append(b.types, g.Type)
-			}
-			continue
-		}
-		count := 0
-		for k := range n.GPUs {
-			if n.GPUs[k].Type == g.Type {
-				count++
-			}
-		}
-		if b.gpu == nil || b.less(n, g, count, job) {
-			b.node, b.gpu, b.count = n, g, count
-		}
-	}
+	return fmt.Sprintf("%d MiB of host memory%s; the most is node %s with %d MiB", s.mem, s.besideWith(also), n.ID, n.MemMiB)
 }
 
-// less tells whether what was found so far is smaller: by count when the
-// count is what lacks, and else by memory, then cores, then host memory.
-func (b *nearest) less(n *cluster.Node, g *cluster.GPU, count int, job *cluster.Job) bool {
-	if have, now := min(b.count, job.Spec.GPUs), min(count, job.Spec.GPUs); b.gpu.SellableMiB == g.SellableMiB && have != now {
-		return have < now
+func (s *sieve) besideWith(also string) string {
+	if b := s.beside(); b != "" {
+		return b + also
 	}
-	switch {
-	case b.gpu.SellableMiB != g.SellableMiB:
-		return b.gpu.SellableMiB < g.SellableMiB
-	case b.node.CPUMilli != n.CPUMilli:
-		return b.node.CPUMilli < n.CPUMilli
-	}
-	return b.node.MemMiB < n.MemMiB
-}
-
-func (b *nearest) String() string {
-	switch {
-	case b.node == nil:
-		return "no such node is registered"
-	case b.gpu == nil && len(b.types) > 0:
-		return "there are only " + strings.Join(b.types, ", ")
-	case b.gpu == nil:
-		return fmt.Sprintf("the largest has %s and %s of host memory (node %s)%s", cores(b.node.CPUMilli), gib(b.node.MemMiB), b.node.ID, b.gpuNote())
-	}
-	return fmt.Sprintf("the largest has %s for jobs on each GPU, %s and %s of host memory (node %s, %d × %s)",
-		gib(b.gpu.SellableMiB), cores(b.node.CPUMilli), gib(b.node.MemMiB), b.node.ID, b.count, b.gpu.Type)
-}
-
-func (b *nearest) gpuNote() string {
-	if len(b.node.GPUs) == 0 {
-		return ", no GPU"
-	}
-	return fmt.Sprintf(", %d × %s", len(b.node.GPUs), b.node.GPUs[0].Type)
+	return strings.Replace(also, " and", " beside", 1)
 }

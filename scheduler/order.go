@@ -77,6 +77,26 @@ func (p *pass) fillNeeds(it *item) {
 		}
 		it.needs[c] = needOn(it.job, k.rep, &e, p.pol)
 	}
+	if it.job.MinGPUMemMiB > 0 {
+		p.spareTooSmall(it)
+	}
+}
+
+// spareTooSmall leaves out the classes on which the job is known to run out
+// of memory, if there is one on which it is not.
+func (p *pass) spareTooSmall(it *item) {
+	large := func(c int) bool { return p.f.classes[c].sellable >= it.job.MinGPUMemMiB }
+	for c := range it.needs {
+		if it.needs[c].way == wayNone || !large(c) {
+			continue
+		}
+		for o := range it.needs {
+			if !large(o) && it.needs[o].way != wayNone {
+				it.needs[o].way, it.needs[o].why = wayNone, vetoObserved
+			}
+		}
+		return
+	}
 }
 
 // indexItems makes item lookups by job cheap: ids of waiting jobs lie close

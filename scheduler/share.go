@@ -31,7 +31,7 @@ const (
 	vetoType           // it wants another type
 	vetoDeclared       // the declared memory is more than the card sells
 	vetoPredicted      // the predicted peak is more than the card sells
-	vetoObserved       // it ran out of memory with that much before
+	vetoObserved       // it ran out of more memory, and there are larger cards
 )
 
 // ShareOn returns what job would take of each GPU like gpu, and the estimate
@@ -40,9 +40,9 @@ const (
 // Memory is the declared cap when there is one, and else the upper quantile
 // of the prediction; either is raised to what a former attempt proved too
 // little. A job takes the card alone when it asks to, when an earlier attempt
-// ran out of memory, when several GPUs are wanted without a declared memory,
-// when the card's memory cannot be capped, or when nobody can predict it and
-// it declares no cap. A confident prediction above what the card sells is a
+// ran out of memory and demands it or all that the card sells, when several
+// GPUs are wanted without a declared memory, when the card's memory cannot be
+// capped, or when nobody can predict it and it declares no cap. A confident prediction above what the card sells is a
 // veto (SchedTune, section IV-C).
 func ShareOn(job *cluster.Job, gpu *cluster.GPU, pol Policy) (cluster.Share, cluster.Estimate, cluster.Reason) {
 	e, known := cluster.EstimateFor(job.Estimates, gpu.Type)
@@ -82,8 +82,6 @@ func needOn(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, pol Policy)
 		n.why = vetoType
 	case s.GPUMemMiB > gpu.SellableMiB:
 		n.why = vetoDeclared
-	case job.MinGPUMemMiB > gpu.SellableMiB:
-		n.why = vetoObserved
 	case s.GPUMemMiB == 0 && sure && e.GPUMemMiB > gpu.SellableMiB:
 		n.why = vetoPredicted
 	}

@@ -41,13 +41,31 @@ func about(us int64) string {
 	return fmt.Sprintf("~%d days", int64(d.Round(24*time.Hour)/(24*time.Hour)))
 }
 
-// jobs counts in words up to ten, since reasons are read by people.
+// jobs counts jobs.
 func jobs(n int) string {
-	words := [...]string{"no jobs", "one job", "two jobs", "three jobs", "four jobs", "five jobs", "six jobs", "seven jobs", "eight jobs", "nine jobs", "ten jobs"}
-	if n >= 0 && n < len(words) {
-		return words[n]
+	switch n {
+	case 0:
+		return "no jobs"
+	case 1:
+		return "1 job"
 	}
 	return strconv.Itoa(n) + " jobs"
+}
+
+// ordinal is the place of the n-th, as in 1st, 2nd, 3rd, 4th, 11th.
+func ordinal(n int) string {
+	suffix := "th"
+	if n/10%10 != 1 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return strconv.Itoa(n) + suffix
 }
 
 // gpus counts GPUs.
