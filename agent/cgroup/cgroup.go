@@ -22,9 +22,9 @@ import (
 // Hierarchy is where the controllers of a machine are mounted.
 type Hierarchy struct {
 	// Unified is the mount point of cgroup v2 when the memory controller is
-	// there, else "". Memory, CPU and Account are the v1 mount points.
-	Unified              string
-	Memory, CPU, Account string
+	// there, else "". Memory, CPU, Account and Pids are the v1 mount points.
+	Unified                    string
+	Memory, CPU, Account, Pids string
 	// Others are the mount points of the other v1 controllers, and of cgroup
 	// v2 in a hybrid, in which an OCI runtime makes groups too.
 	Others []string
@@ -80,6 +80,8 @@ func (h *Hierarchy) addV1(point, options string) {
 			h.CPU, ours = point, true
 		case "cpuacct":
 			h.Account, ours = point, true
+		case "pids":
+			h.Pids, ours = point, true
 		}
 	}
 	if !ours {
@@ -106,10 +108,12 @@ func (g *Group) everywhere() []string {
 }
 
 // Limits caps a group. MemBytes 0 is no cap; with a cap swap is 0. CPUMilli
-// is a weight, 0 the default.
+// is a weight, 0 the default. Pids caps threads and processes where the kernel
+// counts them; 0 is no cap.
 type Limits struct {
 	MemBytes int64
 	CPUMilli int64
+	Pids     int64
 }
 
 func (g *Group) dirs() []string {
@@ -117,7 +121,7 @@ func (g *Group) dirs() []string {
 	if g.h.Unified != "" {
 		return []string{filepath.Join(g.h.Unified, g.path)}
 	}
-	for _, m := range []string{g.h.Memory, g.h.CPU, g.h.Account} {
+	for _, m := range []string{g.h.Memory, g.h.CPU, g.h.Account, g.h.Pids} {
 		if m != "" {
 			d := filepath.Join(m, g.path)
 			if len(out) == 0 || out[len(out)-1] != d {
@@ -153,21 +157,30 @@ func (g *Group) Create(l Limits) error {
 		}
 	}
 	if l.CPUMilli > 0 && g.h.CPU != "" {
-		return write(filepath.Join(g.h.CPU, g.path), "cpu.shares", max(2, l.CPUMilli*1024/1000))
+		if err := write(filepath.Join(g.h.CPU, g.path), "cpu.shares", max(2, l.CPUMilli*1024/1000)); err != nil {
+			return err
+		}
+	}
+	if l.Pids > 0 && g.h.Pids != "" {
+		return write(filepath.Join(g.h.Pids, g.path), "pids.max", l.Pids)
 	}
 	return nil
 }
 
 func (g *Group) limitUnified(l Limits) error {
 	dir := filepath.Join(g.h.Unified, g.path)
-	for d := filepath.Dir(g.path); ; d = filepath.Dir(d) {
-		// Controllers pass to children only where each level says so.
-		err := os.WriteFile(filepath.Join(g.h.Unified, d, "cgroup.subtree_control"), []byte("+memory +cpu"), 0)
-		if err != nil {
-			return fmt.Errorf("enable controllers in %s: %w", d, err)
-		}
-		if d == "/" || d == "." {
+	// Controllers pass to children only where each level says so, and from the
+	// top: a level can pass on only what it has.
+	var above []string
+	for d := filepath.Dir(filepath.Clean("/" + g.path)); ; d = filepath.Dir(d) {
+		above = append(above, filepath.Join(g.h.Unified, d))
+		if d == "/" {
 			break
+		}
+	}
+	for _, d := range slices.Backward(above) {
+		if err := passOn(d, l.Pids > 0); err != nil {
+			return err
 		}
 	}
 	if l.MemBytes > 0 {
@@ -182,7 +195,38 @@ func (g *Group) limitUnified(l Limits) error {
 		}
 	}
 	if l.CPUMilli > 0 {
-		return write(dir, "cpu.weight", min(10000, max(1, l.CPUMilli/10)))
+		if err := write(dir, "cpu.weight", min(10000, max(1, l.CPUMilli/10))); err != nil {
+			return err
+		}
+	}
+	if l.Pids > 0 {
+		if err := write(dir, "pids.max", l.Pids); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	return nil
+}
+
+// passOn gives the children of a version 2 group its controllers.
+func passOn(dir string, pids bool) error {
+	has, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+	if err != nil {
+		return fmt.Errorf("controllers of %s: %w", dir, err)
+	}
+	missing := ""
+	for _, c := range []string{"memory", "cpu"} {
+		if !slices.Contains(strings.Fields(string(has)), c) {
+			missing += " +" + c
+		}
+	}
+	if missing != "" {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(missing[1:]), 0); err != nil {
+			return fmt.Errorf("enable controllers in %s: %w", dir, err)
+		}
+	}
+	if pids && !slices.Contains(strings.Fields(string(has)), "pids") {
+		// Some kernels count none; then there is no file below.
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+pids"), 0)
 	}
 	return nil
 }

@@ -36,10 +36,10 @@ func TestDetect(t *testing.T) {
 		},
 		{
 			name:   "v1, controllers together",
-			mounts: v1(31, "cpu,cpuacct") + v1(32, "memory") + v1(33, "pids"),
+			mounts: v1(31, "cpu,cpuacct") + v1(32, "memory") + v1(33, "pids") + v1(34, "freezer"),
 			want: Hierarchy{
 				Memory: "/sys/fs/cgroup/memory", CPU: "/sys/fs/cgroup/cpu,cpuacct", Account: "/sys/fs/cgroup/cpu,cpuacct",
-				Others: []string{"/sys/fs/cgroup/pids"},
+				Pids: "/sys/fs/cgroup/pids", Others: []string{"/sys/fs/cgroup/freezer"},
 			},
 		},
 		{
@@ -77,21 +77,22 @@ func writeTree(t *testing.T, dir string, files map[string]string) {
 func TestUnified(t *testing.T) {
 	root := t.TempDir()
 	writeTree(t, root, map[string]string{
-		"cgroup.subtree_control": "", "berth/cgroup.subtree_control": "",
+		"cgroup.subtree_control": "cpuset cpu memory pids\n", "berth/cgroup.subtree_control": "pids\n",
 		"berth/j1-a1/memory.events":   "low 0\nhigh 0\nmax 1824\noom 3\noom_kill 2\noom_group_kill 0\n",
 		"berth/j1-a1/memory.peak":     "104857600\n",
 		"berth/j1-a1/cpu.stat":        "usage_usec 1234567\nuser_usec 1000000\nsystem_usec 234567\n",
 		"berth/j1-a1/memory.swap.max": "max\n",
 	})
 	g := Hierarchy{Unified: root}.Open("/berth/j1-a1")
-	if err := g.Create(Limits{MemBytes: 64 << 20, CPUMilli: 2500}); err != nil {
+	if err := g.Create(Limits{MemBytes: 64 << 20, CPUMilli: 2500, Pids: 100}); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Add(42); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"cgroup.subtree_control": "+memory +cpu", "berth/cgroup.subtree_control": "+memory +cpu",
+		"cgroup.subtree_control": "cpuset cpu memory pids", "berth/cgroup.subtree_control": "+memory +cpu",
+		"berth/j1-a1/pids.max":   "100",
 		"berth/j1-a1/memory.max": "67108864", "berth/j1-a1/memory.swap.max": "0",
 		"berth/j1-a1/cpu.weight": "250", "berth/j1-a1/cgroup.procs": "42",
 	} {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// testGroup makes a group of the machine's kernel with a cap of 32 MiB.
-func testGroup(t *testing.T) *Group {
+// testGroup makes a group of the machine's kernel.
+func testGroup(t *testing.T, l Limits) *Group {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("not root: cannot make control groups")
@@ -22,7 +22,7 @@ func testGroup(t *testing.T) *Group {
 		t.Skip(err)
 	}
 	g := h.Open("/berth-oom-test-" + strconv.Itoa(os.Getpid()) + "/j1-a1")
-	if err := g.Create(Limits{MemBytes: 32 << 20}); errors.Is(err, os.ErrPermission) {
+	if err := g.Create(l); errors.Is(err, os.ErrPermission) {
 		t.Skip("control groups are read-only here: ", err)
 	} else if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func member(t *testing.T, g *Group, command string) (release func(), ended <-cha
 }
 
 func TestKillOnOOM(t *testing.T) {
-	g := testGroup(t)
+	g := testGroup(t, Limits{MemBytes: 32 << 20})
 	stop, err := g.KillOnOOM()
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestKillOnOOM(t *testing.T) {
 // TestKillOnOOMLate listens only after the kill, as an agent does that was
 // restarted meanwhile.
 func TestKillOnOOMLate(t *testing.T) {
-	g := testGroup(t)
+	g := testGroup(t, Limits{MemBytes: 32 << 20})
 	if g.h.Unified != "" {
 		t.Skip("version 2 needs no listener")
 	}
@@ -113,7 +113,7 @@ func TestKillOnOOMLate(t *testing.T) {
 
 // TestKillOnOOMStops has nothing die when memory suffices.
 func TestKillOnOOMStops(t *testing.T) {
-	g := testGroup(t)
+	g := testGroup(t, Limits{MemBytes: 32 << 20})
 	stop, err := g.KillOnOOM()
 	if err != nil {
 		t.Fatal(err)
@@ -125,6 +125,24 @@ func TestKillOnOOMStops(t *testing.T) {
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPids forks one process more than the group may have.
+func TestPids(t *testing.T) {
+	g := testGroup(t, Limits{Pids: 3})
+	if g.h.Unified == "" && g.h.Pids == "" {
+		t.Skip("no pids controller is mounted")
+	}
+	release, ended := member(t, g, `sh -c 'sleep 1000 & sleep 1000 & sleep 1000 & exit 0'`)
+	release()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("a shell with three children in a group of three processes ended well")
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the shell does not end")
 	}
 }
 

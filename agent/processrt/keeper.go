@@ -251,7 +251,7 @@ func (k *keeper) create(req request) error {
 		return nil
 	}
 	if k.noCaps == nil {
-		if err := k.group(l.ID).Create(cgroup.Limits{MemBytes: l.MemBytes, CPUMilli: l.CPUMilli}); err != nil {
+		if err := k.group(l.ID).Create(cgroup.Limits{MemBytes: l.MemBytes, CPUMilli: l.CPUMilli, Pids: pidsLimit}); err != nil {
 			return err
 		}
 	} else if err := k.uncapped(req); err != nil {

@@ -42,7 +42,11 @@ func inherit() error {
 	return nil
 }
 
-const probeBytes = 16 << 20
+const (
+	probeBytes = 16 << 20
+	// pidsLimit is how many processes and threads a job may have.
+	pidsLimit = 4096
+)
 
 // probe tells whether control groups can be made and capped here, by doing
 // so: they may be mounted, and read-only as in most containers.
