@@ -61,7 +61,7 @@ func newJob(file, exe, outDir string) (trainingJob, error) {
 	h.Write([]byte(j.name))
 	pick := int(h.Sum32())
 	j.batch = []int64{2, 4, 8}[pick%3]
-	j.seconds = []float64{1, 1.5, 2}[pick/3%3]
+	j.seconds = []float64{0.7, 1, 1.3}[pick/3%3]
 	j.seqLen = 128
 	f, err := os.Open(j.file)
 	if err != nil {
