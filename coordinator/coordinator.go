@@ -90,7 +90,10 @@ type Certifier interface {
 	TokenHash(secret string) ([]byte, error)
 }
 
-const defaultMaxQueued = 200_000
+const (
+	defaultMaxQueued = 200_000
+	handOverLimit    = 2 * time.Second
+)
 
 // ErrNoCertificate says that a caller has no certificate.
 var ErrNoCertificate = errors.New("no client certificate")
@@ -191,10 +194,24 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
+	c.handOver()
 	stopServers(daemons, local)
 	err = errors.Join(err, c.raft.Close(), c.members.close(), serving.Wait())
 	c.peers.close()
 	return err
+}
+
+// handOver gives leadership to another coordinator, to which requests that
+// come meanwhile are passed on.
+func (c *Coordinator) handOver() {
+	if !c.raft.IsLeader() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handOverLimit)
+	defer cancel()
+	if err := c.raft.TransferLeadership(ctx); err != nil {
+		c.log.Debug("leadership not handed over", "err", err)
+	}
 }
 
 // stopServers lets calls in flight finish for a moment, then cuts them off.

@@ -10,15 +10,23 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
+// officePause is the time between two offices of one leadership.
+const officePause = 50 * time.Millisecond
+
 // lead follows Raft's notices of leadership and runs what only a leader runs,
 // until ctx ends.
 func (c *Coordinator) lead(ctx context.Context) error {
 	changes := c.raft.LeaderChanges()
 	leads := c.raft.IsLeader()
 	for {
-		if leads {
+		for leads {
 			if err := c.holdOffice(ctx, changes); err != nil {
 				return err
+			}
+			// An office may end by a fault of ours while Raft's leadership
+			// goes on; nobody would answer then, and no notice would come.
+			if leads = c.raft.IsLeader(); leads && !sleep(ctx, officePause) {
+				return ctx.Err()
 			}
 		}
 		select {

@@ -82,10 +82,23 @@ func (l *liveness) run(ctx context.Context) error {
 				l.c.log.WarnContext(ctx, "cannot record a silent node", "node", string(n.ID), "err", err)
 			}
 		}
+		slept := l.c.cfg.Clock()
 		if !sleep(ctx, every) {
 			return ctx.Err()
 		}
+		if l.c.cfg.Clock().Sub(slept) > every+l.c.cfg.Lease/2 {
+			l.pardon()
+		}
 	}
+}
+
+// pardon gives every node a whole lease again: this process itself stood
+// still, and what the nodes said meanwhile was not read yet.
+func (l *liveness) pardon() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.since = l.c.cfg.Clock()
+	l.c.log.Warn("this coordinator was paused; nodes get a whole lease to call")
 }
 
 func (l *liveness) silent() []*cluster.Node {

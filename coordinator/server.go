@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -72,10 +73,7 @@ func (c *Coordinator) unary(ctx context.Context, req any, info *grpc.UnaryServer
 	began := time.Now()
 	defer func() {
 		if r := recover(); r != nil {
-			// A fault of ours in one request must not end the others'; what the
-			// state machine does is outside of this and does end the process.
-			c.log.ErrorContext(ctx, "handler panicked", "method", info.FullMethod, "err", fmt.Sprint(r))
-			err = status.Error(codes.Internal, "internal error; the coordinator's log has the details")
+			err = c.panicked(ctx, info.FullMethod, r)
 		}
 		c.metrics.call(info.FullMethod, status.Code(err), time.Since(began))
 	}()
@@ -151,8 +149,21 @@ func (c *Coordinator) invoke(ctx context.Context, who caller, addr, method strin
 	return resp, nil
 }
 
+// panicked logs a fault of ours in one request, which must not end the
+// others'. What the state machine does is outside of this and does end the
+// process.
+func (c *Coordinator) panicked(ctx context.Context, method string, what any) error {
+	c.log.ErrorContext(ctx, "handler panicked", "method", method, "err", fmt.Sprint(what), "stack", string(debug.Stack()))
+	return status.Error(codes.Internal, "internal error; the coordinator's log has the details")
+}
+
 // stream stands before every stream.
-func (c *Coordinator) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+func (c *Coordinator) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = c.panicked(ss.Context(), info.FullMethod, r)
+		}
+	}()
 	if !strings.HasPrefix(info.FullMethod, "/berth.api.v1.") {
 		return next(srv, ss)
 	}

@@ -254,7 +254,8 @@ func (s *jobServer) cancel(ctx context.Context, who caller, req *apiv1.CancelJob
 		}
 	}
 	if len(cmds) == 0 {
-		return resp, nil
+		// Nothing is committed that would prove that what was read is current.
+		return resp, s.c.current(ctx)
 	}
 	results, err := s.c.prop.do(ctx, cmds...)
 	if err != nil {

@@ -1,7 +1,9 @@
 package coordinator
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -13,6 +15,8 @@ import (
 const (
 	watchPage   = 500
 	maxWatchIDs = 1000
+	// catchUpLimit bounds the wait for an index seen at another coordinator.
+	catchUpLimit = 5 * time.Second
 )
 
 // WatchJobs sends the present state of the jobs asked for and then each
@@ -30,7 +34,7 @@ func (s *jobServer) WatchJobs(req *apiv1.WatchJobsRequest, stream grpc.ServerStr
 	after := req.FromIndex
 	if index := s.c.fsm.Index(); after > index {
 		// The other coordinator was ahead of this one; catch up first.
-		if err := s.c.fsm.WaitChange(ctx, after-1); err != nil {
+		if err := s.c.catchUp(ctx, after); err != nil {
 			return toStatus(ctx, s.c.log, err)
 		}
 	}
@@ -53,6 +57,18 @@ func (s *jobServer) WatchJobs(req *apiv1.WatchJobsRequest, stream grpc.ServerStr
 		}
 		after = upTo
 	}
+}
+
+// catchUp waits until index is applied here. No coordinator was ever at an
+// index that does not come.
+func (c *Coordinator) catchUp(ctx context.Context, index uint64) error {
+	wctx, cancel := context.WithTimeout(ctx, catchUpLimit)
+	defer cancel()
+	err := c.fsm.WaitChange(wctx, index-1)
+	if err != nil && ctx.Err() == nil {
+		return cluster.Errorf(cluster.CodeOutOfRange, "from_index %d has not been reached: index %d is the last one known here; watch again from index 0", index, c.fsm.Index())
+	}
+	return err
 }
 
 type watch struct {
