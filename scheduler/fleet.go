@@ -61,7 +61,7 @@ type host struct {
 	keptCPU      int64 // for jobs that waited too long
 	keptMem      int64
 	place        int32 // in the tree of nodes, -1 when it takes no jobs
-	foreignQueue bool  // somebody waits here whom the snapshot does not hold
+	foreignQueue bool  // somebody waits here too long whom the snapshot does not hold
 }
 
 func (h *host) freeCPU() int64 { return h.use.CPUMilli - h.use.UsedCPU - h.keptCPU }

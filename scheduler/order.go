@@ -194,13 +194,18 @@ func (p *pass) isKept(it *item) bool {
 		return false
 	}
 	q := p.f.cards[it.queue].queue
-	return len(q) > 0 && q[0].Job == it.job.ID && overdue(it.job, p.now, &p.pol)
+	return len(q) > 0 && q[0].Job == it.job.ID && overdue(it.job, q[0].Rank, p.now, &p.pol)
 }
 
-// overdue tells whether the head of a queue may no longer be overtaken.
-func overdue(j *cluster.Job, now int64, pol *Policy) bool {
+// overdue tells whether the head of a queue may no longer be overtaken; rank
+// is that of its place.
+func overdue(j *cluster.Job, rank, now int64, pol *Policy) bool {
 	if pol.FIFOAge > 0 && now >= int64(j.Eligible.Add(pol.FIFOAge)) {
 		return true
 	}
-	return now >= int64(max(j.Eligible, j.EstStart).Add(pol.ReserveAge))
+	return now >= int64(max(j.Eligible, j.EstStart).Add(pol.ReserveAge)) || stoodLong(rank, now, pol)
 }
+
+// stoodLong tells whether somebody stands in a queue for QueueAge. Ranks are
+// times of joining, so that this can be told of a job that nobody looks up.
+func stoodLong(rank, now int64, pol *Policy) bool { return now-rank >= pol.QueueAge.Microseconds() }

@@ -264,16 +264,16 @@ func (p *pass) overtakes(it *item, c int, i int32) string {
 			return ""
 		}
 		if head == nil || !head.gone {
-			return p.overtook(it, head, c, k)
+			return p.overtook(it, head, c, k, k.queue[k.head])
 		}
 		k.head++
 	}
 	return ""
 }
 
-func (p *pass) overtook(it, head *item, c int, k *card) string {
+func (p *pass) overtook(it, head *item, c int, k *card, w cluster.Waiter) string {
 	if head == nil {
-		return "the head of the queue is not in the snapshot"
+		return "head j" + w.Job.String() + " waits there for " + about(p.now-w.Rank) + ", less than " + about(p.pol.QueueAge.Microseconds())
 	}
 	why := lacks(head.job, &head.needs[c], k, &p.f.hosts[k.host], p.pol)
 	if why == "" {

@@ -31,7 +31,7 @@ type Policy struct {
 	FastGainMilli int64
 	// PatienceMilli makes a job decline a free GPU when another type, its
 	// queue included, promises to end it in less than 1000/PatienceMilli of
-	// the time. 0 means jobs never decline.
+	// the time. 0 means that nobody waits while a card is free.
 	PatienceMilli int64
 	// MaxMoves bounds the queue moves of jobs without a queue in one pass.
 	MaxMoves int
@@ -41,9 +41,11 @@ type Policy struct {
 	MaxRebalance int
 	MinGainMilli int64
 	MinGain      time.Duration
-	// ReserveAge is how long past its expected start the head of a queue may
-	// be overtaken.
-	ReserveAge time.Duration
+	// The head of a queue may be overtaken until it is ReserveAge past its
+	// expected start or QueueAge in the queue. From then on only those pass
+	// who are predicted to end before it could start, and from HoldAge past
+	// its expected start on nobody does.
+	ReserveAge, QueueAge, HoldAge time.Duration
 	// FIFOAge is the wait from which on jobs go first, oldest first, whatever
 	// their size, and may not be overtaken as heads of a queue.
 	FIFOAge time.Duration
@@ -63,9 +65,10 @@ type Policy struct {
 func Default() Policy {
 	return Policy{
 		Mode: ModeFFD, MaxShares: 3, MinConfidenceMilli: 300,
-		FastGainMilli: 1150, PatienceMilli: 2000,
-		MaxMoves: 20000, MaxRebalance: 1000, MinGainMilli: 200, MinGain: 5 * time.Second,
-		ReserveAge: 10 * time.Minute, FIFOAge: 4 * time.Hour, AssumedDuration: time.Hour,
+		FastGainMilli: 1150,
+		MaxMoves:      20000, MaxRebalance: 1000, MinGainMilli: 200, MinGain: 5 * time.Second,
+		ReserveAge: 30 * time.Second, QueueAge: time.Minute, HoldAge: 20 * time.Minute,
+		FIFOAge: 4 * time.Hour, AssumedDuration: time.Hour,
 		DefaultCPUMilli: 1000, DefaultMemMiB: 2048,
 		ReleaseDepth: 8, MaxReasons: 256,
 	}

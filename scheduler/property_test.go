@@ -129,7 +129,7 @@ func TestIndexEqualsScan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, false)
 		pol := scheduler.Default()
-		pol.PatienceMilli, pol.FIFOAge = 0, 0 // the scan knows of no queue
+		pol.FIFOAge = 0 // the scan knows of no queue
 		pol.MaxShares = rapid.IntRange(1, 4).Draw(t, "policy's shares")
 		if rapid.IntRange(0, 9).Draw(t, "slot") == 0 {
 			pol.Mode = scheduler.ModeSlot
@@ -251,13 +251,13 @@ func apply(t *rapid.T, w *World, p cluster.Plan, pol scheduler.Policy) {
 }
 
 // TestWorkIsConserved: after a full pass nobody waits who would fit, if
-// nobody may decline and nobody waited so long that room is kept for them.
+// nobody waited so long that room is kept for them.
 func TestWorkIsConserved(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, true)
 		pol := scheduler.Default()
-		pol.PatienceMilli, pol.FIFOAge, pol.ReserveAge = 0, 0, 1<<55
+		pol.FIFOAge, pol.ReserveAge, pol.QueueAge = 0, 1<<55, 1<<55
 		p := scheduler.Schedule(w.Snapshot(), pol)
 		apply(t, w, p, pol)
 		v := newNaive(w.Snapshot(), pol)

@@ -229,7 +229,7 @@ func (p *pass) join(it *item, to int32, wait int64) {
 	}
 	it.queue = to
 	cd := &p.f.cards[to]
-	cd.rank++
+	cd.rank = max(cd.rank+1, p.now) // see stoodLong
 	p.plan.Moves = append(p.plan.Moves, cluster.QueueMove{
 		Job: it.job.ID, GPU: cd.use.ID, Rank: cd.rank, EstStart: cluster.Time(p.now + wait), Reason: p.reason(it).Code,
 	})
@@ -245,7 +245,7 @@ const tailDepth = 4
 // again.
 func (p *pass) rebalance() {
 	left := p.pol.MaxRebalance
-	if left <= 0 {
+	if left <= 0 || p.unseen {
 		return
 	}
 	var long []int32

@@ -185,25 +185,24 @@ func (r *release) earlier(j *cluster.Job, on []cluster.GPUShare, at cluster.GPUI
 		if gs.GPU == at {
 			continue
 		}
-		if o := r.head(gs.GPU); o != nil && o.ID != j.ID {
+		if o, _ := r.head(gs.GPU); o != nil && o.ID != j.ID {
 			return o
 		}
 	}
 	return nil
 }
 
-// head is the first of a queue whom this plan has not started.
-func (r *release) head(id cluster.GPUID) *cluster.Job {
+// head is the first of a queue whom this plan has not started, and the rank
+// of its place.
+func (r *release) head(id cluster.GPUID) (*cluster.Job, int64) {
 	for _, w := range r.v.Queue(id) {
 		if slices.Contains(r.gone, w.Job) {
 			continue
 		}
-		if j, ok := r.v.Job(w.Job); ok {
-			return j
-		}
-		return nil
+		j, _ := r.v.Job(w.Job)
+		return j, w.Rank
 	}
-	return nil
+	return nil, 0
 }
 
 // blocked tells whether the start of j would take from an older head that
@@ -211,8 +210,8 @@ func (r *release) head(id cluster.GPUID) *cluster.Job {
 // wants several.
 func (r *release) blocked(j *cluster.Job, n *cluster.Node, on []cluster.GPUShare) bool {
 	for i := range n.GPUs {
-		o := r.head(n.GPUs[i].ID)
-		if o == nil || o.ID == j.ID || !overdue(o, r.now, r.pol) || !olderThan(o, j) {
+		o, rank := r.head(n.GPUs[i].ID)
+		if o == nil || o.ID == j.ID || !overdue(o, rank, r.now, r.pol) || !olderThan(o, j) {
 			continue
 		}
 		if o.Spec.GPUs > 1 || slices.ContainsFunc(on, func(g cluster.GPUShare) bool { return g.GPU == n.GPUs[i].ID }) {

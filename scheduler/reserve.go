@@ -79,7 +79,7 @@ func (p *pass) keep(it *item) {
 	}
 	p.needResidents()
 	cards, shadow := p.shadow(it, it.queue, int(cd.class))
-	if p.now >= int64(max(it.job.Eligible, it.job.EstStart).Add(2*p.pol.ReserveAge)) {
+	if p.now >= int64(max(it.job.Eligible, it.job.EstStart).Add(p.pol.HoldAge)) {
 		// Predictions have misled us long enough: nobody passes any more.
 		shadow = p.now
 	}

@@ -23,6 +23,7 @@ type pass struct {
 	residents [][]resident
 	started   []newcomer
 	keptPlain bool
+	unseen    bool    // somebody stands in a queue whom the snapshot does not hold
 	picked    []int32 // scratch
 	chosen    []int   // scratch
 }
@@ -30,9 +31,10 @@ type pass struct {
 // Schedule decides where the waiting jobs of snap go. It changes nothing of
 // snap. Starts are in the order in which they must be applied, then moves.
 //
-// snap.Waiting holds every PENDING job; those in queues may be left out. The
-// pass then starts nobody on a node where such a waiter stands, since it
-// cannot see whom it would overtake, and balances no queues.
+// snap.Waiting holds every PENDING job; those in queues may be left out (an
+// arrival pass). Heads of queues that are left out may be overtaken until
+// they stood there for Policy.QueueAge; then nobody starts on their node,
+// since the pass cannot see what they need. Such a pass balances no queues.
 //
 // The cost is that of sorting what waits plus a logarithm of the GPUs for
 // each job that moves. Every waiting job that does not start has an entry in
@@ -58,17 +60,26 @@ func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
 	return p.plan
 }
 
-// markUnseen closes the nodes on which somebody waits whom the snapshot does
-// not hold.
+// markUnseen counts those in queues whom the snapshot does not hold, and
+// closes the nodes where one of them heads a queue and waited too long. It
+// looks at no queue beyond its head.
 func (p *pass) markUnseen() {
 	for i := range p.f.cards {
-		c := &p.f.cards[i]
-		for _, w := range c.queue {
-			if p.find(w.Job) == nil {
-				c.unseen++
-			}
+		p.f.cards[i].unseen = len(p.f.cards[i].queue)
+	}
+	for i := range p.items {
+		if q := p.items[i].queue; q >= 0 {
+			p.f.cards[q].unseen--
 		}
-		if h := &p.f.hosts[c.host]; c.unseen > 0 && !h.foreignQueue {
+	}
+	for i := range p.f.cards {
+		c := &p.f.cards[i]
+		if c.unseen <= 0 {
+			c.unseen = 0
+			continue
+		}
+		p.unseen = true
+		if h := &p.f.hosts[c.host]; !h.foreignQueue && stoodLong(c.queue[0].Rank, p.now, &p.pol) && p.find(c.queue[0].Job) == nil {
 			h.foreignQueue = true
 			p.f.refresh(c.host)
 		}

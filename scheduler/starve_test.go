@@ -113,7 +113,7 @@ func TestNobodyStarves(t *testing.T) {
 	pol := scheduler.Default()
 	pol.FIFOAge = 2 * time.Hour
 	ageless := pol
-	ageless.FIFOAge, ageless.ReserveAge = 0, 1<<55
+	ageless.FIFOAge, ageless.ReserveAge, ageless.QueueAge = 0, 1<<55, 1<<55
 	oneShare := func(cluster.JobID) []JobOption { return []JobOption{Mem(30000), Util(300), Lasts(20 * m)} }
 	for _, c := range []struct {
 		name string

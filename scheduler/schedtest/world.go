@@ -51,8 +51,17 @@ func (w *World) Submit(j *cluster.Job) {
 	w.Jobs[j.ID] = j
 	if j.Queue != "" {
 		j.State = cluster.JobQueued
-		w.Queues[j.Queue] = append(slices.Clone(w.Queues[j.Queue]), cluster.Waiter{Job: j.ID, Rank: int64(len(w.Queues[j.Queue]) + 1)})
+		w.Queues[j.Queue] = append(slices.Clone(w.Queues[j.Queue]), cluster.Waiter{Job: j.ID, Rank: w.rank(j)})
 	}
+}
+
+// rank is the place at the end of a queue, as if the job had joined it when
+// it began to wait.
+func (w *World) rank(j *cluster.Job) int64 {
+	if q := w.Queues[j.Queue]; len(q) > 0 {
+		return max(q[len(q)-1].Rank+1, int64(j.Eligible))
+	}
+	return int64(j.Eligible)
 }
 
 // Snapshot returns the scheduler's view.
