@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"syscall"
 	"time"
 
@@ -38,6 +39,54 @@ type Launch struct {
 	Mounts []Mount
 	// CDIDevices are fully qualified CDI device names for the assigned GPUs.
 	CDIDevices []string
+}
+
+// plainLaunch is a Launch without its methods.
+type plainLaunch Launch
+
+// launchJSON is a Launch on disk and on sockets. What is bytes to the kernel is
+// bytes there too: JSON's strings would change what is not UTF-8.
+type launchJSON struct {
+	plainLaunch
+	Args, Env                  [][]byte
+	Dir, Stdin, Stdout, Stderr []byte
+}
+
+// MarshalJSON implements json.Marshaler; every byte of an argument, a variable
+// and a path comes back.
+func (l Launch) MarshalJSON() ([]byte, error) {
+	return json.Marshal(launchJSON{
+		plainLaunch: plainLaunch(l), Args: toBytes(l.Args), Env: toBytes(l.Env),
+		Dir: []byte(l.Dir), Stdin: []byte(l.Stdin), Stdout: []byte(l.Stdout), Stderr: []byte(l.Stderr),
+	})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *Launch) UnmarshalJSON(data []byte) error {
+	var j launchJSON
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	*l = Launch(j.plainLaunch)
+	l.Args, l.Env = toStrings(j.Args), toStrings(j.Env)
+	l.Dir, l.Stdin, l.Stdout, l.Stderr = string(j.Dir), string(j.Stdin), string(j.Stdout), string(j.Stderr)
+	return nil
+}
+
+func toBytes(list []string) [][]byte {
+	var out [][]byte
+	for _, s := range list {
+		out = append(out, []byte(s))
+	}
+	return out
+}
+
+func toStrings(list [][]byte) []string {
+	var out []string
+	for _, b := range list {
+		out = append(out, string(b))
+	}
+	return out
 }
 
 // Mount is one bind mount of a host path into an image job's root.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
@@ -53,6 +54,9 @@ func checkAsUser(l *agent.Launch) error {
 	if l.Image != "" && l.Stdin != "" {
 		return &agent.LaunchError{Code: 125, Reason: "INPUT", Err: errors.New("an image job cannot read a file of the node as its input; redirect it in the job")}
 	}
+	if l.Image != "" && slices.ContainsFunc(l.Args, func(arg string) bool { return !utf8.ValidString(arg) }) {
+		return &agent.LaunchError{Code: 125, Reason: "COMMAND", Err: errors.New("an argument of an image job must be UTF-8; put other bytes into a file")}
+	}
 	return asuser.Do(asuser.User(l), func() error {
 		open := asuser.OpenOutputs
 		if l.Image == "" {
@@ -78,6 +82,9 @@ func checkAsUser(l *agent.Launch) error {
 func (r *Runtime) writeHelperSpec(l *agent.Launch) error {
 	bare := *l
 	bare.Env = nil
+	if l.Image == "" {
+		_, bare.Env = splitEnv(l.Env)
+	}
 	home := slices.ContainsFunc(l.Env, func(e string) bool { return strings.HasPrefix(e, "HOME=") })
 	data, err := json.Marshal(helperSpec{Exec: l.Image == "", DropHome: !home, Launch: &bare})
 	if err != nil {

@@ -233,6 +233,7 @@ func testImageRefusals(t *testing.T, b *bench) {
 		{"no such name", "COMMAND", 127, func(l *agent.Launch) { l.Args = []string{"no-such"} }},
 		{"a directory", "COMMAND", 126, func(l *agent.Launch) { l.Args = []string{"/plain"} }},
 		{"not permitted", "COMMAND", 126, func(l *agent.Launch) { l.Args = []string{"/plain/text"} }},
+		{"bytes that are no text", "COMMAND", 125, func(l *agent.Launch) { l.Args = []string{"echo", "\xff"} }},
 		{"input", "INPUT", 125, func(l *agent.Launch) { l.Stdin = "/dev/zero" }},
 		{"output", "OUTPUT", 125, func(l *agent.Launch) { l.Stdout = "/etc/berth-test" }},
 	} {

@@ -16,7 +16,8 @@ import (
 )
 
 // helperSpec tells the helper, which is our own binary again, what to do for
-// one container. Its launch carries no environment, which may hold secrets.
+// one container. Its launch carries no environment, which may hold secrets, but
+// for variables that are no text.
 type helperSpec struct {
 	// Exec makes it the first process of a host job, which becomes the job.
 	// Otherwise it is the logger of an image job, on the node.
@@ -61,7 +62,7 @@ func LoggerMain(specFile string) error {
 // returns only if it cannot; then the process ends as a shell would.
 func becomeJob(l *agent.Launch) error {
 	// What runc gave us is the job's, with what CDI devices add.
-	l.Env = syscall.Environ()
+	l.Env = append(syscall.Environ(), l.Env...)
 	err := execJob(l)
 	code := 125
 	if le, ok := errors.AsType[*agent.LaunchError](err); ok {

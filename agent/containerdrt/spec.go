@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/containerd/containerd/v2/core/containers"
@@ -26,9 +27,13 @@ const (
 // specOpts builds the OCI spec of an attempt. Nothing in it comes from an
 // image but the PATH: no user, label, hook, capability or device.
 func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string) ([]oci.SpecOpts, error) {
+	env, odd := splitEnv(l.Env)
+	if len(odd) > 0 && l.Image != "" {
+		r.cfg.Log.Warn("variables that are no UTF-8 do not reach an image job", "task", l.ID.String(), "count", len(odd))
+	}
 	opts := []oci.SpecOpts{
 		oci.WithDefaultSpec(),
-		withEnv(append(keepPath(imageEnv, l.Env), l.Env...)),
+		withEnv(append(keepPath(imageEnv, env), env...)),
 		withUser(l),
 		oci.WithCapabilities(nil),
 		oci.WithNoNewPrivileges,
@@ -104,6 +109,19 @@ func keepPath(image, job []string) []string {
 		}
 	}
 	return []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"}
+}
+
+// splitEnv tells apart what a container's configuration can carry, which is
+// text, from the rest, which a host job's helper adds.
+func splitEnv(env []string) (text, odd []string) {
+	for _, e := range env {
+		if utf8.ValidString(e) {
+			text = append(text, e)
+		} else {
+			odd = append(odd, e)
+		}
+	}
+	return text, odd
 }
 
 func withEnv(env []string) oci.SpecOpts {

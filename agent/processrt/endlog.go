@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -38,22 +39,25 @@ func openEndLog(path string) (*endLog, map[cluster.AttemptID]agent.Task, error) 
 		return nil, nil, err
 	}
 	l := &endLog{path: path, f: f, lines: map[cluster.AttemptID]string{}}
-	sc := bufio.NewScanner(f)
-	sc.Buffer(nil, 1<<20)
-	for sc.Scan() {
+	// A reader and no scanner: a line that a crash left may be of any length.
+	for r := bufio.NewReader(f); ; {
+		line, err := r.ReadString('\n')
+		if err == io.EOF && line == "" {
+			break
+		}
+		if err != nil && err != io.EOF {
+			return nil, nil, fmt.Errorf("read %s: %w", path, errors.Join(err, f.Close()))
+		}
 		l.written++
-		sum, body, ok := strings.Cut(sc.Text(), " ")
+		sum, body, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		if !ok || sum != checksum(body) {
 			continue
 		}
 		var t agent.Task
 		if json.Unmarshal([]byte(body), &t) == nil {
 			ends[t.ID] = t
-			l.lines[t.ID] = sc.Text() + "\n"
+			l.lines[t.ID] = sum + " " + body + "\n"
 		}
-	}
-	if err := sc.Err(); err != nil {
-		return nil, nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	// A torn line must not swallow the next one.
 	if _, err := f.WriteString("\n"); err != nil {

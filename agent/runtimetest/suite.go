@@ -44,6 +44,7 @@ func Run(t *testing.T, open Open) {
 		{"output through the user's links", testOutputLinks},
 		{"input", testInput},
 		{"environment", testEnv},
+		{"bytes that are no text", testBytes},
 		{"identity", testIdentity},
 		{"working directory", testWorkDir},
 		{"calls repeated", testIdempotent},
@@ -266,6 +267,24 @@ func testEnv(h *harness) {
 	want := slices.Sorted(slices.Values(l.Env))
 	if diff := cmp.Diff(want, got); diff != "" {
 		h.Errorf("environment (-want +got):\n%s", diff)
+	}
+}
+
+// testBytes passes what the kernel takes and no text encoding does.
+func testBytes(h *harness) {
+	odd := "a\xff\xfe\x80\n\u2028b"
+	l := h.job("/bin/sh", "-c", `printf '%s|%s' "$1" "$ODD"`, "sh", odd)
+	l.Env = append(l.Env, "ODD="+odd)
+	l.Stdout = h.path("out-\xff")
+	if task := h.run(l); task.ExitCode != 0 {
+		h.Errorf("got %+v", task)
+	}
+	h.until("both", func() bool {
+		b, err := os.ReadFile(l.Stdout)
+		return err == nil && len(b) >= 2*len(odd)+1
+	})
+	if b, err := os.ReadFile(l.Stdout); err != nil || string(b) != odd+"|"+odd {
+		h.Errorf("argument and variable: got %q (%v), want %q twice", b, err, odd)
 	}
 }
 
