@@ -18,9 +18,12 @@ import (
 const (
 	maxEntryBytes    = 1 << 20
 	maxEntryCommands = 2048
+	// maxCallBytes bounds what one call may add: it must fit an entry by itself.
+	maxCallBytes = 3 << 20
 	// maxPending bounds the commands that wait to be proposed; beyond it
 	// callers are told to come back.
-	maxPending = 16384
+	maxPending      = 16384
+	maxPendingBytes = 64 << 20
 )
 
 // proposer turns commands into Raft entries, many to one entry (group
@@ -30,10 +33,11 @@ type proposer struct {
 	raft  *raftnode.Node
 	fsm   *fsm.FSM
 	clock func() time.Time
+	wake  chan struct{}
 
 	mu      sync.Mutex
 	queue   []*proposal
-	wake    chan struct{}
+	bytes   int  // of what is in queue
 	leading bool // set while a leader's loop takes from queue
 }
 
@@ -64,20 +68,11 @@ func (p *proposer) do(ctx context.Context, cmds ...*logv1.Command) ([]fsm.Result
 	for _, c := range cmds {
 		pr.size += proto.Size(c)
 	}
-	p.mu.Lock()
-	if !p.leading {
-		p.mu.Unlock()
-		return nil, errNotLeader
+	if pr.size > maxCallBytes {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "the request is %d bytes in the log, at most %d are allowed; send it in parts", pr.size, maxCallBytes)
 	}
-	if len(p.queue) >= maxPending {
-		p.mu.Unlock()
-		return nil, cluster.Errorf(cluster.CodeExhausted, "%d requests wait for the disk already; try again in a second", maxPending)
-	}
-	p.queue = append(p.queue, pr)
-	p.mu.Unlock()
-	select {
-	case p.wake <- struct{}{}:
-	default:
+	if err := p.enqueue(pr); err != nil {
+		return nil, err
 	}
 	select {
 	case r := <-pr.done:
@@ -85,6 +80,21 @@ func (p *proposer) do(ctx context.Context, cmds ...*logv1.Command) ([]fsm.Result
 	case <-ctx.Done():
 		return nil, &cluster.Error{Code: cluster.CodeUnknown, Msg: "gave up waiting; it may still be done: ask again with the same request id", Err: ctx.Err()}
 	}
+}
+
+func (p *proposer) enqueue(pr *proposal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.leading {
+		return errNotLeader
+	}
+	if len(p.queue) >= maxPending || p.bytes >= maxPendingBytes {
+		return cluster.Errorf(cluster.CodeExhausted, "%d requests of %d MiB wait for the disk already; try again in a second", len(p.queue), p.bytes>>20)
+	}
+	p.queue = append(p.queue, pr)
+	p.bytes += pr.size
+	poke(p.wake)
+	return nil
 }
 
 // one proposes a single command and folds its result's error in.
@@ -127,7 +137,7 @@ func (p *proposer) run(ctx context.Context, term uint64) error {
 func (p *proposer) stop() {
 	p.mu.Lock()
 	waiting := p.queue
-	p.queue, p.leading = nil, false
+	p.queue, p.bytes, p.leading = nil, 0, false
 	p.mu.Unlock()
 	for _, pr := range waiting {
 		pr.done <- proposed{err: errNotLeader}
@@ -149,6 +159,7 @@ func (p *proposer) take() []*proposal {
 	}
 	batch := p.queue[:n:n]
 	p.queue = p.queue[n:]
+	p.bytes -= size
 	return batch
 }
 
