@@ -67,6 +67,18 @@ type host struct {
 func (h *host) freeCPU() int64 { return h.use.CPUMilli - h.use.UsedCPU - h.keptCPU }
 func (h *host) freeMem() int64 { return h.use.MemMiB - h.use.UsedMem - h.keptMem }
 
+// full is the larger of the fractions of cores and of host memory that are
+// taken, in thousandths.
+func (h *host) full() int64 {
+	part := func(used, of int64) int64 {
+		if of <= 0 {
+			return 1000
+		}
+		return used * 1000 / of
+	}
+	return max(part(h.use.UsedCPU, h.use.CPUMilli), part(h.use.UsedMem, h.use.MemMiB))
+}
+
 // fleet is the snapshot's nodes with the indexes over what they have left.
 type fleet struct {
 	led     *cluster.Ledger
@@ -77,7 +89,7 @@ type fleet struct {
 	hostAt  map[cluster.NodeID]int32
 	cardAt  map[cluster.GPUID]int32
 	// plain indexes the nodes by what they have left for jobs without GPUs;
-	// order maps its places to hosts, nodes without GPUs first.
+	// order maps its places to hosts, nodes without GPUs first, then the fullest.
 	plain *tree
 	order []int32
 }
@@ -215,14 +227,21 @@ func (k *class) whichOf(c *card) *tree {
 	return k.empty
 }
 
+// indexHosts orders the nodes for jobs without GPUs: nodes without GPUs
+// first, then the fullest as the pass finds them. First fit keeps it so, as
+// it fills the fuller ones up before it turns to the next.
 func (f *fleet) indexHosts() {
-	for _, bare := range []bool{true, false} {
-		for i := range f.hosts {
-			if h := &f.hosts[i]; h.use.Schedulable && (h.lo == h.hi) == bare {
-				h.place = int32(len(f.order))
-				f.order = append(f.order, int32(i))
-			}
+	for i := range f.hosts {
+		if f.hosts[i].use.Schedulable {
+			f.order = append(f.order, int32(i))
 		}
+	}
+	slices.SortFunc(f.order, func(a, b int32) int {
+		x, y := &f.hosts[a], &f.hosts[b]
+		return cmp.Or(compareBool(x.lo != x.hi, y.lo != y.hi), cmp.Compare(y.full(), x.full()), cmp.Compare(a, b))
+	})
+	for place, i := range f.order {
+		f.hosts[i].place = int32(place)
 	}
 	f.plain = newTree(len(f.order))
 	for place, i := range f.order {

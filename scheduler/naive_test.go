@@ -13,7 +13,8 @@ import (
 // ledger about every card. Schedule must give the same starts.
 type naive struct {
 	led   *cluster.Ledger
-	nodes []*cluster.Node
+	nodes []*cluster.Node // by id
+	full  []*cluster.Node // the fullest at the beginning first
 	pol   scheduler.Policy
 }
 
@@ -27,7 +28,13 @@ type naiveClass struct {
 func newNaive(s *cluster.Snapshot, pol scheduler.Policy) *naive {
 	nodes := slices.Clone(s.Nodes)
 	slices.SortFunc(nodes, func(a, b *cluster.Node) int { return cmp.Compare(a.ID, b.ID) })
-	return &naive{s.Ledger.Clone(), nodes, pol}
+	full := func(n *cluster.Node) int64 {
+		u, _ := s.Ledger.Node(n.ID)
+		return max(u.UsedCPU*1000/u.CPUMilli, u.UsedMem*1000/u.MemMiB)
+	}
+	fullest := slices.Clone(nodes)
+	slices.SortStableFunc(fullest, func(a, b *cluster.Node) int { return cmp.Compare(full(b), full(a)) })
+	return &naive{s.Ledger.Clone(), nodes, fullest, pol}
 }
 
 // starts is what Schedule should start of jobs that stand in no queue and
@@ -171,7 +178,7 @@ func (v *naive) berth(j *cluster.Job) (b cluster.Berth, est cluster.Estimate, ok
 
 func (v *naive) plain(j *cluster.Job) (cluster.Berth, bool) {
 	for _, bare := range []bool{true, false} {
-		for _, n := range v.nodes {
+		for _, n := range v.full {
 			if b := v.on(n, j); (len(n.GPUs) == 0) == bare && v.may(n, j) && v.led.Fits(&b).Code == "" {
 				return b, true
 			}

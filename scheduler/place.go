@@ -168,7 +168,7 @@ func (p *pass) spreadOn(k *class, g *group, n int, want *room, to []int32) []int
 }
 
 // startPlain places a job that needs no GPU: a node without GPUs if one has
-// room, the first in order.
+// room, then the fullest.
 func (p *pass) startPlain(it *item) bool {
 	want := room{mem: -1, milli: -1, slots: -1, cpu: it.cpu, host: it.mem, until: -1}
 	place := -1
@@ -187,7 +187,7 @@ func (p *pass) startPlain(it *item) bool {
 	hi := p.f.order[place]
 	e, _ := cluster.EstimateFor(it.job.Estimates, cluster.CPUType)
 	p.commit(it, &cluster.Start{
-		Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: e, Why: "first node with the cores and the memory",
+		Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: e, Why: "the fullest node with room, those without GPUs first",
 		Berth: cluster.Berth{Node: p.f.hosts[hi].node.ID, CPUMilli: it.cpu, MemMiB: it.mem},
 	}, hi)
 	return true

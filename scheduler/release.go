@@ -105,6 +105,9 @@ func (r *release) queue(id cluster.GPUID) {
 		if r.try(j, n, c, passed) {
 			continue
 		}
+		if overdue(j, w.Rank, r.now, r.pol) {
+			return // whoever may pass it, the next full pass knows
+		}
 		if passed == nil {
 			passed = j
 		}
