@@ -125,7 +125,7 @@ type Task struct {
 	Signal   syscall.Signal
 	// OOMKilled tells that the kernel's memory controller killed a process of
 	// this task, as read from its cgroup, and that the first process died of
-	// SIGKILL.
+	// SIGKILL or, as a shell does whose program died so, ended with code 137.
 	OOMKilled bool
 	// MemPeakBytes is the cgroup's memory high-water mark, 0 when unknown.
 	MemPeakBytes int64
