@@ -5,6 +5,8 @@ package coordtest
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
@@ -39,8 +40,9 @@ const (
 type Options struct {
 	N     int
 	Lease time.Duration // 0 means a minute
-	// MaxQueued is passed on.
+	// MaxQueued and AllowRoot are passed on.
 	MaxQueued int
+	AllowRoot bool
 }
 
 // Cluster is coordinators in this process.
@@ -54,8 +56,11 @@ type Cluster struct {
 }
 
 type node struct {
-	stop context.CancelFunc
-	done chan struct{}
+	stop      context.CancelFunc
+	done      chan struct{}
+	raft, api *link
+	socket    string
+	killed    bool
 }
 
 // Start brings a cluster up; it is taken down when the test ends.
@@ -90,17 +95,12 @@ func freeAddr(t testing.TB) string {
 	return ln.Addr().String()
 }
 
-// streams carries Raft in plain text.
-type streams struct{ net.Listener }
-
-// Dial implements raft.StreamLayer.
-func (streams) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	return net.DialTimeout("tcp", string(addr), timeout)
-}
-
-// Restart starts coordinator i on its directory.
+// Restart starts coordinator i on its directory, after Stop or Kill.
 func (c *Cluster) Restart(i int) {
 	c.t.Helper()
+	if n := c.nodes[i]; n != nil {
+		<-n.done // a killed one, as soon as its files are free
+	}
 	raftLn, err := net.Listen("tcp", c.peers[i].Addr)
 	if err != nil {
 		c.t.Fatal(err)
@@ -109,16 +109,17 @@ func (c *Cluster) Restart(i int) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	sock, err := net.Listen("unix", filepath.Join(c.t.TempDir(), "s"))
+	n := &node{done: make(chan struct{}), raft: newLink(raftLn), api: newLink(apiLn), socket: filepath.Join(c.t.TempDir(), "s")}
+	sock, err := net.Listen("unix", n.socket)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	co, err := coordinator.New(coordinator.Config{
 		ID: c.peers[i].ID, ClusterID: "test", Version: "test", Dir: filepath.Join(c.dir, c.peers[i].ID), Advertise: c.peers[i].Addr,
-		Peers: c.peers, Timing: raftnode.FastTiming(), Raft: streams{raftLn}, Listener: apiLn, Credentials: insecure.NewCredentials(), Socket: sock,
+		Peers: c.peers, Timing: raftnode.FastTiming(), Raft: n.raft, Listener: n.api, Credentials: insecure.NewCredentials(), Socket: sock,
 		Peer: peer, Dial: func(addr string) (*grpc.ClientConn, error) { return c.dial(c.apiOf(addr), "coordinator", "peer") },
-		Users: func(uid cluster.UID) string { return "u" + strconv.Itoa(int(uid)) }, MinUID: 1000, Admins: []cluster.UID{2000},
-		Lease: c.opts.Lease, MaxShares: 3, Policy: scheduler.Default(), MaxQueued: c.opts.MaxQueued, Certs: &certifier{},
+		Users: userName, AllowRoot: c.opts.AllowRoot, MinUID: 1000, Admins: []cluster.UID{2000},
+		Lease: c.opts.Lease, MaxShares: 3, Policy: scheduler.Default(), MaxQueued: c.opts.MaxQueued, Certs: certifier{},
 		Fatal: func(err error) { c.t.Errorf("%s cannot go on: %v", c.peers[i].ID, err) },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
@@ -126,7 +127,7 @@ func (c *Cluster) Restart(i int) {
 		c.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	n := &node{stop: cancel, done: make(chan struct{})}
+	n.stop = cancel
 	c.nodes[i] = n
 	go func() {
 		defer close(n.done)
@@ -145,6 +146,24 @@ func (c *Cluster) Stop(i int) {
 	}
 }
 
+// Kill cuts coordinator i off at once, as the end of its process does: nobody
+// hears of it, and leadership is not handed over. What it has on disk stays.
+func (c *Cluster) Kill(i int) {
+	n := c.nodes[i]
+	n.killed = true
+	n.raft.set(true)
+	n.api.set(true)
+	n.raft.Close()
+	n.api.Close()
+	n.stop()
+}
+
+// Cut takes coordinator i out of Raft's network; clients still reach it.
+func (c *Cluster) Cut(i int) { c.nodes[i].raft.set(true) }
+
+// Mend undoes Cut.
+func (c *Cluster) Mend(i int) { c.nodes[i].raft.set(false) }
+
 // apiOf finds the gRPC address of the coordinator with a Raft address: at a
 // site they are one.
 func (c *Cluster) apiOf(raftAddr string) string {
@@ -154,6 +173,16 @@ func (c *Cluster) apiOf(raftAddr string) string {
 		}
 	}
 	return raftAddr
+}
+
+// PanicUID is a user whose name cannot be looked up without a panic.
+const PanicUID = 66_666
+
+func userName(uid cluster.UID) string {
+	if uid == PanicUID {
+		panic("the test asked for it")
+	}
+	return "u" + strconv.Itoa(int(uid))
 }
 
 // peer reads the identity that a test made up.
@@ -190,6 +219,18 @@ func (c *Cluster) Dial(i int, role, id string) *grpc.ClientConn {
 	return cc
 }
 
+// Client connects to coordinator i over its unix socket: the caller is then
+// the user that runs the test.
+func (c *Cluster) Client(i int) *grpc.ClientConn {
+	c.t.Helper()
+	cc, err := grpc.NewClient("unix:"+c.nodes[i].socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { cc.Close() })
+	return cc
+}
+
 // As makes calls on a connection of a coordinator or gate speak for a user.
 func As(ctx context.Context, uid uint32) context.Context {
 	s := strconv.FormatUint(uint64(uid), 10)
@@ -202,7 +243,7 @@ func (c *Cluster) Leader() int {
 	deadline := time.Now().Add(30 * time.Second)
 	for time.Now().Before(deadline) {
 		for i, n := range c.nodes {
-			if n == nil {
+			if n == nil || n.killed {
 				continue
 			}
 			ctx, cancel := context.WithTimeout(As(context.Background(), 1000), time.Second)
@@ -213,7 +254,7 @@ func (c *Cluster) Leader() int {
 			}
 			for k, p := range c.peers {
 				for _, m := range st.Members {
-					if m.Id == p.ID && m.Leader && c.nodes[k] != nil {
+					if m.Id == p.ID && m.Leader && m.Reachable && c.nodes[k] != nil && !c.nodes[k].killed {
 						return k
 					}
 				}
@@ -225,23 +266,26 @@ func (c *Cluster) Leader() int {
 	return -1
 }
 
-// certifier answers with fixed texts: what certificates are is not tested here.
+// certifier answers with plain texts: what certificates are is not tested here.
 type certifier struct{}
 
 // Issue implements coordinator.Certifier.
-func (*certifier) Issue(_ []byte, role, id string) (cert, ca []byte, err error) {
+func (certifier) Issue(csr []byte, role, id string) (cert, ca []byte, err error) {
+	if len(csr) == 0 {
+		return nil, nil, errors.New("the certificate request is empty")
+	}
 	return []byte(role + "/" + id), []byte("ca"), nil
 }
 
 // Token implements coordinator.Certifier.
-func (*certifier) Token() (string, []byte, error) {
-	h, err := (*certifier)(nil).TokenHash("secret")
-	return "secret", h, err
+func (c certifier) Token() (string, []byte, error) {
+	text := rand.Text()
+	h, err := c.TokenHash(text)
+	return text, h, err
 }
 
 // TokenHash implements coordinator.Certifier.
-func (*certifier) TokenHash(secret string) ([]byte, error) {
-	h := make([]byte, 32)
-	copy(h, secret)
-	return h, nil
+func (certifier) TokenHash(secret string) ([]byte, error) {
+	h := sha256.Sum256([]byte(secret))
+	return h[:], nil
 }
