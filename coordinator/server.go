@@ -106,8 +106,8 @@ func (c *Coordinator) forward(ctx context.Context, who caller, method string, re
 		}
 		if id, addr := c.raft.Leader(); !forwarded && addr != "" && id != c.cfg.ID {
 			resp, err := c.invoke(ctx, who, addr, method, req.(proto.Message))
-			if !retryForward(err) || time.Now().After(deadline) {
-				return resp, err
+			if !retryForward(method, err) || time.Now().After(deadline) {
+				return resp, forwardError(err)
 			}
 		}
 		if time.Now().After(deadline) || forwarded && time.Until(deadline) < leaderWait-time.Second {
@@ -119,10 +119,34 @@ func (c *Coordinator) forward(ctx context.Context, who caller, method string, re
 	}
 }
 
-// retryForward tells whether the leader certainly did nothing because it is
-// none any more. An error without our detail may mean anything.
-func retryForward(err error) bool {
-	return err != nil && conv.FromStatus(err).Code == cluster.CodeUnavailable
+// retryForward tells whether to look for another leader: this one is none any
+// more and certainly did nothing, or it went away and the call only reads. An
+// error without our detail may mean anything.
+func retryForward(method string, err error) bool {
+	if err == nil {
+		return false
+	}
+	code := conv.FromStatus(err).Code
+	return code == cluster.CodeUnavailable || code == cluster.CodeUnknown && reads(method) && status.Code(err) == codes.Unavailable
+}
+
+func reads(method string) bool {
+	name := method[strings.LastIndexByte(method, '/')+1:]
+	for _, verb := range []string{"Get", "List", "Explain", "Predict"} {
+		if strings.HasPrefix(name, verb) {
+			return true
+		}
+	}
+	return false
+}
+
+// forwardError says what it means that the connection to the leader broke.
+func forwardError(err error) error {
+	if status.Code(err) != codes.Unavailable || conv.FromStatus(err).Code != cluster.CodeUnknown {
+		return err
+	}
+	return conv.Status(&cluster.Error{Code: cluster.CodeUnknown,
+		Msg: "the leader went away before it answered; it may have been done: ask again with the same request id", Err: err}).Err()
 }
 
 // invoke calls method at addr on behalf of who.
