@@ -83,7 +83,7 @@ func (v *naive) order(waiting []*cluster.Job) []*cluster.Job {
 	for _, j := range waiting {
 		size, tier := int64(1000), int64(0)
 		for _, c := range v.classes() {
-			if s, _, r := scheduler.ShareOn(j, c.rep, v.pol); r.Code == "" && !s.Exclusive && j.Spec.GPUs > 0 { // a card too small is taken whole
+			if s, _, r := scheduler.ShareOn(j, c.rep, v.pol); r.Code == "" && !s.Exclusive && j.Spec.GPUs > 0 {
 				tier = 1
 				size = min(size, max(s.Milli, s.MemMiB*1000/c.sellable))
 			}
@@ -131,7 +131,7 @@ func (v *naive) berth(j *cluster.Job) (b cluster.Berth, est cluster.Estimate, ok
 	large := func(c naiveClass) bool { return c.sellable >= j.MinGPUMemMiB }
 	anyLarge := slices.ContainsFunc(v.classes(), func(c naiveClass) bool {
 		_, _, r := scheduler.ShareOn(j, c.rep, v.pol)
-		return r.Code == "" && large(c)
+		return r.Code == "" && large(c) && slices.ContainsFunc(v.nodes, func(n *cluster.Node) bool { return v.ever(n, j, c) })
 	})
 	for _, c := range v.classes() {
 		s, e, r := scheduler.ShareOn(j, c.rep, v.pol)
@@ -193,6 +193,17 @@ func (v *naive) may(n *cluster.Node, j *cluster.Job) bool {
 
 func (v *naive) on(n *cluster.Node, j *cluster.Job) cluster.Berth {
 	return cluster.Berth{Node: n.ID, CPUMilli: host(j.Spec.CPUMilli, v.pol.DefaultCPUMilli), MemMiB: host(j.Spec.MemMiB, v.pol.DefaultMemMiB)}
+}
+
+// ever tells whether n could run j on cards of a class if it were empty.
+func (v *naive) ever(n *cluster.Node, j *cluster.Job, c naiveClass) bool {
+	b, cards := v.on(n, j), 0
+	for i := range n.GPUs {
+		if g := &n.GPUs[i]; c.same(naiveClass{g.Type, g.SellableMiB, g.Shareable(), nil}) {
+			cards++
+		}
+	}
+	return v.may(n, j) && b.CPUMilli <= n.CPUMilli && b.MemMiB <= n.MemMiB && cards >= j.Spec.GPUs
 }
 
 // onClass finds the cards of one class by asking about each.

@@ -87,7 +87,7 @@ func (p *pass) fillNeeds(it *item) {
 func (p *pass) spareTooSmall(it *item) {
 	large := func(c int) bool { return p.f.classes[c].sellable >= it.job.MinGPUMemMiB }
 	for c := range it.needs {
-		if it.needs[c].way == wayNone || !large(c) {
+		if it.needs[c].way == wayNone || !large(c) || !p.everOn(it, c) {
 			continue
 		}
 		for o := range it.needs {
@@ -97,6 +97,14 @@ func (p *pass) spareTooSmall(it *item) {
 		}
 		return
 	}
+}
+
+// everOn tells whether some node with cards of class c could ever run a job.
+func (p *pass) everOn(it *item, c int) bool {
+	return slices.ContainsFunc(p.f.classes[c].groups, func(g group) bool {
+		h := &p.f.hosts[g.host]
+		return h.use.CPUMilli >= it.cpu && h.use.MemMiB >= it.mem && int(g.hi-g.lo) >= it.gpus && (it.node == "" || it.node == h.node.ID)
+	})
 }
 
 // indexItems makes item lookups by job cheap: ids of waiting jobs lie close
