@@ -15,7 +15,7 @@ type catalogueEntry struct {
 	name   string
 	seqLen int64 // tokens a sample, 0 for images
 	params, paramBytes,
-	saved, masks, live, largest, input, output, workspace, moved, flops,
+	saved, masks, live, largest, input, output, workspace, moved, acts, matrix, flops,
 	convs, linears, activations, norms, others int64
 }
 
@@ -53,6 +53,7 @@ func FromCatalogue(name string, run Run) (Features, error) {
 		OutputBytes: bytes(e.output), WorkspaceBytes: bytes(e.workspace), FLOPs: perBatch(e.flops),
 		Convs: e.convs, Linears: e.linears, Activations: e.activations, Norms: e.norms, Others: e.others,
 	}
+	f.ActBytes, f.MatrixBytes = bytes(e.acts), bytes(e.matrix)
 	f.MovedBytes = clamp(bytes(e.moved) + f.ParamBytes)
 	return f, f.Check()
 }

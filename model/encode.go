@@ -13,7 +13,7 @@ const MaxFeatureBytes = 4 << 10
 
 // featuresVersion is the first byte of the encoding. A change of the fields or
 // of their order needs a new one.
-const featuresVersion = 1
+const featuresVersion = 2
 
 // ErrFeatures is wrapped by the errors of DecodeFeatures.
 var ErrFeatures = errors.New("bad model features")
@@ -21,8 +21,8 @@ var ErrFeatures = errors.New("bad model features")
 // Encode writes f in its only encoding: equal features give equal bytes.
 func (f *Features) Encode() []byte {
 	b := make([]byte, 0, 192)
-	b = append(b, featuresVersion, byte(f.Mode), boolByte(f.Partial))
-	for _, s := range []string{string(f.Source), f.Model, string(f.Precision), string(f.Optimizer)} {
+	b = append(b, featuresVersion, byte(f.Mode), boolByte(f.Partial), boolByte(f.Checkpointing))
+	for _, s := range []string{string(f.Source), f.Model, string(f.Precision), string(f.Optimizer), f.Framework} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
@@ -47,15 +47,15 @@ func DecodeFeatures(b []byte) (Features, error) {
 	if len(b) > MaxFeatureBytes {
 		return f, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrFeatures, len(b), MaxFeatureBytes)
 	}
-	if len(b) < 3 {
+	if len(b) < 4 {
 		return f, fmt.Errorf("%w: %d bytes are too few", ErrFeatures, len(b))
 	}
 	if b[0] != featuresVersion {
 		return f, fmt.Errorf("%w: version %d, this program reads version %d; use the same release on client and server", ErrFeatures, b[0], featuresVersion)
 	}
-	f.Mode, f.Partial = Mode(b[1]), b[2] != 0
-	rest := b[3:]
-	var text [4]string
+	f.Mode, f.Partial, f.Checkpointing = Mode(b[1]), b[2] != 0, b[3] != 0
+	rest := b[4:]
+	var text [5]string
 	for i := range text {
 		n, used := binary.Uvarint(rest)
 		if used <= 0 || n > uint64(len(rest)-used) {
@@ -65,6 +65,7 @@ func DecodeFeatures(b []byte) (Features, error) {
 		rest = rest[used+int(n):]
 	}
 	f.Source, f.Model, f.Precision, f.Optimizer = Source(text[0]), text[1], Precision(text[2]), Optimizer(text[3])
+	f.Framework = text[4]
 	for _, v := range f.numbers() {
 		n, used := binary.Uvarint(rest)
 		if used <= 0 {

@@ -51,6 +51,8 @@ const (
 // Limits of Features.
 const (
 	MaxModelName = 64
+	MaxFramework = 16
+	MaxLoRARank  = 1 << 16
 	MaxSteps     = int64(1) << 40
 	// MaxBytes bounds every size in bytes, and FLOPs: 2^60.
 	MaxBytes = int64(1) << 60
@@ -64,6 +66,17 @@ type Run struct {
 	Steps     int64 // 0: unknown
 	Precision Precision
 	Optimizer Optimizer // training only
+	// Framework is "pytorch", "tensorflow", "jax" or empty for unknown.
+	Framework string
+	// Checkpointing says that activations are computed again in the backward
+	// pass instead of being kept.
+	Checkpointing bool
+	// LoRARank is the rank of low-rank adapters, which alone are trained; 0 for
+	// none (Hu et al. 2021, arXiv:2106.09685).
+	LoRARank int64
+	// WeightBits is the width of stored weights when it is not the precision's:
+	// 4 or 8 for quantized models; 0 otherwise.
+	WeightBits int64
 }
 
 // Declared holds what the user says that the job needs; 0 means not said.
@@ -96,8 +109,9 @@ type Features struct {
 	Model  string
 	Run
 
-	Params         int64 // trained values
-	ParamBytes     int64 // weights and running statistics
+	Params         int64 // values of the weights
+	ParamBytes     int64 // weights and running statistics, as stored on the GPU
+	TrainedBytes   int64 // of the weights that get gradients; 0 means all that training has
 	SavedBytes     int64 // activations kept for the backward pass
 	LiveBytes      int64 // most that inference holds beside the weights
 	LargestBytes   int64 // largest single activation
@@ -105,7 +119,20 @@ type Features struct {
 	OutputBytes    int64
 	WorkspaceBytes int64
 	MovedBytes     int64 // forward memory traffic
-	FLOPs          int64 // forward
+	FLOPs          int64 // forward, a multiply-add counts as two
+	// ActBytes is what all layers put out in one forward pass (SchedTune's
+	// activations), MatrixBytes what convolutions and matrix products do (the
+	// activations of Radosavovic et al. 2020, arXiv:2003.13678).
+	ActBytes, MatrixBytes int64
+	// TracedBytes is the peak of a shape-only trace of one whole step, gradients
+	// included, optimizer states not; 0 when nobody traced it.
+	TracedBytes int64
+	// ScoreBytes is what attention's score matrices would take, were they all
+	// kept; 0 when the model computes them in tiles.
+	ScoreBytes int64
+	// Blocks counts the repeated blocks (transformer layers), Width the values
+	// that flow between them per sample and position; 0 when unknown.
+	Blocks, Width int64
 
 	Convs, Linears, Activations, Norms, Others int64
 
@@ -153,6 +180,12 @@ func (r *Run) check(known bool) error {
 	if r.Batch < 0 || r.Batch > graph.MaxBatch || (known && r.Batch == 0) {
 		return fmt.Errorf("batch %d: must be 1 to %d", r.Batch, graph.MaxBatch)
 	}
+	if len(r.Framework) > MaxFramework || !utf8.ValidString(r.Framework) {
+		return fmt.Errorf("framework %q: must be at most %d bytes of UTF-8", r.Framework, MaxFramework)
+	}
+	if !slices.Contains([]int64{0, 4, 8, 16, 32}, r.WeightBits) {
+		return fmt.Errorf("weight bits %d: must be 4, 8, 16 or 32, or 0 for those of the precision", r.WeightBits)
+	}
 	if r.Precision != "" && !slices.Contains(graph.Precisions(), r.Precision) {
 		return fmt.Errorf("precision %q: must be one of %v", r.Precision, graph.Precisions())
 	}
@@ -179,6 +212,9 @@ func (f *Features) numbers() []number {
 		{"output bytes", &f.OutputBytes, MaxBytes}, {"workspace bytes", &f.WorkspaceBytes, MaxBytes}, {"moved bytes", &f.MovedBytes, MaxBytes},
 		{"FLOPs", &f.FLOPs, MaxBytes}, {"convolutions", &f.Convs, layers}, {"linear layers", &f.Linears, layers},
 		{"activations", &f.Activations, layers}, {"norms", &f.Norms, layers}, {"other layers", &f.Others, layers},
+		{"trained bytes", &f.TrainedBytes, MaxBytes}, {"activation bytes", &f.ActBytes, MaxBytes}, {"matrix activation bytes", &f.MatrixBytes, MaxBytes},
+		{"traced bytes", &f.TracedBytes, MaxBytes}, {"score bytes", &f.ScoreBytes, MaxBytes}, {"blocks", &f.Blocks, layers}, {"width", &f.Width, MaxBytes},
+		{"LoRA rank", &f.LoRARank, MaxLoRARank}, {"weight bits", &f.WeightBits, 32},
 		{"declared GPU memory", &f.Declared.GPUMemMiB, 1 << 30}, {"declared utilization", &f.Declared.UtilMilli, 1000},
 	}
 }
@@ -210,7 +246,7 @@ func FromGraph(g *graph.Graph, name string, run Run) (Features, error) {
 		Source: SourceGraph, Model: shorten(name), Run: run,
 		Params: s.Params, ParamBytes: clamp(s.ParamBytes) + clamp(s.BufferBytes), SavedBytes: s.SavedBytes, LiveBytes: s.LiveBytes,
 		LargestBytes: s.LargestBytes, InputBytes: s.InputBytes, OutputBytes: s.OutputBytes,
-		WorkspaceBytes: s.WorkspaceBytes, MovedBytes: s.MovedBytes, FLOPs: s.FLOPs,
+		WorkspaceBytes: s.WorkspaceBytes, MovedBytes: s.MovedBytes, FLOPs: s.FLOPs, ActBytes: s.ActBytes, MatrixBytes: s.MatrixBytes,
 		Convs: int64(s.Convs), Linears: int64(s.Linears), Activations: int64(s.Activations), Norms: int64(s.Norms), Others: int64(s.Others),
 		Partial: s.Partial,
 	}

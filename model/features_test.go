@@ -119,6 +119,7 @@ func TestCatalogueAgreesWithGraphs(t *testing.T) {
 					{"parameters", got.Params, want.Params}, {"parameter bytes", got.ParamBytes, want.ParamBytes},
 					{"saved", got.SavedBytes, want.SavedBytes}, {"live", got.LiveBytes, want.LiveBytes},
 					{"largest", got.LargestBytes, want.LargestBytes}, {"FLOPs", got.FLOPs, want.FLOPs}, {"output", got.OutputBytes, want.OutputBytes},
+					{"activations", got.ActBytes, want.ActBytes}, {"matrix activations", got.MatrixBytes, want.MatrixBytes},
 					{"convolutions", got.Convs, want.Convs}, {"linears", got.Linears, want.Linears},
 				} {
 					if math.Abs(float64(v.got-v.want)) > 0.05*float64(v.want)+1024 {

@@ -27,6 +27,12 @@ type Sample struct {
 	// Censored says that a limit ended the run: its true peak is PeakMiB or
 	// more, and its other numbers do not count.
 	Censored bool
+	// Features describe the job; the zero value means that only its signature
+	// is known.
+	Features Features
+	// User is who ran it, so that no one user's samples outweigh the others';
+	// empty counts as one user.
+	User string
 }
 
 // observed is what the runs of one job on one GPU type showed together.

@@ -170,6 +170,9 @@ func drawFeatures(t *rapid.T) Features {
 		*v.p = rapid.Int64Range(0, limit).Draw(t, v.name)
 	}
 	f.Batch = max(1, f.Batch)
+	f.WeightBits = rapid.SampledFrom([]int64{0, 4, 8, 16, 32}).Draw(t, "weight bits")
+	f.Checkpointing = rapid.Bool().Draw(t, "checkpointing")
+	f.Framework = rapid.SampledFrom([]string{"", "pytorch", "jax"}).Draw(t, "framework")
 	f.Source = rapid.SampledFrom([]Source{SourceGraph, SourceCatalogue, SourceNone, ""}).Draw(t, "source")
 	f.Mode = Mode(rapid.IntRange(0, 1).Draw(t, "mode"))
 	f.Partial = rapid.Bool().Draw(t, "partial")

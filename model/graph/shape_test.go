@@ -158,7 +158,7 @@ func TestFixedBatchIsScaled(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Summary{
-		Params: 32, ParamBytes: 128, FLOPs: 640, MovedBytes: 128 + 320 + 160, SavedBytes: 320, InputBytes: 320, OutputBytes: 160,
+		Params: 32, ParamBytes: 128, FLOPs: 640, MovedBytes: 128 + 320 + 160, ActBytes: 160, MatrixBytes: 160, SavedBytes: 320, InputBytes: 320, OutputBytes: 160,
 		LiveBytes: 480, LargestBytes: 320, Linears: 1, FixedBatch: 1,
 		Unknown: nil,
 	}

@@ -16,6 +16,9 @@ type Summary struct {
 	BufferBytes int64
 	FLOPs       int64 // forward, a multiply-add counts as two
 	MovedBytes  int64 // forward traffic if nothing stays in cache
+	// ActBytes is what all operators put out in one forward pass, views left
+	// out; MatrixBytes the part of convolutions and matrix products.
+	ActBytes, MatrixBytes int64
 	// SavedBytes is what autograd keeps from the forward pass for the backward
 	// pass: each tensor once, however many operators need it.
 	SavedBytes  int64
@@ -55,6 +58,7 @@ func Summarize(g *Graph, opt Options) (Summary, error) {
 		s.FLOPs = satAdd(s.FLOPs, st.flops)
 		s.MovedBytes = satAdd(s.MovedBytes, p.moved(st))
 		s.count(st)
+		p.sumOutputs(st, &s)
 		s.WorkspaceBytes = max(s.WorkspaceBytes, p.workspace(st))
 		s.SavedBytes = satAdd(s.SavedBytes, st.mask)
 		for _, r := range st.saved {
@@ -90,6 +94,21 @@ func (p *plan) sumTensors(s *Summary) {
 	for i := range p.g.Outputs {
 		if id, ok := p.names[p.g.Outputs[i].Name]; ok && p.act(id) {
 			s.OutputBytes = satAdd(s.OutputBytes, p.tensors[id].bytes)
+		}
+	}
+}
+
+// sumOutputs adds what one operator puts out.
+func (p *plan) sumOutputs(st *step, s *Summary) {
+	if st.rule.view {
+		return
+	}
+	for _, id := range st.out {
+		if p.act(id) {
+			s.ActBytes = satAdd(s.ActBytes, p.tensors[id].bytes)
+			if st.rule.class == ClassConv || st.rule.class == ClassLinear {
+				s.MatrixBytes = satAdd(s.MatrixBytes, p.tensors[id].bytes)
+			}
 		}
 	}
 }
