@@ -1,0 +1,13 @@
+package cli
+
+import "github.com/spf13/cobra"
+
+// newModelCmd groups what works on the predictor itself: evaluating it here,
+// on files, and asking a coordinator for the one in use.
+func newModelCmd(_ *Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "model",
+		Short: "Evaluate the model that predicts what jobs need, and manage it",
+	}
+	return cmd
+}
