@@ -1,0 +1,198 @@
+package eval
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/model"
+)
+
+// Options say what to compare.
+type Options struct {
+	Targets  []Target // none: all
+	Splits   []Split  // none: all that apply
+	Trainers []Trainer
+	Seed     uint64 // of the random split
+}
+
+// Result is one comparison of predictions with measurements.
+type Result struct {
+	Dataset string
+	Target  Target
+	Split   Split
+	Trainer string
+	// TrainedN is the number of rows trained on: in cross-validation the
+	// smallest of the folds.
+	TrainedN int
+	// Skipped counts lines of the data set that are no rows, Censored those
+	// whose measurement a limit ended.
+	Skipped, Censored int
+	Points            []Point
+	scores            scores
+}
+
+// Point is one prediction beside what was measured: MiB, percent or
+// milliseconds. P95 is 0 for other targets than memory. A censored point's
+// Actual is a lower bound.
+type Point struct {
+	Model, GPU             string
+	Actual, Predicted, P95 float64
+	Censored               bool
+}
+
+// Run compares. With test nil each set of train is cross-validated; otherwise
+// all of a train set is trained on and the test set of the same data set and
+// target is scored. A test set without a train set of its own is scored with
+// what was trained on all others of its target. Results come sorted by data
+// set, target, split and trainer, in the orders of Targets, Splits and opt.
+func Run(train, test []Set, opt Options) ([]Result, error) {
+	if len(opt.Trainers) == 0 {
+		return nil, errors.New("compare predictions: no trainer is named")
+	}
+	sets, cross := train, true
+	if test != nil {
+		sets, cross = test, false
+	}
+	var out []Result
+	for i := range sets {
+		s := &sets[i]
+		if len(opt.Targets) > 0 && !slices.Contains(opt.Targets, s.Target) {
+			continue
+		}
+		for _, sp := range Splits() {
+			if len(opt.Splits) > 0 && !slices.Contains(opt.Splits, sp) {
+				continue
+			}
+			folds := crossFolds(s, sp, opt.Seed)
+			if !cross {
+				folds = []fold{trainFor(train, s, sp)}
+			}
+			for _, t := range opt.Trainers {
+				r, err := compare(s, sp, folds, t)
+				if errors.Is(err, ErrNoSamples) {
+					continue
+				}
+				if err != nil {
+					return nil, fmt.Errorf("%s, %s, split %s, trainer %s: %w", s.Dataset, s.Target, sp, t.Name(), err)
+				}
+				if len(r.Points) > 0 {
+					out = append(out, r)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// fold is a training set and the rows to score with what it teaches.
+type fold struct{ train, test []Row }
+
+func crossFolds(s *Set, sp Split, seed uint64) []fold {
+	if sp == Both {
+		return nil // leaving out either already does; it says nothing new in one set
+	}
+	var out []fold
+	for _, f := range Folds(s.Rows, sp, seed) {
+		out = append(out, fold{pick(s.Rows, f.Train), pick(s.Rows, f.Test)})
+	}
+	return out
+}
+
+func pick(rows []Row, at []int) []Row {
+	out := make([]Row, len(at))
+	for i, j := range at {
+		out[i] = rows[j]
+	}
+	return out
+}
+
+// trainFor finds the rows to train on for a test set.
+func trainFor(train []Set, s *Set, sp Split) fold {
+	var rows []Row
+	for i := range train {
+		if train[i].Dataset == s.Dataset && train[i].Target == s.Target {
+			rows = train[i].Rows
+		}
+	}
+	if len(rows) == 0 {
+		rows = others(train, s)
+	}
+	return fold{rows, pick(s.Rows, Between(rows, s.Rows, sp))}
+}
+
+// others are the rows of all sets of a target, less those of models that the
+// test set has: another data set may have measured the same.
+func others(train []Set, s *Set) []Row {
+	models := keysOf(s.Rows, Model)
+	var rows []Row
+	for i := range train {
+		if train[i].Target != s.Target {
+			continue
+		}
+		for j := range train[i].Rows {
+			if r := &train[i].Rows[j]; !has(models, Model.key(r)) {
+				rows = append(rows, *r)
+			}
+		}
+	}
+	return rows
+}
+
+// compare scores a trainer over all folds.
+func compare(s *Set, sp Split, folds []fold, t Trainer) (Result, error) {
+	r := Result{Dataset: s.Dataset, Target: s.Target, Split: sp, Trainer: t.Name(), Skipped: s.skippedTotal(), Censored: s.Censored(), TrainedN: -1}
+	for _, f := range folds {
+		if len(f.test) == 0 {
+			continue
+		}
+		if err := Guard(f.train, f.test, sp); err != nil {
+			return Result{}, err
+		}
+		e, err := t.Train(samples(f.train))
+		if err != nil {
+			return Result{}, fmt.Errorf("train on %d rows: %w", len(f.train), err)
+		}
+		if r.TrainedN < 0 || len(f.train) < r.TrainedN {
+			r.TrainedN = len(f.train)
+		}
+		for j := range f.test {
+			r.Points = append(r.Points, point(e, &f.test[j], s.Target))
+		}
+	}
+	r.scores = score(r.Points, s.Target.memory())
+	return r, nil
+}
+
+func samples(rows []Row) []model.Sample {
+	out := make([]model.Sample, len(rows))
+	for i := range rows {
+		out[i] = rows[i].Sample
+	}
+	return out
+}
+
+// point asks for an estimate, hiding what was measured.
+func point(e Estimator, r *Row, t Target) Point {
+	asked := model.Sample{
+		Signature: r.Sample.Signature, GPUType: r.Sample.GPUType, Steps: r.Sample.Steps, Features: r.Sample.Features, User: r.Sample.User,
+	}
+	got := e.Estimate(&asked)
+	p := Point{Model: r.Model, GPU: r.GPU, Actual: r.actual(t), Censored: r.Sample.Censored}
+	switch t {
+	case Util:
+		p.Predicted = got.UtilMilli / 10
+	case Time:
+		p.Predicted = 1e3 * got.StepSeconds
+	default:
+		p.Predicted = max(0, got.MemMiB-float64(r.OffsetMiB))
+		p.P95 = max(0, got.P95MiB-float64(r.OffsetMiB))
+	}
+	return p
+}
+
+// Title names a result.
+func (r *Result) Title() string {
+	return strings.Join([]string{r.Dataset, string(r.Target), string(r.Split), r.Trainer}, " ")
+}
