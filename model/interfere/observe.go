@@ -1,0 +1,135 @@
+package interfere
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/model/gpuspec"
+)
+
+// Bounds of what one model is fitted to. Beyond them the oldest observations
+// go.
+const (
+	// MaxObservations is the number of observations behind a model.
+	MaxObservations = 4096
+	// MaxPerUser is how many of them may come from one user: an eighth. The
+	// empty user is the site itself and has no such bound.
+	MaxPerUser = MaxObservations / 8
+	// MaxRepeats is how many of them may be of one user's same job beside the
+	// same others on the same type in the same mode.
+	MaxRepeats = 8
+
+	maxTypeName = 64
+	maxSpeed    = 2
+)
+
+// ErrObservation is wrapped by the errors of Observation.Check.
+var ErrObservation = errors.New("bad interference observation")
+
+// Observation is the measured speed of one job beside others.
+type Observation struct {
+	GPUType string
+	Mode    Mode
+	Job     Job
+	Others  []Job // 1 to MaxSet-1
+	// Speed is the job's rate over its rate alone: above 0 and at most 2, since
+	// measurements scatter around 1.
+	Speed float64
+	// User owns Job; empty for measurements of the site itself.
+	User string
+}
+
+// Check refuses what no measurement can show, so that one broken or lying
+// source poisons no model. Errors wrap ErrObservation.
+func (o *Observation) Check() error {
+	switch {
+	case !(o.Speed > 0 && o.Speed <= maxSpeed):
+		return fmt.Errorf("%w: speed is %v, must be above 0 and at most %d", ErrObservation, o.Speed, maxSpeed)
+	case o.Mode >= modes:
+		return fmt.Errorf("%w: mode %d, must be below %d", ErrObservation, o.Mode, modes)
+	case o.GPUType == "" || len(o.GPUType) > maxTypeName:
+		return fmt.Errorf("%w: GPU type of %d bytes, must be 1 to %d", ErrObservation, len(o.GPUType), maxTypeName)
+	case len(o.Others) == 0 || len(o.Others) >= MaxSet:
+		return fmt.Errorf("%w: %d other jobs, must be 1 to %d", ErrObservation, len(o.Others), MaxSet-1)
+	}
+	if err := checkLoad(&o.Job); err != nil {
+		return err
+	}
+	for i := range o.Others {
+		if err := checkLoad(&o.Others[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkLoad(j *Job) error {
+	for _, v := range [...]struct {
+		name  string
+		value float64
+	}{{"utilization", j.Util}, {"bandwidth", j.Bandwidth}} {
+		if !(v.value <= 1) {
+			return fmt.Errorf("%w: %s is %v, must be 0 to 1, or negative if unknown", ErrObservation, v.name, v.value)
+		}
+	}
+	return nil
+}
+
+// company identifies whose job ran beside what and where.
+func (o *Observation) company() uint64 {
+	h := mix(digest(o.Job.Signature)^digest(o.Job.Family)<<1) ^ digest(gpuspec.Normalize(o.GPUType)) ^ uint64(o.Mode)
+	var others uint64 // a sum: their order has no meaning
+	for i := range o.Others {
+		others += mix(digest(o.Others[i].Signature) ^ digest(o.Others[i].Family)<<1)
+	}
+	return mix(h) ^ others
+}
+
+// Window keeps the newest observations, within the bounds above. It is not safe
+// for concurrent use. The zero Window is ready.
+type Window struct {
+	obs []Observation
+}
+
+// Add keeps o, or says why it cannot be one; o's slices must not change later.
+func (w *Window) Add(o Observation) error {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	w.obs = append(w.obs, o)
+	if len(w.obs) >= 2*MaxObservations {
+		w.obs = bound(w.obs)
+	}
+	return nil
+}
+
+// Fit builds a model of what the window holds.
+func (w *Window) Fit() *Model { return Fit(w.obs) }
+
+// bound returns the newest of obs that are sound and within the bounds, oldest
+// first.
+func bound(obs []Observation) []Observation {
+	type repeat struct {
+		user string
+		what uint64
+	}
+	users := make(map[string]int)
+	repeats := make(map[repeat]int)
+	var keep []Observation
+	for i := len(obs) - 1; i >= 0 && len(keep) < MaxObservations; i-- {
+		o := &obs[i]
+		if o.Check() != nil {
+			continue
+		}
+		k := repeat{o.User, o.company()}
+		if o.User != "" && users[o.User] >= MaxPerUser || repeats[k] >= MaxRepeats {
+			continue
+		}
+		users[o.User]++
+		repeats[k]++
+		keep = append(keep, *o)
+	}
+	slices.Reverse(keep)
+	return keep
+}
