@@ -51,4 +51,6 @@ type Usage struct {
 	// GPUOOM tells that an allocation on the GPU was refused, so that the peak
 	// is a lower bound of what it needs.
 	GPUOOM bool
+	// PowerW is the mean power of each of its GPUs, Steps how many it took.
+	PowerW, Steps int64
 }

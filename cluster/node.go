@@ -58,6 +58,9 @@ type Node struct {
 	Version  string
 	// Registered is when it first came, Changed when its state last did.
 	Registered, Changed Time
+	// Fence is the log index at which the node was given up last; attempts
+	// with a lower token have ended, whatever their agent says. 0 is never.
+	Fence uint64
 }
 
 // Schedulable tells whether new attempts may be placed on n.

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"strings"
 
@@ -90,22 +89,6 @@ func (s *State) useToken(c *logv1.UseToken) Result {
 	delete(s.tokens, string(c.Hash))
 	s.hash.rest.touch(entity{kindToken, string(c.Hash)})
 	return Result{Token: &TokenInfo{Role: t.Role, ID: t.Id}}
-}
-
-// publish replaces the predictor's weights by their next version.
-func (s *State) publish(c *logv1.PublishWeights) Result {
-	sum := sha256.Sum256(c.Blob)
-	switch {
-	case c.Version != s.weights.GetVersion()+1:
-		return refuse(cluster.CodeConflict, "weights of version %d cannot follow version %d", c.Version, s.weights.GetVersion())
-	case len(c.Blob) == 0 || len(c.Blob) > maxWeights:
-		return refuse(cluster.CodeInvalid, "weights of %d bytes, 1 to %d are allowed", len(c.Blob), maxWeights)
-	case !bytes.Equal(sum[:], c.Sha256):
-		return refuse(cluster.CodeInvalid, "weights do not match their checksum")
-	}
-	s.weights = &logv1.Weights{Version: c.Version, Blob: c.Blob, Sha256: c.Sha256, AtUs: int64(s.now)}
-	s.hash.rest.touch(entity{kind: kindWeights})
-	return Result{}
 }
 
 // initCluster gives the log its cluster, once; again with the same id changes

@@ -14,7 +14,6 @@ const (
 	requestLife  = 10 * time.Minute
 	maxRequests  = 1_000_000
 	defaultKeep  = 20_000
-	maxWeights   = 256 << 10
 	maxSamples   = 4096
 	lastJobID    = 1 << 62 // ids never wrap
 	perSignature = 64
@@ -50,6 +49,14 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.deny(k.DenyIdentity)
 	case *logv1.Command_PublishWeights:
 		r = s.publish(k.PublishWeights)
+	case *logv1.Command_InstallWeights:
+		r = s.install(k.InstallWeights)
+	case *logv1.Command_RollbackWeights:
+		r = s.rollback(k.RollbackWeights)
+	case *logv1.Command_PinWeights:
+		r = s.pinWeights(k.PinWeights)
+	case *logv1.Command_FenceNode:
+		r = s.fence(index, k.FenceNode)
 	case *logv1.Command_Checkpoint:
 		// The FSM compares it: it keeps the hashes.
 	case *logv1.Command_InitCluster:

@@ -279,6 +279,27 @@ func weightsCmd(version uint64, blob []byte) *logv1.Command {
 	return &logv1.Command{Kind: &logv1.Command_PublishWeights{PublishWeights: &logv1.PublishWeights{Version: version, Blob: blob, Sha256: h[:]}}}
 }
 
+func installCmd(version uint64, source string, blob []byte) *logv1.Command {
+	h := sha256.Sum256(blob)
+	return &logv1.Command{Kind: &logv1.Command_InstallWeights{InstallWeights: &logv1.InstallWeights{
+		Version: version, Blob: blob, Sha256: h[:], Origin: &logv1.WeightsOrigin{
+			Source: source, By: 7, Trained: 400, Tested: 100, ChampionErrPpm: 81_000, ChallengerErrPpm: 42_000, Reason: "half the error", SampleSeq: 9,
+		},
+	}}}
+}
+
+func rollbackCmd(version, to uint64) *logv1.Command {
+	return &logv1.Command{Kind: &logv1.Command_RollbackWeights{RollbackWeights: &logv1.RollbackWeights{Version: version, To: to, By: 8}}}
+}
+
+func pinCmd(version uint64, pinned bool) *logv1.Command {
+	return &logv1.Command{Kind: &logv1.Command_PinWeights{PinWeights: &logv1.PinWeights{Version: version, Pinned: pinned, By: 9}}}
+}
+
+func fenceCmd(id cluster.NodeID) *logv1.Command {
+	return &logv1.Command{Kind: &logv1.Command_FenceNode{FenceNode: &logv1.FenceNode{Node: string(id), By: 1}}}
+}
+
 func initCmd(id string, keep uint32) *logv1.Command {
 	return &logv1.Command{Kind: &logv1.Command_InitCluster{InitCluster: &logv1.InitCluster{Config: &logv1.Config{ClusterId: id, Name: "lab", KeepFinished: keep}}}}
 }

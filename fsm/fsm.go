@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	entryVersion     = 1
+	entryVersion     = 2
 	checkpointEvery  = 1000
 	rememberedHashes = 64
 	defaultRing      = 65536
@@ -85,7 +85,12 @@ type Result struct {
 	Cancel   CancelOutcome
 	// Released tells that the reported attempt is over and may be forgotten.
 	Released bool
-	Token    *TokenInfo
+	// Absurd tells that the reported figures cannot be, so that nothing was
+	// learned from them.
+	Absurd bool
+	Token  *TokenInfo
+	// Lost and Requeued are the jobs that a fence ended, or made wait again.
+	Lost, Requeued []cluster.JobID
 }
 
 // EncodeEntry makes the log entry of commands that are proposed together.
@@ -104,8 +109,8 @@ func decode(data []byte) (*logv1.Entry, error) {
 	if err := proto.Unmarshal(data, e); err != nil {
 		return nil, fmt.Errorf("malformed: %w", err)
 	}
-	if e.Version != entryVersion {
-		return nil, fmt.Errorf("version %d, this berth reads %d", e.Version, entryVersion)
+	if e.Version < 1 || e.Version > entryVersion {
+		return nil, fmt.Errorf("version %d, this berth reads 1 to %d", e.Version, entryVersion)
 	}
 	for i, c := range e.Commands {
 		if c.Kind == nil {
@@ -158,6 +163,7 @@ func (s *State) applyEntry(index, term uint64, e *logv1.Entry) []Result {
 		}
 		return results
 	}
+	s.rules = e.Version
 	s.now = max(s.now, cluster.Time(e.NowUs))
 	for i, c := range e.Commands {
 		results[i] = s.apply(index, c)

@@ -27,6 +27,7 @@ func FuzzEntry(f *testing.F) {
 		Starts: []cluster.Start{{Job: 7, Attempt: 1, Berth: cluster.Berth{Node: "n3"}, Overtook: "x"}},
 		Moves:  []cluster.QueueMove{{Job: 5, GPU: "n1-g0", Rank: 1 << 62}},
 	})))
+	seed(encode(f, testTerm, t0, installCmd(4, WeightsLearned, []byte("y")), rollbackCmd(5, 1), pinCmd(5, true), silentCmd("n1", "boot1"), fenceCmd("n1")))
 	base := everything(f)
 	seed(encode(f, testTerm, t0, reportCmd(base.reportOf(2, cluster.JobCompleted)), reportCmd(base.reportOf(4, cluster.JobOutOfMemory))))
 	snap := snapshotOf(f, base.f)

@@ -24,6 +24,8 @@ const (
 	kindDenied
 	kindWeights
 	kindSample
+	kindKept
+	kindPin
 )
 
 // entity names a thing of which there are few: all but jobs, requests and

@@ -16,6 +16,7 @@ type watcher struct {
 	now   cluster.Time
 	next  cluster.JobID
 	keep  int
+	ws    WeightsState
 	// shrunk are nodes that came back with less than they had.
 	shrunk map[cluster.NodeID]bool
 }
@@ -52,7 +53,7 @@ func (w *watcher) check(f *FSM) error {
 	}
 	w.now = s.now
 	all, _ := f.Jobs(Query{})
-	for _, check := range []func(*State, []*cluster.Job) error{w.checkKept, w.checkMoves, checkJobs, checkIndexes, checkQueues, w.checkLedger} {
+	for _, check := range []func(*State, []*cluster.Job) error{w.checkKept, w.checkMoves, checkJobs, checkIndexes, checkQueues, w.checkLedger, checkSamples, w.checkWeights} {
 		if err := check(s, all); err != nil {
 			return err
 		}
@@ -147,6 +148,9 @@ func checkJobs(s *State, all []*cluster.Job) error {
 				return fmt.Errorf("job %d: attempt %d is %s, token %d after %d", j.ID, a.No, a.State, a.Token, tokens)
 			}
 			tokens = a.Token
+			if n := s.nodes[a.Berth.Node]; n != nil && a.State.Live() && uint64(a.Token) < n.Fence {
+				return fmt.Errorf("job %d: attempt %d with token %d lives on node %s, fenced at %d", j.ID, a.No, a.Token, n.ID, n.Fence)
+			}
 			if a.State.Terminal() && a.State != cluster.JobCompleted && a.Reason.Code == "" {
 				return fmt.Errorf("job %d: attempt %d is %s for no reason", j.ID, a.No, a.State)
 			}
@@ -217,6 +221,44 @@ func checkIndexes(s *State, all []*cluster.Job) error {
 		return fmt.Errorf("jobs on GPUs: %s", d)
 	}
 	return nil
+}
+
+// checkSamples: nothing that a run on these cards cannot show is ever learned.
+func checkSamples(s *State, _ []*cluster.Job) error {
+	for i := range s.samples {
+		x := &s.samples[i]
+		if x.GPUMemPeakMiB < 0 || x.GPUMemPeakMiB > 43_008 || x.Milli < 0 || x.Milli > cluster.WholeGPU || x.PowerW < 0 || x.PowerW > maxPowerW || x.At == 0 {
+			return fmt.Errorf("sample %+v cannot be", *x)
+		}
+	}
+	return nil
+}
+
+// checkWeights: versions rise by one each, those that are kept do not change,
+// and what is pinned is not replaced by what was learned.
+func (w *watcher) checkWeights(s *State, _ []*cluster.Job) error {
+	was, now := w.ws, WeightsState{Pinned: s.pin != nil}
+	if s.weights != nil {
+		now.Versions = append(now.Versions, weightsVersion(s.weights))
+	}
+	for _, k := range slices.Backward(s.kept) {
+		now.Versions = append(now.Versions, weightsVersion(k))
+	}
+	w.ws = now
+	if len(now.Versions) > keptWeights {
+		return fmt.Errorf("%d versions of the weights are kept", len(now.Versions))
+	}
+	for i, v := range now.Versions {
+		if i > 0 && v.Version >= now.Versions[i-1].Version {
+			return fmt.Errorf("versions of the weights are out of order: %+v", now.Versions)
+		}
+		for _, old := range was.Versions {
+			if old.Version == v.Version && !cmp.Equal(old, v) {
+				return fmt.Errorf("version %d of the weights changed: %s", v.Version, cmp.Diff(old, v))
+			}
+		}
+	}
+	return s.checkKept()
 }
 
 // checkQueues: queues are in order, hold whom they should, and only those on

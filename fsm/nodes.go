@@ -27,9 +27,9 @@ func (s *State) register(index uint64, m *logv1.Node) Result {
 	}
 	old := s.nodes[n.ID]
 	n.State, n.Revision, n.Changed, n.Registered = cluster.NodeReady, index, s.now, s.now
-	n.Drain, n.DrainReason = false, ""
+	n.Drain, n.DrainReason, n.Fence = false, "", 0
 	if old != nil {
-		n.Registered, n.Drain, n.DrainReason = old.Registered, old.Drain, old.DrainReason
+		n.Registered, n.Drain, n.DrainReason, n.Fence = old.Registered, old.Drain, old.DrainReason, old.Fence
 		for i := range old.GPUs {
 			if n.GPU(old.GPUs[i].ID) == nil {
 				s.dissolve(index, old.GPUs[i].ID, cluster.ReasonNodeDown)
@@ -132,6 +132,36 @@ func (s *State) emptyQueues(index uint64, n *cluster.Node) {
 	for i := range n.GPUs {
 		s.dissolve(index, n.GPUs[i].ID, cluster.ReasonNodeDown)
 	}
+}
+
+// fence gives up a silent node. Its attempts end as lost and their shares are
+// free; should it come back, their tokens are too low to count, and what it
+// still runs of them is stopped, since it is not in the set it is sent.
+func (s *State) fence(index uint64, c *logv1.FenceNode) Result {
+	old, ok := s.nodes[cluster.NodeID(c.Node)]
+	switch {
+	case !ok:
+		return refuse(cluster.CodeNotFound, "node %q is not known", c.Node)
+	case old.State == cluster.NodeReady:
+		return refuse(cluster.CodeConflict, "node %s answers, and only a silent node can be fenced; to empty it, drain it and cancel its jobs", c.Node)
+	}
+	n := *old
+	n.Fence, n.Revision, n.Changed = index, index, s.now
+	s.putNode(&n)
+	var r Result
+	for _, was := range s.liveOn(n.ID) {
+		j := was.Clone()
+		a := j.Last()
+		a.Ended = max(s.now, a.Placed, a.Started)
+		a.Reason = cluster.Reason{Code: cluster.ReasonNodeLost, Detail: "node " + c.Node + " was given up"}
+		s.finish(index, was, j, cluster.JobNodeFail)
+		if j.State.Waiting() {
+			r.Requeued = append(r.Requeued, j.ID)
+		} else {
+			r.Lost = append(r.Lost, j.ID)
+		}
+	}
+	return r
 }
 
 // drain keeps new jobs away from a node, or lets them come again.

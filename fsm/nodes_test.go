@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
 func TestRegister(t *testing.T) {
@@ -208,4 +209,68 @@ func TestRemoveNode(t *testing.T) {
 	m.wantState(waits, cluster.JobPending)
 	m.refused(cluster.CodeNotFound, removeCmd("n1"))
 	m.must(registerCmd(func() *cluster.Node { n := node("n3", "b", 1); n.GPUs[0].ID = "n1-g0"; return n }()))
+}
+
+func TestFence(t *testing.T) {
+	t.Parallel()
+	m := lab(t)
+	again := spec(1)
+	again.RequeueOnLoss = true
+	lost, back := running(m, spec(1), 8000), running(m, again, 8000)
+	cancelled := running(m, spec(1), 8000)
+	m.must(cancelCmd(cancelled, 0))
+	m.refused(cluster.CodeNotFound, fenceCmd("n9"))
+	m.refused(cluster.CodeConflict, fenceCmd("n1")) // it answers
+	m.must(silentCmd("n1", "boot1"))
+	old := m.reportOf(back, cluster.JobCompleted)
+	r := m.must(fenceCmd("n1"))
+	if d := cmp.Diff([]cluster.JobID{lost, cancelled}, r.Lost) + cmp.Diff([]cluster.JobID{back}, r.Requeued); d != "" {
+		t.Fatal(d)
+	}
+	if j := m.wantState(lost, cluster.JobNodeFail); j.Reason.Code != cluster.ReasonNodeLost || j.Ended != m.now {
+		t.Errorf("%s at %d", j.Reason, j.Ended)
+	}
+	m.wantState(cancelled, cluster.JobCancelled)
+	m.wantState(back, cluster.JobPending)
+	n, _ := m.f.Node("n1")
+	if n.Fence != m.index || n.State != cluster.NodeUnreachable || len(m.f.NodeJobs("n1")) != 0 {
+		t.Fatalf("%+v", n)
+	}
+	if u, _ := m.f.st.ledger.GPU("n1-g0"); u.Shares != 0 {
+		t.Errorf("its card still holds %+v", u)
+	}
+	// What the old attempt says does not count, and nothing starts there.
+	if r := m.must(reportCmd(old)); !r.Released {
+		t.Error("the agent is not told to forget the old attempt")
+	}
+	m.wantState(back, cluster.JobPending)
+	st := m.startOf(back, share1("n1-g0", 8000, 300))
+	if r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{st}})); len(r.Plan.Started) != 0 {
+		t.Error("a job started on a fenced node")
+	}
+	m.must(registerCmd(node("n1", "boot1", 2)))
+	if n, _ := m.f.Node("n1"); n.Fence == 0 || n.State != cluster.NodeReady {
+		t.Errorf("registered: %+v", n)
+	}
+	m.start(back, share1("n1-g0", 8000, 300))
+	if a := m.job(back).Last(); uint64(a.Token) <= n.Fence || a.No != 2 {
+		t.Errorf("attempt %d with token %d after a fence at %d", a.No, a.Token, n.Fence)
+	}
+	m.refused(cluster.CodeDenied, reportCmd(func() *logv1.ReportAttempt {
+		r := m.reportOf(back, cluster.JobCompleted)
+		r.Token = old.Token
+		return r
+	}()))
+}
+
+func TestAFencedNodeCanBeRemoved(t *testing.T) {
+	t.Parallel()
+	m := lab(t)
+	running(m, spec(1), 8000)
+	m.must(silentCmd("n1", "boot1"))
+	m.refused(cluster.CodeConflict, removeCmd("n1"))
+	m.must(fenceCmd("n1"))
+	m.must(fenceCmd("n1")) // twice does no harm
+	m.must(removeCmd("n1"))
+	m.refused(cluster.CodeDenied, registerCmd(node("n1", "boot2", 2)))
 }

@@ -172,7 +172,8 @@ func (w *world) report() *logv1.Command {
 		r.Node = "n2"
 	}
 	if w.draw("measured", 3) != 0 {
-		r.Usage = &logv1.Usage{GpuMemPeakMib: int64(w.draw("peak", 50_000)), Milli: 400, GpuOom: rapid.Bool().Draw(w.t, "oom"), DurationUs: 1 << 40}
+		r.Usage = &logv1.Usage{GpuMemPeakMib: int64(w.draw("peak", 50_000)), Milli: rapid.SampledFrom([]int64{-1, 0, 400, 1000, 1001}).Draw(w.t, "used"),
+			PowerW: rapid.SampledFrom([]int64{-1, 0, 300, 1 << 40}).Draw(w.t, "power"), GpuOom: rapid.Bool().Draw(w.t, "oom"), DurationUs: 1 << 40}
 		r.Exit = &logv1.Exit{Code: int32(w.draw("code", 300))}
 	}
 	r.StartedUs = int64(w.f.Now()) + int64(w.draw("clock", 3)-1)*int64(time.Hour/time.Microsecond)
@@ -182,7 +183,9 @@ func (w *world) report() *logv1.Command {
 
 func (w *world) node() *logv1.Command {
 	id := rapid.SampledFrom(worldNodes).Draw(w.t, "node")
-	switch w.draw("node command", 8) {
+	switch w.draw("node command", 9) {
+	case 8:
+		return fenceCmd(id)
 	case 0:
 		return silentCmd(id, rapid.SampledFrom(worldBoots).Draw(w.t, "boot"))
 	case 1:
@@ -224,7 +227,17 @@ func (w *world) command() *logv1.Command {
 
 func (w *world) rest() *logv1.Command {
 	secret := rapid.SampledFrom([]string{"s1", "s2"}).Draw(w.t, "secret")
-	switch w.draw("rest", 5) {
+	switch w.draw("rest", 8) {
+	case 5:
+		v, _ := w.f.Weights()
+		source := rapid.SampledFrom([]string{WeightsLearned, WeightsLearned, WeightsImport, WeightsRollback}).Draw(w.t, "source")
+		return installCmd(v+1-uint64(w.draw("late", 4)/3), source, fmt.Appendf(nil, "%s-%d", secret, v))
+	case 6:
+		v, _ := w.f.Weights()
+		return rollbackCmd(v+1-uint64(w.draw("late", 4)/3), uint64(w.draw("to", 12)))
+	case 7:
+		v, _ := w.f.Weights()
+		return pinCmd(v-min(v, uint64(w.draw("late", 4)/3)), rapid.Bool().Draw(w.t, "pin"))
 	case 0:
 		return tokenCmd(secret, agentRole, "n9", w.f.Now().Add(time.Duration(w.draw("ttl", 3))*time.Minute))
 	case 1:

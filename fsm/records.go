@@ -43,6 +43,14 @@ func (s *State) record(e entity) proto.Message {
 		if s.weights != nil {
 			return s.weights
 		}
+	case kindKept:
+		if w := s.keptRecord(e.key); w != nil {
+			return w
+		}
+	case kindPin:
+		if s.pin != nil {
+			return s.pin
+		}
 	}
 	return nil
 }
@@ -94,8 +102,14 @@ func (s *State) each(put func(*logv1.Record) error) error {
 	for _, id := range s.sortedDenied() {
 		w.send(&logv1.Record{Kind: &logv1.Record_Denied{Denied: &logv1.DeniedIdentity{Role: id.role, Id: id.id, AtUs: int64(s.denied[id])}}})
 	}
+	for _, k := range s.kept {
+		w.send(&logv1.Record{Kind: &logv1.Record_KeptWeights{KeptWeights: k}})
+	}
 	if s.weights != nil {
 		w.send(&logv1.Record{Kind: &logv1.Record_Weights{Weights: s.weights}})
+	}
+	if s.pin != nil {
+		w.send(&logv1.Record{Kind: &logv1.Record_WeightsPin{WeightsPin: s.pin}})
 	}
 	for i := range s.samples {
 		w.send(&logv1.Record{Kind: &logv1.Record_Sample{Sample: s.samples[i].record()}})
@@ -159,9 +173,13 @@ func (s *State) load(r *logv1.Record) error {
 		s.denied[who] = cluster.Time(k.Denied.AtUs)
 		s.hash.rest.touch(entity{kindDenied, who.key()})
 	case *logv1.Record_Weights:
-		w := k.Weights
-		s.weights = &logv1.Weights{Version: w.Version, Blob: w.Blob, Sha256: w.Sha256, AtUs: w.AtUs}
+		s.weights = copyWeights(k.Weights)
 		s.hash.rest.touch(entity{kind: kindWeights})
+	case *logv1.Record_KeptWeights:
+		s.keep(copyWeights(k.KeptWeights))
+	case *logv1.Record_WeightsPin:
+		s.pin = &logv1.WeightsPin{AtUs: k.WeightsPin.AtUs, By: k.WeightsPin.By}
+		s.hash.rest.touch(entity{kind: kindPin})
 	case *logv1.Record_Sample:
 		return s.loadSample(k.Sample)
 	default:
@@ -242,7 +260,8 @@ func (s *State) loadSample(m *logv1.Sample) error {
 	x := Sample{
 		Seq: m.Seq, Signature: m.Signature, GPUType: m.GpuType, GPUMemPeakMiB: m.GpuMemPeakMib, Milli: m.Milli,
 		Duration: time.Duration(m.DurationUs) * time.Microsecond, HostMemMiB: m.HostMemMib, CPUMilli: m.CpuMilli,
-		Censored: m.Censored, UID: cluster.UID(m.Uid), Features: m.Features,
+		Censored: m.Censored, UID: cluster.UID(m.Uid), Features: m.Features, PowerW: m.PowerW, Steps: m.Steps,
+		Neighbours: int(min(m.Neighbours, cluster.MaxNeighbours)), Predicted: conv.EstimateFromLog(m.Predicted), At: cluster.Time(m.AtUs),
 	}
 	s.samples = append(s.samples, x)
 	s.hash.samples.touch(x.Seq)

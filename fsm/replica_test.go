@@ -86,6 +86,12 @@ func sameInside(a, b *State) error {
 	if !maps.Equal(a.gpuNode, b.gpuNode) || cmp.Diff(a.gpuJobs, b.gpuJobs) != "" {
 		return fmt.Errorf("GPUs: %v %v and %v %v", a.gpuNode, a.gpuJobs, b.gpuNode, b.gpuJobs)
 	}
+	if d := cmp.Diff(weightsOf(a), weightsOf(b)); d != "" {
+		return fmt.Errorf("weights: %s", d)
+	}
+	if d := cmp.Diff(a.samples, b.samples); d != "" {
+		return fmt.Errorf("samples: %s", d)
+	}
 	if d := cmp.Diff(a.queues, b.queues); d != "" {
 		return fmt.Errorf("queues: %s", d)
 	}
@@ -127,4 +133,11 @@ func checkOrder(queues map[cluster.GPUID][]cluster.Waiter, after *FSM, cmd *logv
 		return fmt.Errorf("%d parts of a plan were answered, it had %d", n, len(plan.Starts)+len(plan.Moves))
 	}
 	return nil
+}
+
+func weightsOf(s *State) (out []string) {
+	for _, w := range s.kept {
+		out = append(out, w.String())
+	}
+	return append(out, s.weights.String(), s.pin.String())
 }

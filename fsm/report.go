@@ -38,7 +38,7 @@ func (s *State) report(index uint64, r *logv1.ReportAttempt) Result {
 	if to.Terminal() {
 		s.ended(j.Last(), r)
 		s.finish(index, old, j, to)
-		return Result{Released: true}
+		return Result{Released: true, Absurd: !s.learn(j, j.Last(), r)}
 	}
 	s.rose(old, j, to, r)
 	return Result{}
@@ -85,6 +85,8 @@ func saneUsage(u cluster.Usage, longest time.Duration) cluster.Usage {
 	u.Milli = min(max(0, u.Milli), cluster.WholeGPU)
 	u.CPUMilli = min(max(0, u.CPUMilli), maxCPUMilli)
 	u.Duration = min(max(0, u.Duration), longest)
+	u.PowerW = min(max(0, u.PowerW), maxPowerW)
+	u.Steps = min(max(0, u.Steps), maxSteps)
 	return u
 }
 
@@ -111,7 +113,6 @@ func (s *State) finish(index uint64, old, j *cluster.Job, to cluster.JobState) {
 	if a.Reason.Code == "" {
 		a.Reason = defaultReason(a)
 	}
-	s.learn(j, a)
 	if s.again(j, a) {
 		j.State, j.Reason, j.Eligible = cluster.JobPending, cluster.Reason{Code: cluster.ReasonRequeued, Detail: a.Reason.String()}, s.now
 		s.putJob(old, j)

@@ -288,22 +288,40 @@ func TestSamples(t *testing.T) {
 		m := lab(t)
 		s := spec(1)
 		s.Features = []byte{1, 2}
-		end(m, s, cluster.JobCompleted, usage(7000, false))
-		end(m, s, cluster.JobTimeout, usage(7100, false))
-		end(m, s, cluster.JobOutOfMemory, usage(7200, true))
+		var ends []cluster.Time
+		for _, e := range []struct {
+			state cluster.JobState
+			u     *logv1.Usage
+		}{{cluster.JobCompleted, usage(7000, false)}, {cluster.JobTimeout, usage(7100, false)}, {cluster.JobOutOfMemory, usage(7200, true)}} {
+			e.u.PowerW, e.u.Steps = 250, 1000
+			end(m, s, e.state, e.u)
+			ends = append(ends, m.now)
+		}
 		end(m, s, cluster.JobFailed, usage(10, false))
 		end(m, s, cluster.JobCompleted, nil)
 		got := m.f.Samples()
-		base := Sample{Signature: "sig-1", GPUType: "A100", Milli: 400, HostMemMiB: 900, CPUMilli: 1500, UID: 1000, Features: []byte{1, 2}}
+		base := Sample{Signature: "sig-1", GPUType: "A100", Milli: 400, HostMemMiB: 900, CPUMilli: 1500, UID: 1000, Features: []byte{1, 2}, PowerW: 250, Steps: 1000,
+			Predicted: cluster.Estimate{GPUType: "A100", GPUMemMiB: 8000, Milli: 300, Source: "declared"}}
 		want := []Sample{base, base, base}
 		for i := range want {
-			want[i].Seq = uint64(i) + 1
+			want[i].Seq, want[i].At = uint64(i)+1, ends[i]
 			want[i].GPUMemPeakMiB = 7000 + 100*int64(i)
 		}
 		want[0].Duration = time.Second
 		want[2].Censored = true
 		if d := cmp.Diff(want, got); d != "" || m.f.SampleSeq() != 3 {
 			t.Fatal(d)
+		}
+	})
+	t.Run("with how many it shared the card", func(t *testing.T) {
+		m := lab(t)
+		first := running(m, spec(1), 8000)
+		running(m, spec(1), 8000)
+		r := m.reportOf(first, cluster.JobCompleted)
+		r.Usage = usage(7000, false)
+		m.must(reportCmd(r))
+		if got := m.f.Samples(); len(got) != 1 || got[0].Neighbours != 1 {
+			t.Fatalf("%+v", got)
 		}
 	})
 	t.Run("nothing of a job without a signature", func(t *testing.T) {
@@ -325,7 +343,7 @@ func TestSamplesAreBounded(t *testing.T) {
 		sp := spec(1)
 		sp.Signature = signature
 		a := &cluster.Attempt{State: cluster.JobCompleted, Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 1, 1)}}, Usage: cluster.Usage{Milli: 1}}
-		s.learn(&cluster.Job{Spec: sp, Owner: cluster.Owner{UID: uid}}, a)
+		s.learn(&cluster.Job{Spec: sp, Owner: cluster.Owner{UID: uid}}, a, &logv1.ReportAttempt{})
 	}
 	count := func(match func(*Sample) bool) (n int) {
 		for i := range s.samples {

@@ -3,8 +3,10 @@ package fsm
 import (
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
 // sample returns the one with the given number, or nil.
@@ -18,24 +20,30 @@ func (s *State) sample(seq uint64) *Sample {
 
 // learn keeps a sample of an attempt that used a GPU and came to an end that
 // says something: one that was cancelled, lost or failed early would teach
-// that the job is small. An out-of-memory teaches a lower bound.
-func (s *State) learn(j *cluster.Job, a *cluster.Attempt) {
+// that the job is small. An out-of-memory teaches a lower bound. It returns
+// false when the figures cannot be: one such sample would spoil many
+// predictions.
+func (s *State) learn(j *cluster.Job, a *cluster.Attempt, r *logv1.ReportAttempt) bool {
 	oom := a.State == cluster.JobOutOfMemory && a.Usage.GPUOOM
 	switch {
 	case len(a.Berth.GPUs) == 0 || a.Usage == (cluster.Usage{}) || j.Spec.Signature == "":
-		return
+		return true
 	case a.State != cluster.JobCompleted && a.State != cluster.JobTimeout && !oom:
-		return
+		return true
 	}
 	// The type comes from what is stored: the ledger's accounts are not.
-	gpuType := a.Estimate.GPUType
-	if n := s.nodes[a.Berth.Node]; n != nil && gpuType == "" {
-		if g := n.GPU(a.Berth.GPUs[0].GPU); g != nil {
-			gpuType = g.Type
-		}
+	gpuType, card := a.Estimate.GPUType, (*cluster.GPU)(nil)
+	if n := s.nodes[a.Berth.Node]; n != nil {
+		card = n.GPU(a.Berth.GPUs[0].GPU)
+	}
+	if gpuType == "" && card != nil {
+		gpuType = card.Type
 	}
 	if gpuType == "" {
-		return
+		return true
+	}
+	if s.rules > 1 && absurd(r, a, card) {
+		return false
 	}
 	s.sampleNo++
 	x := Sample{
@@ -46,9 +54,40 @@ func (s *State) learn(j *cluster.Job, a *cluster.Attempt) {
 	if a.State == cluster.JobCompleted {
 		x.Duration = a.Ended.Sub(max(a.Started, a.Placed))
 	}
+	if s.rules > 1 {
+		x.PowerW, x.Steps, x.Neighbours = a.Usage.PowerW, a.Usage.Steps, len(a.Neighbours)
+		x.Predicted, x.At = a.Estimate, a.Ended
+	}
 	s.samples = append(s.samples, x)
 	s.hash.samples.touch(x.Seq)
 	s.boundSamples(&x)
+	return true
+}
+
+// Bounds of what an attempt can have taken.
+const (
+	maxPowerW  = 10_000 // of one GPU
+	maxSteps   = 1_000_000_000_000
+	longestRun = 366 * 24 * time.Hour
+)
+
+// absurd tells that a report holds numbers that no run can have: negative
+// ones, more memory than its card has by a twentieth, more than a whole GPU,
+// or an end before the start. card may be nil.
+func absurd(r *logv1.ReportAttempt, a *cluster.Attempt, card *cluster.GPU) bool {
+	u := r.GetUsage()
+	for _, v := range []struct{ got, most int64 }{
+		{u.GetGpuMemPeakMib(), cluster.MaxMemMiB}, {u.GetMilli(), cluster.WholeGPU}, {u.GetHostMemPeakMib(), cluster.MaxMemMiB},
+		{u.GetCpuMilli(), maxCPUMilli}, {u.GetDurationUs(), longestRun.Microseconds()}, {u.GetPowerW(), maxPowerW}, {u.GetSteps(), maxSteps},
+	} {
+		if v.got < 0 || v.got > v.most {
+			return true
+		}
+	}
+	if card != nil && card.MemMiB > 0 && u.GetGpuMemPeakMib() > card.MemMiB+card.MemMiB/20 {
+		return true
+	}
+	return r.EndedUs > 0 && r.EndedUs < r.StartedUs || a.Ended.Sub(max(a.Started, a.Placed)) > longestRun
 }
 
 // boundSamples drops the oldest sample that is one too many: of its job,

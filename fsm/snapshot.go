@@ -34,7 +34,7 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 		index: s.index, term: s.term, now: s.now, nextJob: s.nextJob, lastHash: s.lastHash, config: s.config,
 		jobs: s.jobs.clone(), nodes: maps.Clone(s.nodes), queues: maps.Clone(s.queues), reqOrder: slices.Clone(s.reqOrder),
 		tokens: maps.Clone(s.tokens), denied: maps.Clone(s.denied),
-		weights: s.weights, samples: slices.Clone(s.samples), sampleNo: s.sampleNo,
+		weights: s.weights, kept: s.kept, pin: s.pin, samples: slices.Clone(s.samples), sampleNo: s.sampleNo,
 	}
 	return &snapshot{view: view, hash: s.hashNow(), version: f.opts.Version}, nil
 }
@@ -185,6 +185,9 @@ func (s *State) settle() error {
 	}
 	if n := s.byState[cluster.JobQueued].n; n != queued {
 		return fmt.Errorf("%d jobs are queued, the queues hold %d", n, queued)
+	}
+	if err := s.checkKept(); err != nil {
+		return err
 	}
 	if last := s.jobs.last(); last >= s.nextJob {
 		return fmt.Errorf("job %d is not below the next id %d", last, s.nextJob)

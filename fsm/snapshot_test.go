@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -42,7 +43,16 @@ func everything(t testing.TB) *machine {
 	m.must(tokenCmd("s", agentRole, "n7", t0.Add(time.Hour)))
 	m.must(denyCmd("gate", "x/y"))
 	m.must(weightsCmd(1, []byte("weights")))
+	m.must(installCmd(2, WeightsImport, []byte("second")))
+	m.must(rollbackCmd(3, 1))
+	m.must(pinCmd(3, true))
+	taught := running(m, s, 2000)
+	r = m.reportOf(taught, cluster.JobCompleted)
+	r.Usage = usage(1500, false)
+	m.must(reportCmd(r))
 	m.must(drainCmd("n2", true))
+	m.must(silentCmd("n2", "boot1"))
+	m.must(fenceCmd("n2"))
 	m.must(silentCmd("n2", "boot1"))
 	m.must(registerCmd(node("n3", "boot9", 0)))
 	return m
@@ -222,6 +232,11 @@ func TestDamagedSnapshotsAreRefused(t *testing.T) {
 				q.Key = nil
 			}
 		})},
+		{"old weights out of order", "out of order", edit(func(r *logv1.Record) {
+			if w := r.GetKeptWeights(); w != nil {
+				w.Version = 7
+			}
+		})},
 		{"an unknown record", "unknown kind", edit(func(r *logv1.Record) {
 			if r.GetConfig() != nil {
 				r.Kind = nil
@@ -291,8 +306,9 @@ func TestGolden(t *testing.T) {
 		reportCmd(&logv1.ReportAttempt{Node: "n1", Job: 1, Attempt: 1, Token: 1, State: uint32(cluster.JobFailed), Exit: exit(3), Usage: usage(5000, true)}),
 		cancelCmd(2, 0), silentCmd("n1", "boot1"), drainCmd("n1", true), removeCmd("n9"),
 		tokenCmd("s", agentRole, "n2", t0), useCmd("s", "n2"), denyCmd("gate", "x"), weightsCmd(1, []byte("w")), checkpointCmd(1000, []byte{1, 2}),
+		installCmd(2, WeightsLearned, []byte("x")), rollbackCmd(3, 1), pinCmd(3, true), fenceCmd("n1"),
 	)
-	for name, got := range map[string][]byte{"entry.v1.hex": entry, "snapshot.v1.hex": snapshotOf(t, everything(t).f)} {
+	for name, got := range map[string][]byte{"entry.v2.hex": entry, "snapshot.v2.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
 		text := hex.Dump(got)
 		if *update {
@@ -314,5 +330,67 @@ func TestGolden(t *testing.T) {
 	rs := applyTo(t, New(Options{}), 1, testTerm, entry)
 	if d := cmp.Diff([]cluster.JobID{1, 2}, rs[2].Jobs); d != "" || len(rs[3].Plan.Started) != 1 || rs[3].Plan.Moved != 1 {
 		t.Errorf("plan %+v, jobs %s", rs[3].Plan, d)
+	}
+}
+
+// unhex reads what hex.Dump wrote.
+func unhex(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []byte
+	for line := range strings.Lines(string(text)) {
+		digits, _, _ := strings.Cut(line[10:], "|")
+		data, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(digits), " ", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, data...)
+	}
+	return out
+}
+
+// TestOldFilesAreReadAsTheyWere: entries and snapshots of earlier versions
+// give the state, by its hash, that they gave when they were written.
+func TestOldFilesAreReadAsTheyWere(t *testing.T) {
+	t.Parallel()
+	f := New(Options{})
+	applyTo(t, f, 1, testTerm, unhex(t, "entry.v1.hex"))
+	if got := hex.EncodeToString(f.Hash()); got != "7b682970f0855db8c4075e770666705f50b07f3b71347632533f4b1faca3a3fc" {
+		t.Errorf("an entry of version 1 makes a state with hash %s", got)
+	}
+	old := restored(t, unhex(t, "snapshot.v1.hex")) // which checks the hash
+	if v, blob := old.Weights(); v != 1 || string(blob) != "weights" {
+		t.Errorf("weights %d %q", v, blob)
+	}
+	if x := old.Samples(); len(x) == 0 || x[0].At != 0 || x[0].Predicted != (cluster.Estimate{}) {
+		t.Errorf("samples %+v", x)
+	}
+}
+
+// TestEntriesOfVersion1KeepTheirMeaning: a log that was written by an older
+// leader gives the same samples as there and then.
+func TestEntriesOfVersion1KeepTheirMeaning(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[uint32]Sample{
+		1: {Seq: 1, Signature: "sig-1", GPUType: "A100", GPUMemPeakMiB: 90_000, Milli: 400, HostMemMiB: 900, CPUMilli: 1500, UID: 1000, Duration: time.Second},
+		2: {},
+	} {
+		m := lab(t)
+		id := running(m, spec(1), 8000)
+		r := m.reportOf(id, cluster.JobCompleted)
+		r.Usage = usage(90_000, false) // more than the card has
+		data, err := proto.Marshal(&logv1.Entry{Version: version, Term: testTerm, NowUs: int64(m.now.Add(time.Second)), Commands: []*logv1.Command{reportCmd(r)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rs := applyTo(t, m.f, m.index+1, testTerm, data)
+		m.wantState(id, cluster.JobCompleted)
+		got := m.f.Samples()
+		if version == 1 && (len(got) != 1 || !cmp.Equal(got[0], want) || rs[0].Absurd) || version == 2 && (len(got) != 0 || !rs[0].Absurd) {
+			t.Errorf("version %d: %+v, absurd %t", version, got, rs[0].Absurd)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // State is everything that the log has made. Jobs and nodes in it are
@@ -23,10 +24,14 @@ type State struct {
 	reqOrder []*request // oldest first
 	tokens   map[string]*logv1.Token
 	denied   map[identity]cluster.Time
-	weights  *logv1.Weights
+	weights  *logv1.Weights   // in use; nil before any
+	kept     []*logv1.Weights // those before, oldest first; replaced, never changed
+	pin      *logv1.WeightsPin
 	samples  []Sample // oldest first
 	sampleNo uint64
 	lastHash uint64 // index of the last checkpoint
+
+	rules uint32 // version of the entry being applied
 
 	// What follows is made from the above and never stored.
 	ledger   *cluster.Ledger
@@ -100,12 +105,24 @@ type Sample struct {
 	UID      cluster.UID
 	// Features are the job's, opaque here; not to be changed.
 	Features []byte
+	// PowerW is the mean power of each GPU, Steps how many the attempt took.
+	PowerW, Steps int64
+	// Neighbours is with how many others the attempt shared its GPUs.
+	Neighbours int
+	// Predicted is what was expected at placement; zero when it is not known.
+	Predicted cluster.Estimate
+	// At is when the attempt ended; 0 in samples of old logs.
+	At cluster.Time
 }
 
 func (x *Sample) record() *logv1.Sample {
-	return &logv1.Sample{
+	m := &logv1.Sample{
 		Seq: x.Seq, Signature: x.Signature, GpuType: x.GPUType, GpuMemPeakMib: x.GPUMemPeakMiB, Milli: x.Milli,
 		DurationUs: x.Duration.Microseconds(), HostMemMib: x.HostMemMiB, CpuMilli: x.CPUMilli, Censored: x.Censored,
-		Uid: uint32(x.UID), Features: x.Features,
+		Uid: uint32(x.UID), Features: x.Features, PowerW: x.PowerW, Steps: x.Steps, Neighbours: uint32(x.Neighbours), AtUs: int64(x.At),
 	}
+	if x.Predicted != (cluster.Estimate{}) {
+		m.Predicted = conv.EstimateToLog(x.Predicted)
+	}
+	return m
 }

@@ -150,7 +150,7 @@ func PlanFromLog(m *logv1.ApplyPlan) cluster.Plan {
 func UsageToLog(u cluster.Usage) *logv1.Usage {
 	return &logv1.Usage{
 		GpuMemPeakMib: u.GPUMemPeakMiB, Milli: u.Milli, HostMemPeakMib: u.HostMemPeakMiB, CpuMilli: u.CPUMilli,
-		DurationUs: u.Duration.Microseconds(), GpuOom: u.GPUOOM,
+		DurationUs: u.Duration.Microseconds(), GpuOom: u.GPUOOM, PowerW: u.PowerW, Steps: u.Steps,
 	}
 }
 
@@ -158,7 +158,7 @@ func UsageToLog(u cluster.Usage) *logv1.Usage {
 func UsageFromLog(m *logv1.Usage) cluster.Usage {
 	return cluster.Usage{
 		GPUMemPeakMiB: m.GetGpuMemPeakMib(), Milli: m.GetMilli(), HostMemPeakMiB: m.GetHostMemPeakMib(), CPUMilli: m.GetCpuMilli(),
-		Duration: us(m.GetDurationUs()), GPUOOM: m.GetGpuOom(),
+		Duration: us(m.GetDurationUs()), GPUOOM: m.GetGpuOom(), PowerW: m.GetPowerW(), Steps: m.GetSteps(),
 	}
 }
 
@@ -267,6 +267,7 @@ func NodeToLog(n *cluster.Node) *logv1.Node {
 	m := &logv1.Node{
 		Id: string(n.ID), Revision: n.Revision, Address: n.Address, BootId: n.BootID, State: uint32(n.State), Drain: n.Drain, DrainReason: n.DrainReason,
 		CpuMilli: n.CPUMilli, MemMib: n.MemMiB, Runtimes: n.Runtimes, Version: n.Version, RegisteredUs: int64(n.Registered), ChangedUs: int64(n.Changed),
+		Fence: n.Fence,
 	}
 	for _, g := range n.GPUs {
 		m.Gpus = append(m.Gpus, &logv1.GPU{
@@ -284,6 +285,7 @@ func NodeFromLog(m *logv1.Node) (*cluster.Node, error) {
 		ID: cluster.NodeID(m.GetId()), Revision: m.GetRevision(), Address: m.GetAddress(), BootID: m.GetBootId(), State: nodeState(m.GetState()),
 		Drain: m.GetDrain(), DrainReason: m.GetDrainReason(), CPUMilli: m.GetCpuMilli(), MemMiB: m.GetMemMib(), Runtimes: m.GetRuntimes(),
 		Version: m.GetVersion(), Registered: cluster.Time(m.GetRegisteredUs()), Changed: cluster.Time(m.GetChangedUs()),
+		Fence: m.GetFence(),
 	}
 	if n.ID == "" || n.State == 0 || n.CPUMilli < 0 || n.MemMiB < 0 {
 		return nil, fmt.Errorf("node %q in state %d with %d milli-cores and %d MiB is malformed", n.ID, m.GetState(), n.CPUMilli, n.MemMiB)

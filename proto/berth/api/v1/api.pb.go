@@ -2104,8 +2104,12 @@ type Member struct {
 	StateHashIndex uint64 `protobuf:"varint,10,opt,name=state_hash_index,json=stateHashIndex,proto3" json:"state_hash_index,omitempty"`
 	Pid            uint32 `protobuf:"varint,11,opt,name=pid,proto3" json:"pid,omitempty"`
 	Version        string `protobuf:"bytes,12,opt,name=version,proto3" json:"version,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The predictor's weights in use there, 0 when they are the built-in ones,
+	// and their SHA-256, hexadecimal.
+	ModelVersion  uint64 `protobuf:"varint,13,opt,name=model_version,json=modelVersion,proto3" json:"model_version,omitempty"`
+	ModelSha256   string `protobuf:"bytes,14,opt,name=model_sha256,json=modelSha256,proto3" json:"model_sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
@@ -2218,6 +2222,20 @@ func (x *Member) GetPid() uint32 {
 func (x *Member) GetVersion() string {
 	if x != nil {
 		return x.Version
+	}
+	return ""
+}
+
+func (x *Member) GetModelVersion() uint64 {
+	if x != nil {
+		return x.ModelVersion
+	}
+	return 0
+}
+
+func (x *Member) GetModelSha256() string {
+	if x != nil {
+		return x.ModelSha256
 	}
 	return ""
 }
@@ -2910,6 +2928,191 @@ func (x *ResumeNodeResponse) GetNode() *Node {
 	return nil
 }
 
+type FenceNodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FenceNodeRequest) Reset() {
+	*x = FenceNodeRequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FenceNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FenceNodeRequest) ProtoMessage() {}
+
+func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
+func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *FenceNodeRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type FenceNodeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// The jobs that ended by it, and those that wait again.
+	Lost          []uint64 `protobuf:"varint,2,rep,packed,name=lost,proto3" json:"lost,omitempty"`
+	Requeued      []uint64 `protobuf:"varint,3,rep,packed,name=requeued,proto3" json:"requeued,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FenceNodeResponse) Reset() {
+	*x = FenceNodeResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FenceNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FenceNodeResponse) ProtoMessage() {}
+
+func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
+func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *FenceNodeResponse) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *FenceNodeResponse) GetLost() []uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+func (x *FenceNodeResponse) GetRequeued() []uint64 {
+	if x != nil {
+		return x.Requeued
+	}
+	return nil
+}
+
+type RemoveNodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveNodeRequest) Reset() {
+	*x = RemoveNodeRequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveNodeRequest) ProtoMessage() {}
+
+func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
+func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *RemoveNodeRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type RemoveNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveNodeResponse) Reset() {
+	*x = RemoveNodeResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveNodeResponse) ProtoMessage() {}
+
+func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
+func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
+}
+
 type CreateTokenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
@@ -2921,7 +3124,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2933,7 +3136,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2946,7 +3149,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -2980,7 +3183,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3195,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3208,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -3208,7 +3411,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x04jobs\x18\x04 \x03(\v2\x16.berth.api.v1.JobCountR\x04jobs\x12\x14\n" +
 	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x1f\n" +
 	"\vanswered_by\x18\x06 \x01(\tR\n" +
-	"answeredBy\"\xcb\x02\n" +
+	"answeredBy\"\x93\x03\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
@@ -3224,7 +3427,9 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x10state_hash_index\x18\n" +
 	" \x01(\x04R\x0estateHashIndex\x12\x10\n" +
 	"\x03pid\x18\v \x01(\rR\x03pid\x12\x18\n" +
-	"\aversion\x18\f \x01(\tR\aversion\"6\n" +
+	"\aversion\x18\f \x01(\tR\aversion\x12#\n" +
+	"\rmodel_version\x18\r \x01(\x04R\fmodelVersion\x12!\n" +
+	"\fmodel_sha256\x18\x0e \x01(\tR\vmodelSha256\"6\n" +
 	"\bJobCount\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\"$\n" +
@@ -3285,7 +3490,16 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x11ResumeNodeRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"<\n" +
 	"\x12ResumeNodeResponse\x12&\n" +
-	"\x04node\x18\x01 \x01(\v2\x12.berth.api.v1.NodeR\x04node\"e\n" +
+	"\x04node\x18\x01 \x01(\v2\x12.berth.api.v1.NodeR\x04node\"\"\n" +
+	"\x10FenceNodeRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"k\n" +
+	"\x11FenceNodeResponse\x12&\n" +
+	"\x04node\x18\x01 \x01(\v2\x12.berth.api.v1.NodeR\x04node\x12\x12\n" +
+	"\x04lost\x18\x02 \x03(\x04R\x04lost\x12\x1a\n" +
+	"\brequeued\x18\x03 \x03(\x04R\brequeued\"#\n" +
+	"\x11RemoveNodeRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x14\n" +
+	"\x12RemoveNodeResponse\"e\n" +
 	"\x12CreateTokenRequest\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12+\n" +
@@ -3310,13 +3524,16 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"ExplainJob\x12\x1f.berth.api.v1.ExplainJobRequest\x1a .berth.api.v1.ExplainJobResponse\x12F\n" +
 	"\aPredict\x12\x1c.berth.api.v1.PredictRequest\x1a\x1d.berth.api.v1.PredictResponse\x12N\n" +
-	"\tWatchJobs\x12\x1e.berth.api.v1.WatchJobsRequest\x1a\x1f.berth.api.v1.WatchJobsResponse0\x012\x9f\x03\n" +
+	"\tWatchJobs\x12\x1e.berth.api.v1.WatchJobsRequest\x1a\x1f.berth.api.v1.WatchJobsResponse0\x012\xbe\x04\n" +
 	"\x0eClusterService\x12L\n" +
 	"\tGetStatus\x12\x1e.berth.api.v1.GetStatusRequest\x1a\x1f.berth.api.v1.GetStatusResponse\x12L\n" +
 	"\tListNodes\x12\x1e.berth.api.v1.ListNodesRequest\x1a\x1f.berth.api.v1.ListNodesResponse\x12L\n" +
 	"\tDrainNode\x12\x1e.berth.api.v1.DrainNodeRequest\x1a\x1f.berth.api.v1.DrainNodeResponse\x12O\n" +
 	"\n" +
-	"ResumeNode\x12\x1f.berth.api.v1.ResumeNodeRequest\x1a .berth.api.v1.ResumeNodeResponse\x12R\n" +
+	"ResumeNode\x12\x1f.berth.api.v1.ResumeNodeRequest\x1a .berth.api.v1.ResumeNodeResponse\x12L\n" +
+	"\tFenceNode\x12\x1e.berth.api.v1.FenceNodeRequest\x1a\x1f.berth.api.v1.FenceNodeResponse\x12O\n" +
+	"\n" +
+	"RemoveNode\x12\x1f.berth.api.v1.RemoveNodeRequest\x1a .berth.api.v1.RemoveNodeResponse\x12R\n" +
 	"\vCreateToken\x12 .berth.api.v1.CreateTokenRequest\x1a!.berth.api.v1.CreateTokenResponseB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
 
 var (
@@ -3332,7 +3549,7 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(CancelOutcome)(0),            // 0: berth.api.v1.CancelOutcome
 	(*SubmitJobsRequest)(nil),     // 1: berth.api.v1.SubmitJobsRequest
@@ -3371,30 +3588,34 @@ var file_berth_api_v1_api_proto_goTypes = []any{
 	(*DrainNodeResponse)(nil),     // 34: berth.api.v1.DrainNodeResponse
 	(*ResumeNodeRequest)(nil),     // 35: berth.api.v1.ResumeNodeRequest
 	(*ResumeNodeResponse)(nil),    // 36: berth.api.v1.ResumeNodeResponse
-	(*CreateTokenRequest)(nil),    // 37: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),   // 38: berth.api.v1.CreateTokenResponse
-	(*durationpb.Duration)(nil),   // 39: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
+	(*FenceNodeRequest)(nil),      // 37: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),     // 38: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),     // 39: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),    // 40: berth.api.v1.RemoveNodeResponse
+	(*CreateTokenRequest)(nil),    // 41: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),   // 42: berth.api.v1.CreateTokenResponse
+	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	3,  // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	39, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	39, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	43, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	43, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
 	5,  // 3: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	7,  // 4: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	9,  // 5: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	40, // 6: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	40, // 7: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	40, // 8: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	40, // 9: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	44, // 6: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	44, // 7: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	44, // 8: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	44, // 9: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
 	3,  // 10: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	10, // 11: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
 	6,  // 12: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
 	8,  // 13: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
 	5,  // 14: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	40, // 15: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	40, // 16: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	40, // 17: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	44, // 15: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	44, // 16: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	44, // 17: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
 	7,  // 18: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
 	9,  // 19: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
 	4,  // 20: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
@@ -3410,42 +3631,47 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	28, // 30: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
 	31, // 31: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
 	32, // 32: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	40, // 33: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	40, // 34: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	40, // 35: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	44, // 33: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	44, // 34: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	44, // 35: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
 	31, // 36: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
 	31, // 37: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	39, // 38: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	40, // 39: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	1,  // 40: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	11, // 41: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	13, // 42: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	15, // 43: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	18, // 44: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	21, // 45: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	23, // 46: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	25, // 47: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	29, // 48: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	33, // 49: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	35, // 50: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	37, // 51: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	2,  // 52: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	12, // 53: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	14, // 54: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	16, // 55: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	19, // 56: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	22, // 57: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	24, // 58: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	26, // 59: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	30, // 60: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	34, // 61: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	36, // 62: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	38, // 63: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	52, // [52:64] is the sub-list for method output_type
-	40, // [40:52] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	31, // 38: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	43, // 39: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	44, // 40: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	1,  // 41: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	11, // 42: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	13, // 43: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	15, // 44: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	18, // 45: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	21, // 46: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	23, // 47: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	25, // 48: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	29, // 49: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	33, // 50: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	35, // 51: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	37, // 52: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	39, // 53: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	41, // 54: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	2,  // 55: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	12, // 56: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	14, // 57: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	16, // 58: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	19, // 59: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	22, // 60: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	24, // 61: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	26, // 62: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	30, // 63: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	34, // 64: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	36, // 65: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	38, // 66: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	40, // 67: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	42, // 68: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	55, // [55:69] is the sub-list for method output_type
+	41, // [41:55] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -3461,7 +3687,7 @@ func file_berth_api_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   38,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

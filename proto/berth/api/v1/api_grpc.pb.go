@@ -371,6 +371,8 @@ const (
 	ClusterService_ListNodes_FullMethodName   = "/berth.api.v1.ClusterService/ListNodes"
 	ClusterService_DrainNode_FullMethodName   = "/berth.api.v1.ClusterService/DrainNode"
 	ClusterService_ResumeNode_FullMethodName  = "/berth.api.v1.ClusterService/ResumeNode"
+	ClusterService_FenceNode_FullMethodName   = "/berth.api.v1.ClusterService/FenceNode"
+	ClusterService_RemoveNode_FullMethodName  = "/berth.api.v1.ClusterService/RemoveNode"
 	ClusterService_CreateToken_FullMethodName = "/berth.api.v1.ClusterService/CreateToken"
 )
 
@@ -384,6 +386,10 @@ type ClusterServiceClient interface {
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 	DrainNode(ctx context.Context, in *DrainNodeRequest, opts ...grpc.CallOption) (*DrainNodeResponse, error)
 	ResumeNode(ctx context.Context, in *ResumeNodeRequest, opts ...grpc.CallOption) (*ResumeNodeResponse, error)
+	// FenceNode gives up a silent node: its jobs end, or wait again.
+	FenceNode(ctx context.Context, in *FenceNodeRequest, opts ...grpc.CallOption) (*FenceNodeResponse, error)
+	// RemoveNode forgets a node on which nothing runs, for good.
+	RemoveNode(ctx context.Context, in *RemoveNodeRequest, opts ...grpc.CallOption) (*RemoveNodeResponse, error)
 	CreateToken(ctx context.Context, in *CreateTokenRequest, opts ...grpc.CallOption) (*CreateTokenResponse, error)
 }
 
@@ -435,6 +441,26 @@ func (c *clusterServiceClient) ResumeNode(ctx context.Context, in *ResumeNodeReq
 	return out, nil
 }
 
+func (c *clusterServiceClient) FenceNode(ctx context.Context, in *FenceNodeRequest, opts ...grpc.CallOption) (*FenceNodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FenceNodeResponse)
+	err := c.cc.Invoke(ctx, ClusterService_FenceNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) RemoveNode(ctx context.Context, in *RemoveNodeRequest, opts ...grpc.CallOption) (*RemoveNodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveNodeResponse)
+	err := c.cc.Invoke(ctx, ClusterService_RemoveNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) CreateToken(ctx context.Context, in *CreateTokenRequest, opts ...grpc.CallOption) (*CreateTokenResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateTokenResponse)
@@ -455,6 +481,10 @@ type ClusterServiceServer interface {
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	DrainNode(context.Context, *DrainNodeRequest) (*DrainNodeResponse, error)
 	ResumeNode(context.Context, *ResumeNodeRequest) (*ResumeNodeResponse, error)
+	// FenceNode gives up a silent node: its jobs end, or wait again.
+	FenceNode(context.Context, *FenceNodeRequest) (*FenceNodeResponse, error)
+	// RemoveNode forgets a node on which nothing runs, for good.
+	RemoveNode(context.Context, *RemoveNodeRequest) (*RemoveNodeResponse, error)
 	CreateToken(context.Context, *CreateTokenRequest) (*CreateTokenResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }
@@ -477,6 +507,12 @@ func (UnimplementedClusterServiceServer) DrainNode(context.Context, *DrainNodeRe
 }
 func (UnimplementedClusterServiceServer) ResumeNode(context.Context, *ResumeNodeRequest) (*ResumeNodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeNode not implemented")
+}
+func (UnimplementedClusterServiceServer) FenceNode(context.Context, *FenceNodeRequest) (*FenceNodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FenceNode not implemented")
+}
+func (UnimplementedClusterServiceServer) RemoveNode(context.Context, *RemoveNodeRequest) (*RemoveNodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveNode not implemented")
 }
 func (UnimplementedClusterServiceServer) CreateToken(context.Context, *CreateTokenRequest) (*CreateTokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateToken not implemented")
@@ -574,6 +610,42 @@ func _ClusterService_ResumeNode_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_FenceNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FenceNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).FenceNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_FenceNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).FenceNode(ctx, req.(*FenceNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_RemoveNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).RemoveNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_RemoveNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).RemoveNode(ctx, req.(*RemoveNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_CreateToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CreateTokenRequest)
 	if err := dec(in); err != nil {
@@ -614,6 +686,14 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResumeNode",
 			Handler:    _ClusterService_ResumeNode_Handler,
+		},
+		{
+			MethodName: "FenceNode",
+			Handler:    _ClusterService_FenceNode_Handler,
+		},
+		{
+			MethodName: "RemoveNode",
+			Handler:    _ClusterService_RemoveNode_Handler,
 		},
 		{
 			MethodName: "CreateToken",

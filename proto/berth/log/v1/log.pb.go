@@ -30,7 +30,8 @@ const (
 // applied in order, each with its own result.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Format of the entry; 1.
+	// The rules by which it is applied, 1 or 2. Entries of version 1 keep less in
+	// samples, and check less of what enters them.
 	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	// The term in which the leader proposed it. A replica ignores the entry
 	// when the log's term differs.
@@ -118,6 +119,10 @@ type Command struct {
 	//	*Command_Checkpoint
 	//	*Command_InitCluster
 	//	*Command_RemoveNode
+	//	*Command_InstallWeights
+	//	*Command_RollbackWeights
+	//	*Command_PinWeights
+	//	*Command_FenceNode
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -286,6 +291,42 @@ func (x *Command) GetRemoveNode() *RemoveNode {
 	return nil
 }
 
+func (x *Command) GetInstallWeights() *InstallWeights {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_InstallWeights); ok {
+			return x.InstallWeights
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRollbackWeights() *RollbackWeights {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_RollbackWeights); ok {
+			return x.RollbackWeights
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPinWeights() *PinWeights {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_PinWeights); ok {
+			return x.PinWeights
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetFenceNode() *FenceNode {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_FenceNode); ok {
+			return x.FenceNode
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -346,6 +387,22 @@ type Command_RemoveNode struct {
 	RemoveNode *RemoveNode `protobuf:"bytes,14,opt,name=remove_node,json=removeNode,proto3,oneof"`
 }
 
+type Command_InstallWeights struct {
+	InstallWeights *InstallWeights `protobuf:"bytes,15,opt,name=install_weights,json=installWeights,proto3,oneof"`
+}
+
+type Command_RollbackWeights struct {
+	RollbackWeights *RollbackWeights `protobuf:"bytes,16,opt,name=rollback_weights,json=rollbackWeights,proto3,oneof"`
+}
+
+type Command_PinWeights struct {
+	PinWeights *PinWeights `protobuf:"bytes,17,opt,name=pin_weights,json=pinWeights,proto3,oneof"`
+}
+
+type Command_FenceNode struct {
+	FenceNode *FenceNode `protobuf:"bytes,18,opt,name=fence_node,json=fenceNode,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -373,6 +430,14 @@ func (*Command_Checkpoint) isCommand_Kind() {}
 func (*Command_InitCluster) isCommand_Kind() {}
 
 func (*Command_RemoveNode) isCommand_Kind() {}
+
+func (*Command_InstallWeights) isCommand_Kind() {}
+
+func (*Command_RollbackWeights) isCommand_Kind() {}
+
+func (*Command_PinWeights) isCommand_Kind() {}
+
+func (*Command_FenceNode) isCommand_Kind() {}
 
 // SubmitJob adds the jobs of one request, all or none, under ids that the
 // leader stamped: first_job and those that follow it.
@@ -1262,6 +1327,63 @@ func (x *DenyIdentity) GetId() string {
 	return ""
 }
 
+// FenceNode gives up a silent node: its attempts end as lost, and nothing that
+// it says of them counts any more. It takes jobs again once it registers.
+type FenceNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Who asked for it.
+	By            uint32 `protobuf:"varint,2,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FenceNode) Reset() {
+	*x = FenceNode{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FenceNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FenceNode) ProtoMessage() {}
+
+func (x *FenceNode) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FenceNode.ProtoReflect.Descriptor instead.
+func (*FenceNode) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *FenceNode) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *FenceNode) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
+// PublishWeights replaces the weights and forgets the ones before. Leaders
+// propose InstallWeights instead.
 type PublishWeights struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -1273,7 +1395,7 @@ type PublishWeights struct {
 
 func (x *PublishWeights) Reset() {
 	*x = PublishWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	mi := &file_berth_log_v1_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1407,7 @@ func (x *PublishWeights) String() string {
 func (*PublishWeights) ProtoMessage() {}
 
 func (x *PublishWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	mi := &file_berth_log_v1_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1420,7 @@ func (x *PublishWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishWeights.ProtoReflect.Descriptor instead.
 func (*PublishWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{16}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PublishWeights) GetVersion() uint64 {
@@ -1322,6 +1444,200 @@ func (x *PublishWeights) GetSha256() []byte {
 	return nil
 }
 
+// InstallWeights puts weights in use as the next version and keeps those
+// before. Learned ones are refused while a version is pinned.
+type InstallWeights struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One more than the version in use, else it is refused.
+	Version       uint64         `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Blob          []byte         `protobuf:"bytes,2,opt,name=blob,proto3" json:"blob,omitempty"`
+	Sha256        []byte         `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	Origin        *WeightsOrigin `protobuf:"bytes,4,opt,name=origin,proto3" json:"origin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstallWeights) Reset() {
+	*x = InstallWeights{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstallWeights) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstallWeights) ProtoMessage() {}
+
+func (x *InstallWeights) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstallWeights.ProtoReflect.Descriptor instead.
+func (*InstallWeights) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *InstallWeights) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *InstallWeights) GetBlob() []byte {
+	if x != nil {
+		return x.Blob
+	}
+	return nil
+}
+
+func (x *InstallWeights) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+func (x *InstallWeights) GetOrigin() *WeightsOrigin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+// RollbackWeights puts a kept version in use again, as the next version.
+type RollbackWeights struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	To            uint64                 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
+	By            uint32                 `protobuf:"varint,3,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RollbackWeights) Reset() {
+	*x = RollbackWeights{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RollbackWeights) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RollbackWeights) ProtoMessage() {}
+
+func (x *RollbackWeights) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RollbackWeights.ProtoReflect.Descriptor instead.
+func (*RollbackWeights) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RollbackWeights) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *RollbackWeights) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *RollbackWeights) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
+// PinWeights keeps the learner from publishing, or lets it again.
+type PinWeights struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version that must be in use.
+	Version       uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Pinned        bool   `protobuf:"varint,2,opt,name=pinned,proto3" json:"pinned,omitempty"`
+	By            uint32 `protobuf:"varint,3,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PinWeights) Reset() {
+	*x = PinWeights{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PinWeights) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PinWeights) ProtoMessage() {}
+
+func (x *PinWeights) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PinWeights.ProtoReflect.Descriptor instead.
+func (*PinWeights) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PinWeights) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *PinWeights) GetPinned() bool {
+	if x != nil {
+		return x.Pinned
+	}
+	return false
+}
+
+func (x *PinWeights) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
 // Checkpoint compares each replica's state hash at an index with the leader's.
 type Checkpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1333,7 +1649,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[17]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1661,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[17]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1674,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{17}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -1384,7 +1700,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1712,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1725,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{18}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -1434,7 +1750,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1446,7 +1762,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1459,7 +1775,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -1505,6 +1821,8 @@ type Record struct {
 	//	*Record_Weights
 	//	*Record_Sample
 	//	*Record_End
+	//	*Record_KeptWeights
+	//	*Record_WeightsPin
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1512,7 +1830,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1842,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1855,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -1646,6 +1964,24 @@ func (x *Record) GetEnd() *SnapshotEnd {
 	return nil
 }
 
+func (x *Record) GetKeptWeights() *Weights {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_KeptWeights); ok {
+			return x.KeptWeights
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetWeightsPin() *WeightsPin {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_WeightsPin); ok {
+			return x.WeightsPin
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -1694,6 +2030,15 @@ type Record_End struct {
 	End *SnapshotEnd `protobuf:"bytes,11,opt,name=end,proto3,oneof"`
 }
 
+type Record_KeptWeights struct {
+	// A version before the one in use, oldest first.
+	KeptWeights *Weights `protobuf:"bytes,12,opt,name=kept_weights,json=keptWeights,proto3,oneof"`
+}
+
+type Record_WeightsPin struct {
+	WeightsPin *WeightsPin `protobuf:"bytes,13,opt,name=weights_pin,json=weightsPin,proto3,oneof"`
+}
+
 func (*Record_Meta) isRecord_Kind() {}
 
 func (*Record_Config) isRecord_Kind() {}
@@ -1716,6 +2061,10 @@ func (*Record_Sample) isRecord_Kind() {}
 
 func (*Record_End) isRecord_Kind() {}
 
+func (*Record_KeptWeights) isRecord_Kind() {}
+
+func (*Record_WeightsPin) isRecord_Kind() {}
+
 type SnapshotEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The canonical state hash, checked after a restore.
@@ -1727,7 +2076,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +2088,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +2101,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -1783,7 +2132,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1795,7 +2144,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1808,7 +2157,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -1865,7 +2214,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1877,7 +2226,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1890,7 +2239,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Config) GetClusterId() string {
@@ -1925,7 +2274,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1937,7 +2286,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1950,7 +2299,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -2004,7 +2353,7 @@ type Spec struct {
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2365,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2378,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Spec) GetName() string {
@@ -2204,7 +2553,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2216,7 +2565,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2229,7 +2578,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -2312,7 +2661,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2324,7 +2673,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2337,7 +2686,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Reason) GetCode() string {
@@ -2364,7 +2713,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2725,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2738,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -2414,13 +2763,16 @@ type Usage struct {
 	CpuMilli       int64                  `protobuf:"varint,4,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
 	DurationUs     int64                  `protobuf:"varint,5,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`
 	GpuOom         bool                   `protobuf:"varint,6,opt,name=gpu_oom,json=gpuOom,proto3" json:"gpu_oom,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Mean power of each of its GPUs, and the steps that it took; 0 is unknown.
+	PowerW        int64 `protobuf:"varint,7,opt,name=power_w,json=powerW,proto3" json:"power_w,omitempty"`
+	Steps         int64 `protobuf:"varint,8,opt,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2432,7 +2784,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2445,7 +2797,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -2490,6 +2842,20 @@ func (x *Usage) GetGpuOom() bool {
 	return false
 }
 
+func (x *Usage) GetPowerW() int64 {
+	if x != nil {
+		return x.PowerW
+	}
+	return 0
+}
+
+func (x *Usage) GetSteps() int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
 type GPUShare struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
@@ -2502,7 +2868,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2514,7 +2880,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2527,7 +2893,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -2570,7 +2936,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +2948,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +2961,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Berth) GetNode() string {
@@ -2651,7 +3017,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2663,7 +3029,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2676,7 +3042,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Job) GetId() uint64 {
@@ -2809,7 +3175,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2821,7 +3187,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2834,7 +3200,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -2881,7 +3247,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2893,7 +3259,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2906,7 +3272,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -3031,7 +3397,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3043,7 +3409,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3056,7 +3422,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GPU) GetId() string {
@@ -3123,28 +3489,30 @@ func (x *GPU) GetCapMode() string {
 }
 
 type Node struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
-	BootId        string                 `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	State         uint32                 `protobuf:"varint,5,opt,name=state,proto3" json:"state,omitempty"`
-	Drain         bool                   `protobuf:"varint,6,opt,name=drain,proto3" json:"drain,omitempty"`
-	DrainReason   string                 `protobuf:"bytes,7,opt,name=drain_reason,json=drainReason,proto3" json:"drain_reason,omitempty"`
-	CpuMilli      int64                  `protobuf:"varint,8,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
-	MemMib        int64                  `protobuf:"varint,9,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
-	Gpus          []*GPU                 `protobuf:"bytes,10,rep,name=gpus,proto3" json:"gpus,omitempty"`
-	Runtimes      []string               `protobuf:"bytes,11,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
-	Version       string                 `protobuf:"bytes,12,opt,name=version,proto3" json:"version,omitempty"`
-	RegisteredUs  int64                  `protobuf:"varint,13,opt,name=registered_us,json=registeredUs,proto3" json:"registered_us,omitempty"`
-	ChangedUs     int64                  `protobuf:"varint,14,opt,name=changed_us,json=changedUs,proto3" json:"changed_us,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Id           string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Revision     uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Address      string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	BootId       string                 `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	State        uint32                 `protobuf:"varint,5,opt,name=state,proto3" json:"state,omitempty"`
+	Drain        bool                   `protobuf:"varint,6,opt,name=drain,proto3" json:"drain,omitempty"`
+	DrainReason  string                 `protobuf:"bytes,7,opt,name=drain_reason,json=drainReason,proto3" json:"drain_reason,omitempty"`
+	CpuMilli     int64                  `protobuf:"varint,8,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	MemMib       int64                  `protobuf:"varint,9,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	Gpus         []*GPU                 `protobuf:"bytes,10,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	Runtimes     []string               `protobuf:"bytes,11,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
+	Version      string                 `protobuf:"bytes,12,opt,name=version,proto3" json:"version,omitempty"`
+	RegisteredUs int64                  `protobuf:"varint,13,opt,name=registered_us,json=registeredUs,proto3" json:"registered_us,omitempty"`
+	ChangedUs    int64                  `protobuf:"varint,14,opt,name=changed_us,json=changedUs,proto3" json:"changed_us,omitempty"`
+	// The index at which it was fenced last; 0 is never.
+	Fence         uint64 `protobuf:"varint,15,opt,name=fence,proto3" json:"fence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3524,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3537,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Node) GetId() string {
@@ -3270,6 +3638,13 @@ func (x *Node) GetChangedUs() int64 {
 	return 0
 }
 
+func (x *Node) GetFence() uint64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
 type Queue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
@@ -3280,7 +3655,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3292,7 +3667,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3305,7 +3680,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Queue) GetGpu() string {
@@ -3332,7 +3707,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3344,7 +3719,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3357,7 +3732,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -3388,7 +3763,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3400,7 +3775,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3413,7 +3788,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Request) GetKey() []byte {
@@ -3458,7 +3833,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3470,7 +3845,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3483,7 +3858,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Token) GetHash() []byte {
@@ -3532,7 +3907,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3544,7 +3919,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3557,7 +3932,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -3587,13 +3962,14 @@ type Weights struct {
 	Blob          []byte                 `protobuf:"bytes,2,opt,name=blob,proto3" json:"blob,omitempty"`
 	Sha256        []byte                 `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	AtUs          int64                  `protobuf:"varint,4,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	Origin        *WeightsOrigin         `protobuf:"bytes,5,opt,name=origin,proto3" json:"origin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3605,7 +3981,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3618,7 +3994,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -3649,6 +4025,183 @@ func (x *Weights) GetAtUs() int64 {
 	return 0
 }
 
+func (x *Weights) GetOrigin() *WeightsOrigin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+// WeightsOrigin says where weights come from, and how good they were then.
+type WeightsOrigin struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// learned, import or rollback; empty when it was not recorded.
+	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// Who imported them or rolled back.
+	By uint32 `protobuf:"varint,2,opt,name=by,proto3" json:"by,omitempty"`
+	// The version that a rollback put in use again.
+	RolledBackTo uint64 `protobuf:"varint,3,opt,name=rolled_back_to,json=rolledBackTo,proto3" json:"rolled_back_to,omitempty"`
+	// Samples that they were learned from, and others on which they were tried.
+	Trained uint32 `protobuf:"varint,4,opt,name=trained,proto3" json:"trained,omitempty"`
+	Tested  uint32 `protobuf:"varint,5,opt,name=tested,proto3" json:"tested,omitempty"`
+	// Median relative error of memory on those others, in millionths, of the
+	// weights that were in use and of these.
+	ChampionErrPpm   int64 `protobuf:"varint,6,opt,name=champion_err_ppm,json=championErrPpm,proto3" json:"champion_err_ppm,omitempty"`
+	ChallengerErrPpm int64 `protobuf:"varint,7,opt,name=challenger_err_ppm,json=challengerErrPpm,proto3" json:"challenger_err_ppm,omitempty"`
+	// Why the learner took them to be better, for people.
+	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The newest sample when they were learned.
+	SampleSeq     uint64 `protobuf:"varint,9,opt,name=sample_seq,json=sampleSeq,proto3" json:"sample_seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WeightsOrigin) Reset() {
+	*x = WeightsOrigin{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WeightsOrigin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WeightsOrigin) ProtoMessage() {}
+
+func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
+func (*WeightsOrigin) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *WeightsOrigin) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *WeightsOrigin) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
+func (x *WeightsOrigin) GetRolledBackTo() uint64 {
+	if x != nil {
+		return x.RolledBackTo
+	}
+	return 0
+}
+
+func (x *WeightsOrigin) GetTrained() uint32 {
+	if x != nil {
+		return x.Trained
+	}
+	return 0
+}
+
+func (x *WeightsOrigin) GetTested() uint32 {
+	if x != nil {
+		return x.Tested
+	}
+	return 0
+}
+
+func (x *WeightsOrigin) GetChampionErrPpm() int64 {
+	if x != nil {
+		return x.ChampionErrPpm
+	}
+	return 0
+}
+
+func (x *WeightsOrigin) GetChallengerErrPpm() int64 {
+	if x != nil {
+		return x.ChallengerErrPpm
+	}
+	return 0
+}
+
+func (x *WeightsOrigin) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *WeightsOrigin) GetSampleSeq() uint64 {
+	if x != nil {
+		return x.SampleSeq
+	}
+	return 0
+}
+
+// WeightsPin is there while the learner may not publish.
+type WeightsPin struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtUs          int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	By            uint32                 `protobuf:"varint,2,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WeightsPin) Reset() {
+	*x = WeightsPin{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WeightsPin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WeightsPin) ProtoMessage() {}
+
+func (x *WeightsPin) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
+func (*WeightsPin) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *WeightsPin) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *WeightsPin) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
 // Sample is what one finished attempt taught, for the predictor.
 type Sample struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3661,16 +4214,24 @@ type Sample struct {
 	HostMemMib    int64                  `protobuf:"varint,7,opt,name=host_mem_mib,json=hostMemMib,proto3" json:"host_mem_mib,omitempty"`
 	CpuMilli      int64                  `protobuf:"varint,8,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
 	// The peak is a lower bound: the attempt ran out of GPU memory.
-	Censored      bool   `protobuf:"varint,9,opt,name=censored,proto3" json:"censored,omitempty"`
-	Features      []byte `protobuf:"bytes,10,opt,name=features,proto3" json:"features,omitempty"`
-	Uid           uint32 `protobuf:"varint,11,opt,name=uid,proto3" json:"uid,omitempty"`
+	Censored bool   `protobuf:"varint,9,opt,name=censored,proto3" json:"censored,omitempty"`
+	Features []byte `protobuf:"bytes,10,opt,name=features,proto3" json:"features,omitempty"`
+	Uid      uint32 `protobuf:"varint,11,opt,name=uid,proto3" json:"uid,omitempty"`
+	// What the agent could tell; 0 is unknown.
+	PowerW int64 `protobuf:"varint,12,opt,name=power_w,json=powerW,proto3" json:"power_w,omitempty"`
+	Steps  int64 `protobuf:"varint,13,opt,name=steps,proto3" json:"steps,omitempty"`
+	// With how many others the attempt shared its GPUs.
+	Neighbours uint32 `protobuf:"varint,14,opt,name=neighbours,proto3" json:"neighbours,omitempty"`
+	// What was predicted when it was placed.
+	Predicted     *Estimate `protobuf:"bytes,15,opt,name=predicted,proto3" json:"predicted,omitempty"`
+	AtUs          int64     `protobuf:"varint,16,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3682,7 +4243,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3695,7 +4256,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -3775,6 +4336,41 @@ func (x *Sample) GetUid() uint32 {
 	return 0
 }
 
+func (x *Sample) GetPowerW() int64 {
+	if x != nil {
+		return x.PowerW
+	}
+	return 0
+}
+
+func (x *Sample) GetSteps() int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
+func (x *Sample) GetNeighbours() uint32 {
+	if x != nil {
+		return x.Neighbours
+	}
+	return 0
+}
+
+func (x *Sample) GetPredicted() *Estimate {
+	if x != nil {
+		return x.Predicted
+	}
+	return nil
+}
+
+func (x *Sample) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
 var File_berth_log_v1_log_proto protoreflect.FileDescriptor
 
 const file_berth_log_v1_log_proto_rawDesc = "" +
@@ -3784,7 +4380,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\x82\a\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\x8e\t\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -3807,7 +4403,13 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"checkpoint\x12>\n" +
 	"\finit_cluster\x18\r \x01(\v2\x19.berth.log.v1.InitClusterH\x00R\vinitCluster\x12;\n" +
 	"\vremove_node\x18\x0e \x01(\v2\x18.berth.log.v1.RemoveNodeH\x00R\n" +
-	"removeNodeB\x06\n" +
+	"removeNode\x12G\n" +
+	"\x0finstall_weights\x18\x0f \x01(\v2\x1c.berth.log.v1.InstallWeightsH\x00R\x0einstallWeights\x12J\n" +
+	"\x10rollback_weights\x18\x10 \x01(\v2\x1d.berth.log.v1.RollbackWeightsH\x00R\x0frollbackWeights\x12;\n" +
+	"\vpin_weights\x18\x11 \x01(\v2\x18.berth.log.v1.PinWeightsH\x00R\n" +
+	"pinWeights\x128\n" +
+	"\n" +
+	"fence_node\x18\x12 \x01(\v2\x17.berth.log.v1.FenceNodeH\x00R\tfenceNodeB\x06\n" +
 	"\x04kind\"\xb9\x01\n" +
 	"\tSubmitJob\x12\x1b\n" +
 	"\tfirst_job\x18\x01 \x01(\x04R\bfirstJob\x12\x1d\n" +
@@ -3875,11 +4477,28 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"2\n" +
 	"\fDenyIdentity\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"V\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"/\n" +
+	"\tFenceNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\rR\x02by\"V\n" +
 	"\x0ePublishWeights\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
 	"\x04blob\x18\x02 \x01(\fR\x04blob\x12\x16\n" +
-	"\x06sha256\x18\x03 \x01(\fR\x06sha256\"6\n" +
+	"\x06sha256\x18\x03 \x01(\fR\x06sha256\"\x8b\x01\n" +
+	"\x0eInstallWeights\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04blob\x18\x02 \x01(\fR\x04blob\x12\x16\n" +
+	"\x06sha256\x18\x03 \x01(\fR\x06sha256\x123\n" +
+	"\x06origin\x18\x04 \x01(\v2\x1b.berth.log.v1.WeightsOriginR\x06origin\"K\n" +
+	"\x0fRollbackWeights\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x04R\x02to\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\rR\x02by\"N\n" +
+	"\n" +
+	"PinWeights\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x16\n" +
+	"\x06pinned\x18\x02 \x01(\bR\x06pinned\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\rR\x02by\"6\n" +
 	"\n" +
 	"Checkpoint\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
@@ -3891,7 +4510,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1d\n" +
 	"\n" +
-	"written_by\x18\x04 \x01(\tR\twrittenBy\"\x92\x04\n" +
+	"written_by\x18\x04 \x01(\tR\twrittenBy\"\x8b\x05\n" +
 	"\x06Record\x12(\n" +
 	"\x04meta\x18\x01 \x01(\v2\x12.berth.log.v1.MetaH\x00R\x04meta\x12.\n" +
 	"\x06config\x18\x02 \x01(\v2\x14.berth.log.v1.ConfigH\x00R\x06config\x12(\n" +
@@ -3904,7 +4523,10 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aweights\x18\t \x01(\v2\x15.berth.log.v1.WeightsH\x00R\aweights\x12.\n" +
 	"\x06sample\x18\n" +
 	" \x01(\v2\x14.berth.log.v1.SampleH\x00R\x06sample\x12-\n" +
-	"\x03end\x18\v \x01(\v2\x19.berth.log.v1.SnapshotEndH\x00R\x03endB\x06\n" +
+	"\x03end\x18\v \x01(\v2\x19.berth.log.v1.SnapshotEndH\x00R\x03end\x12:\n" +
+	"\fkept_weights\x18\f \x01(\v2\x15.berth.log.v1.WeightsH\x00R\vkeptWeights\x12;\n" +
+	"\vweights_pin\x18\r \x01(\v2\x18.berth.log.v1.WeightsPinH\x00R\n" +
+	"weightsPinB\x06\n" +
 	"\x04kind\";\n" +
 	"\vSnapshotEnd\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x18\n" +
@@ -3970,7 +4592,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\"2\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
-	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\xc8\x01\n" +
+	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\xf7\x01\n" +
 	"\x05Usage\x12'\n" +
 	"\x10gpu_mem_peak_mib\x18\x01 \x01(\x03R\rgpuMemPeakMib\x12\x14\n" +
 	"\x05milli\x18\x02 \x01(\x03R\x05milli\x12)\n" +
@@ -3978,7 +4600,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\tcpu_milli\x18\x04 \x01(\x03R\bcpuMilli\x12\x1f\n" +
 	"\vduration_us\x18\x05 \x01(\x03R\n" +
 	"durationUs\x12\x17\n" +
-	"\agpu_oom\x18\x06 \x01(\bR\x06gpuOom\"i\n" +
+	"\agpu_oom\x18\x06 \x01(\bR\x06gpuOom\x12\x17\n" +
+	"\apower_w\x18\a \x01(\x03R\x06powerW\x12\x14\n" +
+	"\x05steps\x18\b \x01(\x03R\x05steps\"i\n" +
 	"\bGPUShare\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x17\n" +
 	"\amem_mib\x18\x02 \x01(\x03R\x06memMib\x12\x14\n" +
@@ -4046,7 +4670,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"max_shares\x18\x06 \x01(\rR\tmaxShares\x12\x12\n" +
 	"\x04numa\x18\a \x01(\x05R\x04numa\x12\x10\n" +
 	"\x03pci\x18\b \x01(\tR\x03pci\x12\x19\n" +
-	"\bcap_mode\x18\t \x01(\tR\acapMode\"\x8b\x03\n" +
+	"\bcap_mode\x18\t \x01(\tR\acapMode\"\xa1\x03\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x18\n" +
@@ -4063,7 +4687,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\f \x01(\tR\aversion\x12#\n" +
 	"\rregistered_us\x18\r \x01(\x03R\fregisteredUs\x12\x1d\n" +
 	"\n" +
-	"changed_us\x18\x0e \x01(\x03R\tchangedUs\"I\n" +
+	"changed_us\x18\x0e \x01(\x03R\tchangedUs\x12\x14\n" +
+	"\x05fence\x18\x0f \x01(\x04R\x05fence\"I\n" +
 	"\x05Queue\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12.\n" +
 	"\awaiters\x18\x02 \x03(\v2\x14.berth.log.v1.WaiterR\awaiters\".\n" +
@@ -4086,12 +4711,28 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x0eDeniedIdentity\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x13\n" +
-	"\x05at_us\x18\x03 \x01(\x03R\x04atUs\"d\n" +
+	"\x05at_us\x18\x03 \x01(\x03R\x04atUs\"\x99\x01\n" +
 	"\aWeights\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
 	"\x04blob\x18\x02 \x01(\fR\x04blob\x12\x16\n" +
 	"\x06sha256\x18\x03 \x01(\fR\x06sha256\x12\x13\n" +
-	"\x05at_us\x18\x04 \x01(\x03R\x04atUs\"\xbc\x02\n" +
+	"\x05at_us\x18\x04 \x01(\x03R\x04atUs\x123\n" +
+	"\x06origin\x18\x05 \x01(\v2\x1b.berth.log.v1.WeightsOriginR\x06origin\"\x9e\x02\n" +
+	"\rWeightsOrigin\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\rR\x02by\x12$\n" +
+	"\x0erolled_back_to\x18\x03 \x01(\x04R\frolledBackTo\x12\x18\n" +
+	"\atrained\x18\x04 \x01(\rR\atrained\x12\x16\n" +
+	"\x06tested\x18\x05 \x01(\rR\x06tested\x12(\n" +
+	"\x10champion_err_ppm\x18\x06 \x01(\x03R\x0echampionErrPpm\x12,\n" +
+	"\x12challenger_err_ppm\x18\a \x01(\x03R\x10challengerErrPpm\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"sample_seq\x18\t \x01(\x04R\tsampleSeq\"1\n" +
+	"\n" +
+	"WeightsPin\x12\x13\n" +
+	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\rR\x02by\"\xd6\x03\n" +
 	"\x06Sample\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
 	"\tsignature\x18\x02 \x01(\tR\tsignature\x12\x19\n" +
@@ -4106,7 +4747,14 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bcensored\x18\t \x01(\bR\bcensored\x12\x1a\n" +
 	"\bfeatures\x18\n" +
 	" \x01(\fR\bfeatures\x12\x10\n" +
-	"\x03uid\x18\v \x01(\rR\x03uidB;Z9github.com/berth-scheduler/berth/proto/berth/log/v1;logv1b\x06proto3"
+	"\x03uid\x18\v \x01(\rR\x03uid\x12\x17\n" +
+	"\apower_w\x18\f \x01(\x03R\x06powerW\x12\x14\n" +
+	"\x05steps\x18\r \x01(\x03R\x05steps\x12\x1e\n" +
+	"\n" +
+	"neighbours\x18\x0e \x01(\rR\n" +
+	"neighbours\x124\n" +
+	"\tpredicted\x18\x0f \x01(\v2\x16.berth.log.v1.EstimateR\tpredicted\x12\x13\n" +
+	"\x05at_us\x18\x10 \x01(\x03R\x04atUsB;Z9github.com/berth-scheduler/berth/proto/berth/log/v1;logv1b\x06proto3"
 
 var (
 	file_berth_log_v1_log_proto_rawDescOnce sync.Once
@@ -4120,52 +4768,58 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 	return file_berth_log_v1_log_proto_rawDescData
 }
 
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_berth_log_v1_log_proto_goTypes = []any{
-	(*Entry)(nil),          // 0: berth.log.v1.Entry
-	(*Command)(nil),        // 1: berth.log.v1.Command
-	(*SubmitJob)(nil),      // 2: berth.log.v1.SubmitJob
-	(*NewJob)(nil),         // 3: berth.log.v1.NewJob
-	(*CancelJob)(nil),      // 4: berth.log.v1.CancelJob
-	(*ApplyPlan)(nil),      // 5: berth.log.v1.ApplyPlan
-	(*Start)(nil),          // 6: berth.log.v1.Start
-	(*QueueMove)(nil),      // 7: berth.log.v1.QueueMove
-	(*ReportAttempt)(nil),  // 8: berth.log.v1.ReportAttempt
-	(*RegisterNode)(nil),   // 9: berth.log.v1.RegisterNode
-	(*SetNodeState)(nil),   // 10: berth.log.v1.SetNodeState
-	(*DrainNode)(nil),      // 11: berth.log.v1.DrainNode
-	(*RemoveNode)(nil),     // 12: berth.log.v1.RemoveNode
-	(*CreateToken)(nil),    // 13: berth.log.v1.CreateToken
-	(*UseToken)(nil),       // 14: berth.log.v1.UseToken
-	(*DenyIdentity)(nil),   // 15: berth.log.v1.DenyIdentity
-	(*PublishWeights)(nil), // 16: berth.log.v1.PublishWeights
-	(*Checkpoint)(nil),     // 17: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),    // 18: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil), // 19: berth.log.v1.SnapshotHeader
-	(*Record)(nil),         // 20: berth.log.v1.Record
-	(*SnapshotEnd)(nil),    // 21: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),           // 22: berth.log.v1.Meta
-	(*Config)(nil),         // 23: berth.log.v1.Config
-	(*Owner)(nil),          // 24: berth.log.v1.Owner
-	(*Spec)(nil),           // 25: berth.log.v1.Spec
-	(*Estimate)(nil),       // 26: berth.log.v1.Estimate
-	(*Reason)(nil),         // 27: berth.log.v1.Reason
-	(*Exit)(nil),           // 28: berth.log.v1.Exit
-	(*Usage)(nil),          // 29: berth.log.v1.Usage
-	(*GPUShare)(nil),       // 30: berth.log.v1.GPUShare
-	(*Berth)(nil),          // 31: berth.log.v1.Berth
-	(*Job)(nil),            // 32: berth.log.v1.Job
-	(*CancelRequest)(nil),  // 33: berth.log.v1.CancelRequest
-	(*Attempt)(nil),        // 34: berth.log.v1.Attempt
-	(*GPU)(nil),            // 35: berth.log.v1.GPU
-	(*Node)(nil),           // 36: berth.log.v1.Node
-	(*Queue)(nil),          // 37: berth.log.v1.Queue
-	(*Waiter)(nil),         // 38: berth.log.v1.Waiter
-	(*Request)(nil),        // 39: berth.log.v1.Request
-	(*Token)(nil),          // 40: berth.log.v1.Token
-	(*DeniedIdentity)(nil), // 41: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),        // 42: berth.log.v1.Weights
-	(*Sample)(nil),         // 43: berth.log.v1.Sample
+	(*Entry)(nil),           // 0: berth.log.v1.Entry
+	(*Command)(nil),         // 1: berth.log.v1.Command
+	(*SubmitJob)(nil),       // 2: berth.log.v1.SubmitJob
+	(*NewJob)(nil),          // 3: berth.log.v1.NewJob
+	(*CancelJob)(nil),       // 4: berth.log.v1.CancelJob
+	(*ApplyPlan)(nil),       // 5: berth.log.v1.ApplyPlan
+	(*Start)(nil),           // 6: berth.log.v1.Start
+	(*QueueMove)(nil),       // 7: berth.log.v1.QueueMove
+	(*ReportAttempt)(nil),   // 8: berth.log.v1.ReportAttempt
+	(*RegisterNode)(nil),    // 9: berth.log.v1.RegisterNode
+	(*SetNodeState)(nil),    // 10: berth.log.v1.SetNodeState
+	(*DrainNode)(nil),       // 11: berth.log.v1.DrainNode
+	(*RemoveNode)(nil),      // 12: berth.log.v1.RemoveNode
+	(*CreateToken)(nil),     // 13: berth.log.v1.CreateToken
+	(*UseToken)(nil),        // 14: berth.log.v1.UseToken
+	(*DenyIdentity)(nil),    // 15: berth.log.v1.DenyIdentity
+	(*FenceNode)(nil),       // 16: berth.log.v1.FenceNode
+	(*PublishWeights)(nil),  // 17: berth.log.v1.PublishWeights
+	(*InstallWeights)(nil),  // 18: berth.log.v1.InstallWeights
+	(*RollbackWeights)(nil), // 19: berth.log.v1.RollbackWeights
+	(*PinWeights)(nil),      // 20: berth.log.v1.PinWeights
+	(*Checkpoint)(nil),      // 21: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),     // 22: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),  // 23: berth.log.v1.SnapshotHeader
+	(*Record)(nil),          // 24: berth.log.v1.Record
+	(*SnapshotEnd)(nil),     // 25: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),            // 26: berth.log.v1.Meta
+	(*Config)(nil),          // 27: berth.log.v1.Config
+	(*Owner)(nil),           // 28: berth.log.v1.Owner
+	(*Spec)(nil),            // 29: berth.log.v1.Spec
+	(*Estimate)(nil),        // 30: berth.log.v1.Estimate
+	(*Reason)(nil),          // 31: berth.log.v1.Reason
+	(*Exit)(nil),            // 32: berth.log.v1.Exit
+	(*Usage)(nil),           // 33: berth.log.v1.Usage
+	(*GPUShare)(nil),        // 34: berth.log.v1.GPUShare
+	(*Berth)(nil),           // 35: berth.log.v1.Berth
+	(*Job)(nil),             // 36: berth.log.v1.Job
+	(*CancelRequest)(nil),   // 37: berth.log.v1.CancelRequest
+	(*Attempt)(nil),         // 38: berth.log.v1.Attempt
+	(*GPU)(nil),             // 39: berth.log.v1.GPU
+	(*Node)(nil),            // 40: berth.log.v1.Node
+	(*Queue)(nil),           // 41: berth.log.v1.Queue
+	(*Waiter)(nil),          // 42: berth.log.v1.Waiter
+	(*Request)(nil),         // 43: berth.log.v1.Request
+	(*Token)(nil),           // 44: berth.log.v1.Token
+	(*DeniedIdentity)(nil),  // 45: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),         // 46: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),   // 47: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),      // 48: berth.log.v1.WeightsPin
+	(*Sample)(nil),          // 49: berth.log.v1.Sample
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	1,  // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -4179,54 +4833,63 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	13, // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
 	14, // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
 	15, // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
-	16, // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	17, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	18, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	17, // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
+	21, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	22, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
 	12, // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
-	24, // 15: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	3,  // 16: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	25, // 17: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	26, // 18: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	6,  // 19: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	7,  // 20: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	31, // 21: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	26, // 22: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	27, // 23: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	28, // 24: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	29, // 25: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	36, // 26: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	40, // 27: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	23, // 28: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	22, // 29: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	23, // 30: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	36, // 31: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	32, // 32: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	37, // 33: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	39, // 34: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	40, // 35: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	41, // 36: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	42, // 37: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	43, // 38: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	21, // 39: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	30, // 40: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	24, // 41: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	25, // 42: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	27, // 43: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	26, // 44: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	33, // 45: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	34, // 46: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	27, // 47: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	31, // 48: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	26, // 49: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	28, // 50: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	29, // 51: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	35, // 52: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	38, // 53: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	18, // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
+	19, // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
+	20, // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
+	16, // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
+	28, // 19: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	3,  // 20: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	29, // 21: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	30, // 22: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	6,  // 23: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	7,  // 24: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	35, // 25: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	30, // 26: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	31, // 27: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	32, // 28: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	33, // 29: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	40, // 30: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	44, // 31: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	47, // 32: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	27, // 33: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	26, // 34: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	27, // 35: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	40, // 36: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	36, // 37: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	41, // 38: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	43, // 39: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	44, // 40: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	45, // 41: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	46, // 42: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	49, // 43: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	25, // 44: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	46, // 45: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	48, // 46: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	34, // 47: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	28, // 48: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	29, // 49: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	31, // 50: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	30, // 51: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	37, // 52: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	38, // 53: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	31, // 54: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	35, // 55: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	30, // 56: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	32, // 57: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	33, // 58: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	39, // 59: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	42, // 60: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	47, // 61: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	30, // 62: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	63, // [63:63] is the sub-list for method output_type
+	63, // [63:63] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -4249,8 +4912,12 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_Checkpoint)(nil),
 		(*Command_InitCluster)(nil),
 		(*Command_RemoveNode)(nil),
+		(*Command_InstallWeights)(nil),
+		(*Command_RollbackWeights)(nil),
+		(*Command_PinWeights)(nil),
+		(*Command_FenceNode)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[20].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[24].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -4262,6 +4929,8 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Weights)(nil),
 		(*Record_Sample)(nil),
 		(*Record_End)(nil),
+		(*Record_KeptWeights)(nil),
+		(*Record_WeightsPin)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4269,7 +4938,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   44,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

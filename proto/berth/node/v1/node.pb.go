@@ -742,8 +742,11 @@ type Usage struct {
 	HostMemPeakMib int64                  `protobuf:"varint,3,opt,name=host_mem_peak_mib,json=hostMemPeakMib,proto3" json:"host_mem_peak_mib,omitempty"`
 	CpuMilli       int64                  `protobuf:"varint,4,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
 	GpuOom         bool                   `protobuf:"varint,5,opt,name=gpu_oom,json=gpuOom,proto3" json:"gpu_oom,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Mean power of each of its GPUs, and the steps that it took; 0 is unknown.
+	PowerW        int64 `protobuf:"varint,6,opt,name=power_w,json=powerW,proto3" json:"power_w,omitempty"`
+	Steps         int64 `protobuf:"varint,7,opt,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Usage) Reset() {
@@ -809,6 +812,20 @@ func (x *Usage) GetGpuOom() bool {
 		return x.GpuOom
 	}
 	return false
+}
+
+func (x *Usage) GetPowerW() int64 {
+	if x != nil {
+		return x.PowerW
+	}
+	return 0
+}
+
+func (x *Usage) GetSteps() int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
 }
 
 // Heartbeat keeps the lease, every few seconds.
@@ -1870,13 +1887,15 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	" \x01(\v2\x14.berth.node.v1.UsageR\x05usage\"2\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
-	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\xae\x01\n" +
+	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\xdd\x01\n" +
 	"\x05Usage\x12'\n" +
 	"\x10gpu_mem_peak_mib\x18\x01 \x01(\x03R\rgpuMemPeakMib\x12\x1b\n" +
 	"\tgpu_milli\x18\x02 \x01(\x03R\bgpuMilli\x12)\n" +
 	"\x11host_mem_peak_mib\x18\x03 \x01(\x03R\x0ehostMemPeakMib\x12\x1b\n" +
 	"\tcpu_milli\x18\x04 \x01(\x03R\bcpuMilli\x12\x17\n" +
-	"\agpu_oom\x18\x05 \x01(\bR\x06gpuOom\"T\n" +
+	"\agpu_oom\x18\x05 \x01(\bR\x06gpuOom\x12\x17\n" +
+	"\apower_w\x18\x06 \x01(\x03R\x06powerW\x12\x14\n" +
+	"\x05steps\x18\a \x01(\x03R\x05steps\"T\n" +
 	"\tHeartbeat\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12+\n" +
 	"\x04gpus\x18\x02 \x03(\v2\x17.berth.node.v1.GPUUsageR\x04gpus\"\xbe\x01\n" +

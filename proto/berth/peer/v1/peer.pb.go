@@ -70,6 +70,9 @@ type GetMemberResponse struct {
 	StateHashIndex uint64                 `protobuf:"varint,6,opt,name=state_hash_index,json=stateHashIndex,proto3" json:"state_hash_index,omitempty"`
 	Pid            uint32                 `protobuf:"varint,7,opt,name=pid,proto3" json:"pid,omitempty"`
 	Version        string                 `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
+	// The predictor's weights in use here, 0 when they are the built-in ones.
+	WeightsVersion uint64 `protobuf:"varint,9,opt,name=weights_version,json=weightsVersion,proto3" json:"weights_version,omitempty"`
+	WeightsSha256  []byte `protobuf:"bytes,10,opt,name=weights_sha256,json=weightsSha256,proto3" json:"weights_sha256,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -160,12 +163,26 @@ func (x *GetMemberResponse) GetVersion() string {
 	return ""
 }
 
+func (x *GetMemberResponse) GetWeightsVersion() uint64 {
+	if x != nil {
+		return x.WeightsVersion
+	}
+	return 0
+}
+
+func (x *GetMemberResponse) GetWeightsSha256() []byte {
+	if x != nil {
+		return x.WeightsSha256
+	}
+	return nil
+}
+
 var File_berth_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_berth_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
 	"\x18berth/peer/v1/peer.proto\x12\rberth.peer.v1\"\x12\n" +
-	"\x10GetMemberRequest\"\xf0\x01\n" +
+	"\x10GetMemberRequest\"\xc0\x02\n" +
 	"\x11GetMemberResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1d\n" +
@@ -176,7 +193,10 @@ const file_berth_peer_v1_peer_proto_rawDesc = "" +
 	"state_hash\x18\x05 \x01(\fR\tstateHash\x12(\n" +
 	"\x10state_hash_index\x18\x06 \x01(\x04R\x0estateHashIndex\x12\x10\n" +
 	"\x03pid\x18\a \x01(\rR\x03pid\x12\x18\n" +
-	"\aversion\x18\b \x01(\tR\aversion2]\n" +
+	"\aversion\x18\b \x01(\tR\aversion\x12'\n" +
+	"\x0fweights_version\x18\t \x01(\x04R\x0eweightsVersion\x12%\n" +
+	"\x0eweights_sha256\x18\n" +
+	" \x01(\fR\rweightsSha2562]\n" +
 	"\vPeerService\x12N\n" +
 	"\tGetMember\x12\x1f.berth.peer.v1.GetMemberRequest\x1a .berth.peer.v1.GetMemberResponseB=Z;github.com/berth-scheduler/berth/proto/berth/peer/v1;peerv1b\x06proto3"
 
