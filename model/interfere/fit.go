@@ -183,7 +183,7 @@ func refit(samples []sample, base Coefficients) Coefficients {
 
 // narrow rounds to what the encoding keeps, so that a decoded model predicts
 // exactly what the original does.
-func narrow(v float64) float64 { return float64(float32(v)) }
+func narrow(v float64) float64 { return float64(short(v)) }
 
 func dot(x, c *[coefficientCount]float64) float64 {
 	var sum float64

@@ -129,11 +129,11 @@ func (m *Model) learn(rows []row) {
 	}
 	for i := range m.effects {
 		e := &m.effects[i]
-		e.sens, e.aggr = float32(theta[i]), float32(theta[effects+i])
+		e.sens, e.aggr = short(theta[i]), short(theta[effects+i])
 		e.asVictim, e.asOther = count[i], count[effects+i]
 	}
 	for i := range m.pairs {
-		m.pairs[i].value, m.pairs[i].n = float32(theta[2*effects+i]), count[2*effects+i]
+		m.pairs[i].value, m.pairs[i].n = short(theta[2*effects+i]), count[2*effects+i]
 	}
 }
 
@@ -168,6 +168,14 @@ func sweep(rows []row, b int, s state) {
 			s.rest[i] -= s.num[k]
 		}
 	}
+}
+
+// short rounds to what the encoding keeps; there is no negative zero.
+func short(v float64) float32 {
+	if f := float32(v); f != 0 {
+		return f
+	}
+	return 0
 }
 
 func abs(v float64) float64 { return max(v, -v) }

@@ -48,10 +48,14 @@ func (o *Observation) Check() error {
 		return fmt.Errorf("%w: speed is %v, must be above 0 and at most %d", ErrObservation, o.Speed, maxSpeed)
 	case o.Mode >= modes:
 		return fmt.Errorf("%w: mode %d, must be below %d", ErrObservation, o.Mode, modes)
-	case o.GPUType == "" || len(o.GPUType) > maxTypeName:
-		return fmt.Errorf("%w: GPU type of %d bytes, must be 1 to %d", ErrObservation, len(o.GPUType), maxTypeName)
+	case len(o.GPUType) > maxTypeName:
+		return fmt.Errorf("%w: GPU type of %d bytes, must be at most %d", ErrObservation, len(o.GPUType), maxTypeName)
 	case len(o.Others) == 0 || len(o.Others) >= MaxSet:
 		return fmt.Errorf("%w: %d other jobs, must be 1 to %d", ErrObservation, len(o.Others), MaxSet-1)
+	}
+	// Capitals can be longer than the letters that users wrote.
+	if n := len(gpuspec.Normalize(o.GPUType)); n == 0 || n > maxTypeName {
+		return fmt.Errorf("%w: GPU type %q has a normal form of %d bytes, must be 1 to %d", ErrObservation, o.GPUType, n, maxTypeName)
 	}
 	if err := checkLoad(&o.Job); err != nil {
 		return err
