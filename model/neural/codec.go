@@ -97,11 +97,11 @@ func (r *reader) take(n int) []byte {
 	return p
 }
 
-func (r *reader) u8() int       { return int(r.take(1)[0]) }
-func (r *reader) u16() int      { return int(binary.LittleEndian.Uint16(r.take(2))) }
-func (r *reader) u64() uint64   { return binary.LittleEndian.Uint64(r.take(8)) }
-func (r *reader) kind() Scale   { return Scale(r.u8()) }
-func (r *reader) raw() float64  { return math.Float64frombits(r.u64()) }
+func (r *reader) u8() int      { return int(r.take(1)[0]) }
+func (r *reader) u16() int     { return int(binary.LittleEndian.Uint16(r.take(2))) }
+func (r *reader) u64() uint64  { return binary.LittleEndian.Uint64(r.take(8)) }
+func (r *reader) kind() Scale  { return Scale(r.u8()) }
+func (r *reader) raw() float64 { return math.Float64frombits(r.u64()) }
 
 // float reads a number from low to most; NaN is refused with the rest.
 func (r *reader) float(what string, low, most float64) float64 {

@@ -32,10 +32,10 @@ func (s stack) init(p []float64, r *rand.Rand) {
 	for i, l := range s {
 		limit := math.Sqrt(6 / float64(l.in))
 		if i == len(s)-1 {
-			limit = 0.3 * limit
+			limit = float64(0.3 * limit)
 		}
 		for j := l.w; j < l.b; j++ {
-			p[j] = float64((float64(2*r.Float64()) - 1) * limit)
+			p[j] = float64(symmetric(r) * limit)
 		}
 		clear(p[l.b : l.b+l.out])
 	}

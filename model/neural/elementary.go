@@ -50,9 +50,16 @@ func log(x float64) float64 {
 // is left alone because it compares with math.Exp.
 func gauss(r *rand.Rand) float64 {
 	for {
-		u, v := float64(2*r.Float64())-1, float64(2*r.Float64())-1
+		u, v := symmetric(r), symmetric(r)
 		if s := float64(u*u) + float64(v*v); s > 0 && s < 1 {
 			return float64(u * math.Sqrt(float64(-2*log(s))/s))
 		}
 	}
+}
+
+// symmetric draws evenly from [-1, 1). The conversion keeps the division inside
+// Float64 from being fused with what follows.
+func symmetric(r *rand.Rand) float64 {
+	u := float64(r.Float64())
+	return u + u - 1
 }
