@@ -1,0 +1,348 @@
+package hf
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/berth-scheduler/berth/model/graph"
+)
+
+// maxKeys bounds the keys of one object of config.json.
+const maxKeys = 4096
+
+// ParseConfig reads a config.json. Keys it does not know do not matter; of a
+// key that stands there twice the last one counts, as in Python. Errors wrap
+// ErrMalformed or ErrLimit, or name the field that is missing or out of range.
+// A model_type that is not known is read as Llama's kin or GPT's, and the
+// result marked partial.
+func ParseConfig(r io.Reader) (Config, error) {
+	data, err := readBounded(r, MaxConfigBytes)
+	if err != nil {
+		return Config{}, fmt.Errorf("config.json: %w", err)
+	}
+	o, err := parseObject(data, maxKeys)
+	if err != nil {
+		return Config{}, fmt.Errorf("config.json: %w", err)
+	}
+	c, err := fromObject(o)
+	if err != nil {
+		return Config{}, fmt.Errorf("config.json: %w", err)
+	}
+	return c, nil
+}
+
+// hiddenKeys are the names of the width of the residual stream.
+var hiddenKeys = [...]string{"hidden_size", "n_embd", "d_model", "dim"}
+
+func fromObject(o *object) (Config, error) {
+	var c Config
+	if inner := o.object("text_config", "llm_config", "language_config"); inner != nil && !o.has(hiddenKeys[:]...) {
+		if !inner.has("model_type") {
+			inner.field["model_type"] = o.field["model_type"]
+		}
+		for _, k := range []string{"torch_dtype", "dtype", "quantization_config", "tie_word_embeddings", "_name_or_path"} {
+			if !inner.has(k) {
+				inner.field[k] = o.field[k]
+			}
+		}
+		o = inner
+		c.Partial = true
+		c.note("only the text model is counted, not what reads images or sound")
+	}
+	for _, k := range o.twice {
+		c.note("key %q is there more than once; the last one counts", shorten(k))
+	}
+	c.Name, c.Type = o.text("_name_or_path", "name_or_path"), o.text("model_type")
+	c.Name = strings.Trim(c.Name[strings.LastIndexByte(strings.TrimRight(c.Name, "/"), '/')+1:], "/")
+	if _, raw := o.find("architectures"); raw != nil {
+		var all []string
+		if json.Unmarshal(raw, &all) == nil && len(all) > 0 {
+			c.Architecture = all[0]
+		}
+	}
+	c.family()
+	if !c.traits.known {
+		c.guessFamily(o)
+	}
+	for _, step := range []func(*object) error{c.readShape, c.readPair, c.readExperts, c.readInputs} {
+		if err := step(o); err != nil {
+			return Config{}, err
+		}
+	}
+	c.readTraits(o)
+	c.readStorage(o)
+	c.complete()
+	return c, c.check()
+}
+
+// guessFamily is for a model_type that is not known.
+func (c *Config) guessFamily(o *object) {
+	c.Partial = true
+	like := "Llama"
+	switch {
+	case o.has("type_vocab_size"):
+		like, c.traits, c.Gated, c.Tied = "BERT", bertTraits(), false, true
+	case !o.has("rms_norm_eps") && o.has("n_embd", "layer_norm_epsilon", "layer_norm_eps"):
+		like, c.traits, c.Gated = "GPT", gptTraits(), false
+		c.traits.learned = o.has("n_positions")
+	}
+	name := c.Type
+	if name == "" {
+		name = "(none)"
+	}
+	c.note("model type %s is not known; its layers are counted as %s's", shorten(name), like)
+}
+
+func (c *Config) readShape(o *object) error {
+	for _, f := range []struct {
+		p     *int64
+		names []string
+	}{
+		{&c.Hidden, hiddenKeys[:]},
+		{&c.Layers, []string{"num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers"}},
+		{&c.Heads, []string{"num_attention_heads", "n_head", "num_heads", "n_heads", "encoder_attention_heads"}},
+		{&c.KVHeads, []string{"num_key_value_heads", "num_kv_heads", "n_head_kv", "num_query_groups"}},
+		{&c.HeadDim, []string{"head_dim", "d_kv", "kv_channels", "attention_head_size"}},
+		{&c.FFN, []string{"intermediate_size", "n_inner", "ffn_dim", "d_ff", "hidden_dim", "ffn_hidden_size", "encoder_ffn_dim"}},
+		{&c.Vocab, []string{"vocab_size"}},
+		{&c.Positions, []string{"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length", "max_target_positions", "max_sequence_length"}},
+		{&c.TokenTypes, []string{"type_vocab_size"}},
+		{&c.EmbedDim, []string{"word_embed_proj_dim", "embedding_size"}},
+	} {
+		if err := o.number(f.p, f.names...); err != nil {
+			return err
+		}
+	}
+	if c.Hidden == 0 {
+		return fmt.Errorf("the width is missing (hidden_size, n_embd, d_model or dim); only transformers are understood")
+	}
+	if c.Layers == 0 && !o.has("num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers") {
+		return fmt.Errorf("the number of layers is missing (num_hidden_layers, n_layer, num_layers or n_layers)")
+	}
+	if c.Heads == 0 && !o.has("num_attention_heads", "n_head", "num_heads", "n_heads", "encoder_attention_heads") {
+		return fmt.Errorf("the number of attention heads is missing (num_attention_heads, n_head or num_heads); only transformers are understood")
+	}
+	multi := c.Type == "gpt_bigcode"
+	o.truth(&multi, "multi_query")
+	modern := false
+	o.truth(&modern, "new_decoder_architecture")
+	if multi && !modern {
+		c.KVHeads = 1
+	}
+	if in := o.object("attn_config"); in != nil && c.KVHeads == 0 { // MPT
+		return in.number(&c.KVHeads, "kv_n_heads")
+	}
+	return nil
+}
+
+// readPair reads what models with an encoder and a decoder say twice.
+func (c *Config) readPair(o *object) error {
+	if c.traits.kind != encoderDecoder && c.traits.kind != speech {
+		return nil
+	}
+	c.DecoderLayers, c.DecoderHeads, c.DecoderFFN = 0, 0, 0
+	for _, f := range []struct {
+		p     *int64
+		names []string
+	}{
+		{&c.Layers, []string{"encoder_layers", "num_layers", "num_hidden_layers"}},
+		{&c.Heads, []string{"encoder_attention_heads", "num_heads", "num_attention_heads"}},
+		{&c.FFN, []string{"encoder_ffn_dim", "d_ff", "intermediate_size"}},
+		{&c.DecoderLayers, []string{"decoder_layers", "num_decoder_layers"}},
+		{&c.DecoderHeads, []string{"decoder_attention_heads"}},
+		{&c.DecoderFFN, []string{"decoder_ffn_dim"}},
+		{&c.AudioBins, []string{"num_mel_bins"}},
+		{&c.AudioPositions, []string{"max_source_positions"}},
+	} {
+		if err := o.number(f.p, f.names...); err != nil {
+			return err
+		}
+	}
+	if c.DecoderLayers == 0 {
+		c.DecoderLayers = c.Layers
+	}
+	return nil
+}
+
+func (c *Config) readExperts(o *object) error {
+	for _, f := range []struct {
+		p     *int64
+		names []string
+	}{
+		{&c.Experts, []string{"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}},
+		{&c.ExpertsPerToken, []string{"num_experts_per_tok", "num_selected_experts", "moe_top_k", "num_experts_per_token"}},
+		{&c.ExpertFFN, []string{"moe_intermediate_size"}},
+		{&c.SharedFFN, []string{"shared_expert_intermediate_size"}},
+		{&c.SparseStep, []string{"encoder_sparse_step", "decoder_sparse_step"}},
+	} {
+		if err := o.number(f.p, f.names...); err != nil {
+			return err
+		}
+	}
+	if c.Experts == 1 {
+		c.Experts, c.ExpertsPerToken = 0, 0
+	}
+	if c.Experts > 0 && c.ExpertsPerToken == 0 {
+		c.ExpertsPerToken = 1
+		if c.Type != "switch_transformers" {
+			c.note("the experts per token are missing; counted with 1")
+		}
+	}
+	return nil
+}
+
+// readInputs reads what models of images say, and the number of classes.
+func (c *Config) readInputs(o *object) error {
+	for _, f := range []struct {
+		p     *int64
+		names []string
+	}{
+		{&c.ImageSize, []string{"image_size"}}, {&c.PatchSize, []string{"patch_size"}},
+		{&c.Channels, []string{"num_channels"}}, {&c.Labels, []string{"num_labels", "num_classes"}},
+	} {
+		if err := o.number(f.p, f.names...); err != nil {
+			return err
+		}
+	}
+	if labels := o.object("id2label"); labels != nil && c.Labels == 0 {
+		c.Labels = int64(len(labels.keys))
+	}
+	if c.ImageSize > 0 && c.PatchSize > 0 && !c.traits.known && c.Vocab == 0 {
+		c.traits = gptTraits()
+		c.traits.kind, c.Gated = vision, false
+	}
+	return nil
+}
+
+// readTraits lets the file overrule what its model_type implies.
+func (c *Config) readTraits(o *object) {
+	t := &c.traits
+	c.Activation = o.text("hidden_act", "activation_function", "hidden_activation", "activation", "dense_act_fn", "ffn_activation")
+	if proj := o.text("feed_forward_proj"); proj != "" {
+		c.Gated = strings.HasPrefix(proj, "gated-")
+		c.Activation = strings.TrimPrefix(proj, "gated-")
+		if proj == "gated-gelu" {
+			c.Activation = "gelu_new"
+		}
+	}
+	o.truth(&c.Tied, "tie_word_embeddings")
+	if o.has("attention_bias") && t.kind == decoder {
+		o.truth(&t.qkvBias, "attention_bias")
+		t.kBias, t.outBias = t.qkvBias, t.qkvBias
+	}
+	o.truth(&t.mlpBias, "mlp_bias")
+	o.truth(&t.qkvBias, "use_qkv_bias")
+	if o.has("use_qkv_bias") {
+		t.kBias = t.qkvBias
+	}
+	switch c.Type {
+	case "falcon", "RefinedWeb", "RefinedWebModel":
+		c.readFalcon(o)
+	case "opt":
+		pre := true
+		o.truth(&pre, "do_layer_norm_before")
+		t.noFinalNorm = !pre
+	case "gpt_neox", "stablelm", "phi", "cohere":
+		o.truth(&t.qkNorm, "qk_layernorm", "use_qk_norm")
+	case "bert":
+		if causal := o.text("position_embedding_type"); causal != "" && causal != "absolute" {
+			c.Partial = true
+			c.note("relative positions are not counted")
+		}
+	}
+	c.Dropout = o.positive(c.Dropout, "hidden_dropout_prob", "resid_pdrop", "hidden_dropout", "dropout", "dropout_rate", "residual_dropout", "resid_dropout")
+	c.AttentionDropout = o.positive(c.AttentionDropout, "attention_probs_dropout_prob", "attn_pdrop", "attention_dropout", "dropout_rate")
+	switch o.text("attn_implementation", "_attn_implementation") {
+	case "eager":
+		c.Tiled = false
+	case "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention":
+		c.Tiled = true
+	}
+}
+
+func (c *Config) readFalcon(o *object) {
+	t := &c.traits
+	parallel, modern, bias := true, c.Type == "RefinedWeb", false
+	o.truth(&parallel, "parallel_attn")
+	o.truth(&modern, "new_decoder_architecture")
+	o.truth(&bias, "bias")
+	t.qkvBias, t.kBias, t.outBias, t.mlpBias = bias, bias, bias, bias
+	if modern || !parallel {
+		t.norms = 2
+	}
+}
+
+// readStorage reads how the checkpoint stores its weights.
+func (c *Config) readStorage(o *object) {
+	switch o.text("torch_dtype", "dtype") {
+	case "float32", "torch.float32":
+		c.Precision = graph.FP32
+	case "float16", "torch.float16":
+		c.Precision = graph.FP16
+	case "bfloat16", "torch.bfloat16":
+		c.Precision = graph.BF16
+	}
+	q := o.object("quantization_config")
+	if q == nil {
+		return
+	}
+	four, eight := false, false
+	o4, bits := q.text("quant_method"), int64(0)
+	q.truth(&four, "load_in_4bit", "_load_in_4bit")
+	q.truth(&eight, "load_in_8bit", "_load_in_8bit")
+	if q.number(&bits, "bits", "w_bit") != nil {
+		bits = 0
+	}
+	switch {
+	case four, bits > 0 && bits <= 4, o4 == "mxfp4":
+		c.WeightBits = 4
+	case eight, bits > 4 && bits <= 8, o4 == "fp8", o4 == "fbgemm_fp8":
+		c.WeightBits = 8
+	default:
+		c.note("quantization_config is not understood; weights are counted unquantized")
+		c.Partial = true
+	}
+	q.truth(&c.DoubleQuant, "bnb_4bit_use_double_quant")
+}
+
+// complete fills in what the numbers imply.
+func (c *Config) complete() {
+	if c.HeadDim == 0 && c.Heads > 0 {
+		c.HeadDim = c.Hidden / c.Heads
+	}
+	if c.KVHeads == 0 {
+		c.KVHeads = c.Heads
+	}
+	if c.FFN == 0 {
+		c.FFN = 4 * c.Hidden
+		switch {
+		case c.Gated && c.ExpertFFN == 0:
+			c.note("the feed-forward size is missing; counted with 4 times the width")
+		case c.Type == "t5" || c.Type == "bert":
+			c.note("the feed-forward size is missing; counted with %d", c.FFN)
+		}
+	}
+	c.DecoderHeads, c.DecoderFFN = cmp.Or(c.DecoderHeads, c.Heads), cmp.Or(c.DecoderFFN, c.FFN)
+	if c.traits.kind != encoderDecoder && c.traits.kind != speech {
+		c.DecoderHeads, c.DecoderFFN, c.DecoderLayers = 0, 0, 0
+	}
+	c.ExpertFFN = cmp.Or(c.ExpertFFN, c.FFN)
+	c.SparseStep = max(1, c.SparseStep)
+	if c.EmbedDim == c.Hidden || c.Type != "opt" && c.Type != "electra" && c.Type != "albert" {
+		c.EmbedDim = 0
+	}
+	switch c.traits.kind {
+	case vision:
+		c.Channels, c.ImageSize, c.PatchSize = cmp.Or(c.Channels, 3), cmp.Or(c.ImageSize, 224), cmp.Or(c.PatchSize, 16)
+	case speech:
+		c.AudioBins, c.AudioPositions, c.Positions = cmp.Or(c.AudioBins, 80), cmp.Or(c.AudioPositions, 1500), cmp.Or(c.Positions, 448)
+	default:
+		if c.Vocab == 0 {
+			c.Partial = true
+			c.note("vocab_size is missing; neither embeddings nor outputs are counted")
+		}
+	}
+}
