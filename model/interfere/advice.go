@@ -36,6 +36,9 @@ func (v Verdict) String() string {
 const (
 	// MinAdvicePairs is the number of different pairs that a verdict needs.
 	MinAdvicePairs = 20
+	// MinAdviceJobs is the number of different jobs among them: one that gets on
+	// with nobody is no reason to stop the others.
+	MinAdviceJobs = 6
 	// pairsPerUser is how many of them one user may bring, so that it takes three
 	// users, or the site's own measurements, to end sharing on a type.
 	pairsPerUser = 7
@@ -50,6 +53,8 @@ type Advice struct {
 	// Pairs is the number of different pairs of which both jobs were measured,
 	// Losing that of those whose speeds add up to less than 1.
 	Pairs, Losing int
+	// Jobs is the number of different jobs in these pairs.
+	Jobs int
 	// MeanSum is the mean over pairs of the sum of both speeds, StdErr its
 	// standard error. A verdict needs two standard errors of distance from 1.
 	MeanSum, StdErr float64
@@ -57,15 +62,15 @@ type Advice struct {
 
 // String gives the verdict with its numbers.
 func (a Advice) String() string {
-	return fmt.Sprintf("%s on %s with %s: speeds of two jobs add up to %.2f±%.2f (taking turns: 1) in %d pairs, %d below 1",
-		a.Verdict, a.GPUType, a.Mode, a.MeanSum, a.StdErr, a.Pairs, a.Losing)
+	return fmt.Sprintf("%s on %s with %s: speeds of two jobs add up to %.2f±%.2f (taking turns: 1) in %d pairs of %d jobs, %d pairs below 1",
+		a.Verdict, a.GPUType, a.Mode, a.MeanSum, a.StdErr, a.Pairs, a.Jobs, a.Losing)
 }
 
 // judge derives the verdict from the numbers.
 func (a *Advice) judge() {
 	margin := float64(2 * a.StdErr)
 	switch {
-	case a.Pairs < MinAdvicePairs:
+	case a.Pairs < MinAdvicePairs || a.Jobs < MinAdviceJobs:
 		a.Verdict = Unsure
 	case a.MeanSum+margin < 1:
 		a.Verdict = Loses
@@ -169,7 +174,7 @@ func identity(j *Job) uint64 { return mix(digest(j.Signature) ^ mix(digest(j.Fam
 // adviceOf judges the couples of one type and mode.
 func (m *Model) adviceOf(cs []coupleSpeeds) Advice {
 	a := Advice{GPUType: m.types[cs[0].typ].name, Mode: cs[0].mode}
-	voices := make(map[string]int)
+	voices, jobs := make(map[string]int), make(map[uint64]struct{})
 	var sum, squares float64
 	for i := range cs {
 		s, ok := cs[i].both()
@@ -177,6 +182,7 @@ func (m *Model) adviceOf(cs []coupleSpeeds) Advice {
 			continue
 		}
 		voices[cs[i].user]++
+		jobs[cs[i].lo], jobs[cs[i].hi] = struct{}{}, struct{}{}
 		a.Pairs++
 		sum += s
 		squares += float64(s * s)
@@ -187,6 +193,7 @@ func (m *Model) adviceOf(cs []coupleSpeeds) Advice {
 	if a.Pairs == 0 {
 		return a
 	}
+	a.Jobs = len(jobs)
 	n := float64(a.Pairs)
 	a.MeanSum = narrow(sum / n)
 	if a.Pairs > 1 {

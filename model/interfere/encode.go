@@ -58,6 +58,7 @@ func (m *Model) Encode() []byte {
 		a := &m.advice[i]
 		b = append(b, byte(typeAt[a.GPUType]), byte(a.Mode))
 		b = le.AppendUint16(le.AppendUint16(b, uint16(a.Pairs)), uint16(a.Losing))
+		b = le.AppendUint16(b, uint16(a.Jobs))
 		b = appendFloat(appendFloat(b, a.MeanSum), a.StdErr)
 	}
 	return le.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
@@ -269,9 +270,9 @@ func (m *Model) readAdvice(r *reader) {
 			r.fail("advice on type %q in mode %s twice", m.types[w.typ].name, w.mode)
 		}
 		seen[w] = struct{}{}
-		a := Advice{GPUType: m.types[w.typ].name, Mode: w.mode, Pairs: int(r.u16()), Losing: int(r.u16())}
-		if a.Pairs == 0 || a.Losing > a.Pairs {
-			r.fail("%d of %d pairs lose", a.Losing, a.Pairs)
+		a := Advice{GPUType: m.types[w.typ].name, Mode: w.mode, Pairs: int(r.u16()), Losing: int(r.u16()), Jobs: int(r.u16())}
+		if a.Pairs == 0 || a.Losing > a.Pairs || a.Jobs == 0 || a.Jobs > 2*a.Pairs {
+			r.fail("%d of %d pairs of %d jobs lose", a.Losing, a.Pairs, a.Jobs)
 		}
 		a.MeanSum = r.f32(0, 2*maxSpeed, "sum of speeds")
 		a.StdErr = r.f32(0, 2*maxSpeed, "standard error")

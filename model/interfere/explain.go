@@ -93,7 +93,7 @@ func (m *Model) neighbour(c *Coefficients, g *gang, ij [2]int, known []learned, 
 	}
 	n.History = all - n.Sensitivity - n.Aggression
 	if v, o := known[i].sig, known[j].sig; at.typ >= 0 && v > 0 && o > 0 {
-		if p, ok := m.pairAt[packPair(uint16(v-1), uint16(o-1), at.typ)]; ok {
+		if p := m.pairAt.find(packPair(uint16(v-1), uint16(o-1), at.typ)); p >= 0 {
 			n.Together = int(m.pairs[p].n)
 		}
 	}

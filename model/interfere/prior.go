@@ -111,13 +111,11 @@ func (c *Coefficients) Speeds(jobs []Job, out []float64) []float64 {
 // pairExcess is what one neighbour adds to v's slowdown if there is no other.
 // Products are converted before each sum, so that no architecture fuses them.
 func (c *Coefficients) pairExcess(v, n *load) float64 {
-	x := pairTerms(v, n)
-	a := c.array()
-	var sum float64
-	for i, t := range x {
-		sum += float64(a[i] * t)
+	if !v.known || !n.known {
+		return c.Switch + c.Blind
 	}
-	return sum
+	return c.Switch + float64(c.Compute*float64(v.util*n.util)) + float64(c.Memory*float64(v.util*n.bw)) +
+		float64(c.Bandwidth*max(0, v.bw+n.bw-1))
 }
 
 // pairTerms are the factors of the coefficients for one neighbour.

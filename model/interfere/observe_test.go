@@ -1,0 +1,158 @@
+package interfere_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/berth-scheduler/berth/model/interfere"
+)
+
+func sound() interfere.Observation {
+	return interfere.Observation{
+		GPUType: gpuType, Mode: interfere.MPS, Speed: 0.8, User: "u",
+		Job: interfere.Job{Signature: "a", Util: 0.5, Bandwidth: 0.2}, Others: []interfere.Job{{Signature: "b", Util: 0.5, Bandwidth: interfere.Unknown}},
+	}
+}
+
+// TestObservationCheck: each kind of poison is refused by name, and a model is
+// the same with it and without.
+func TestObservationCheck(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	for _, tc := range []struct {
+		name string
+		make func(*interfere.Observation)
+		want string // in the message; "" for sound
+	}{
+		{"sound", func(*interfere.Observation) {}, ""},
+		{"faster than alone", func(o *interfere.Observation) { o.Speed = 2 }, ""},
+		{"unknown utilization", func(o *interfere.Observation) { o.Job.Util = interfere.Unknown }, ""},
+		{"speed NaN", func(o *interfere.Observation) { o.Speed = nan }, "speed is NaN"},
+		{"speed 0", func(o *interfere.Observation) { o.Speed = 0 }, "speed is 0, must be above 0 and at most 2"},
+		{"speed negative", func(o *interfere.Observation) { o.Speed = -1 }, "speed is -1"},
+		{"speed above 2", func(o *interfere.Observation) { o.Speed = 2.01 }, "speed is 2.01"},
+		{"speed infinite", func(o *interfere.Observation) { o.Speed = inf }, "speed is +Inf"},
+		{"mode", func(o *interfere.Observation) { o.Mode = 3 }, "mode 3"},
+		{"no type", func(o *interfere.Observation) { o.GPUType = "" }, "GPU type"},
+		{"type of dashes", func(o *interfere.Observation) { o.GPUType = " - " }, "GPU type"},
+		{"long type", func(o *interfere.Observation) { o.GPUType = strings.Repeat("x", 65) }, "GPU type of 65 bytes"},
+		{"type that grows", func(o *interfere.Observation) { o.GPUType = strings.Repeat("ɐ", 32) }, "normal form of 96 bytes"},
+		{"alone", func(o *interfere.Observation) { o.Others = nil }, "0 other jobs"},
+		{"a crowd", func(o *interfere.Observation) { o.Others = make([]interfere.Job, interfere.MaxSet) }, "8 other jobs"},
+		{"utilization NaN", func(o *interfere.Observation) { o.Job.Util = nan }, "utilization is NaN"},
+		{"utilization above 1", func(o *interfere.Observation) { o.Job.Util = 1.5 }, "utilization is 1.5"},
+		{"bandwidth of another", func(o *interfere.Observation) { o.Others = []interfere.Job{{Bandwidth: inf}} }, "bandwidth is +Inf"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := sound()
+			tc.make(&o)
+			err := o.Check()
+			var w interfere.Window
+			if got := w.Add(o); (got == nil) != (err == nil) {
+				t.Errorf("Add says %v, Check %v", got, err)
+			}
+			if tc.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if !errors.Is(err, interfere.ErrObservation) || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("error %v, want one with %q", err, tc.want)
+			}
+			with := interfere.Fit([]interfere.Observation{sound(), o, sound()}).Encode()
+			if !bytes.Equal(with, interfere.Fit([]interfere.Observation{sound(), sound()}).Encode()) {
+				t.Error("it changes the model")
+			}
+		})
+	}
+}
+
+// TestLiar: one user who claims to crawl beside everybody, as often as can be,
+// cannot move the predictions of the others by much.
+func TestLiar(t *testing.T) {
+	w := newWorld(24)
+	var win interfere.Window
+	add := func(o interfere.Observation) {
+		t.Helper()
+		if err := win.Add(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for v := range w.jobs {
+		for o := range w.jobs {
+			for _, user := range []string{"ann", "bob", "cyd"} {
+				obs := w.observe(v, o)
+				obs.User = user
+				add(obs)
+			}
+		}
+	}
+	honest := win.Fit()
+	for i := range 5000 {
+		o := w.observe(0, i%24)
+		o.User, o.Speed = "mallory", 0.02
+		o.Job.Signature, o.Job.Family = fmt.Sprintf("lie-%d", i), ""
+		add(o)
+	}
+	lied := win.Fit()
+	all := func(int, int) bool { return true }
+	before, after := w.miss(honest, all), w.miss(lied, all)
+	t.Logf("mean error %.3f, with the liar %.3f", before, after)
+	if after > before+0.15 {
+		t.Errorf("the liar takes the mean error from %.3f to %.3f", before, after)
+	}
+	for _, a := range lied.AllAdvice() {
+		if a.Verdict == interfere.Loses {
+			t.Errorf("the liar ends sharing: %v", a)
+		}
+	}
+}
+
+// TestBounds: models of far more jobs, pairs and types than there is room for
+// keep the newest and stay small.
+func TestBounds(t *testing.T) {
+	var obs []interfere.Observation
+	add := func(typ, v, o int) {
+		obs = append(obs, interfere.Observation{
+			GPUType: fmt.Sprintf("%s-%d", strings.Repeat("LONG", 14), typ), Mode: interfere.Mode(v % 3),
+			Job:    interfere.Job{Signature: fmt.Sprint("s", v), Family: fmt.Sprint("f", v), Util: 0.5, Bandwidth: 0.5},
+			Others: []interfere.Job{{Signature: fmt.Sprint("s", o), Family: fmt.Sprint("f", o), Util: 0.5, Bandwidth: 0.5}},
+			Speed:  0.5,
+		})
+	}
+	for i := range 2 * interfere.MaxObservations {
+		add(i%100, i, i+1)
+	}
+	m := interfere.Fit(obs)
+	b := m.Encode()
+	t.Logf("%d bytes", len(b))
+	if len(b) > interfere.MaxModelBytes {
+		t.Errorf("%d bytes, at most %d are allowed", len(b), interfere.MaxModelBytes)
+	}
+	if _, err := interfere.Decode(b); err != nil {
+		t.Error(err)
+	}
+	knows := func(o *interfere.Observation) bool {
+		e := m.Explain(interfere.Set{GPUType: o.GPUType, Mode: o.Mode, Jobs: []interfere.Job{o.Job, o.Others[0]}})
+		return e[0].Neighbours[0].Sensitivity != 0
+	}
+	if !knows(&obs[len(obs)-1]) {
+		t.Error("the newest is forgotten")
+	}
+	if knows(&obs[0]) {
+		t.Error("the oldest is still there")
+	}
+}
+
+// TestMaxBytes: the lists' bounds alone keep every model below the limit.
+func TestMaxBytes(t *testing.T) {
+	const name = 1 + 64
+	list := 2 + 32*(name+3*(5*4+2)) + 2 + 64*(name+1) + 2 + interfere.MaxJobs*22 + 2 + interfere.MaxPairs*11 + 2 + 64*3*16
+	if list+10 > interfere.MaxModelBytes {
+		t.Errorf("a full model has %d bytes, limit %d", list+10, interfere.MaxModelBytes)
+	}
+}
