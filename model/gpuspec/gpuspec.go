@@ -14,15 +14,18 @@ import (
 type Spec struct {
 	// Name is the normal form of the type's name, such as "A100-SXM4-80GB".
 	Name string
-	// Arch is NVIDIA's architecture name; empty for an estimate.
+	// Arch is the vendor's architecture name; empty for an estimate.
 	Arch string
 	// Capability is the CUDA compute capability, such as "8.0"; empty for an
-	// estimate.
+	// estimate and for AMD's.
 	Capability string
 	// MemMiB is the memory that NVML reports as total.
 	MemMiB int64
 	// SMs is the number of streaming multiprocessors.
 	SMs int64
+	// BoostMHz is the highest clock that the vendor names, which a power limit
+	// may not let it hold; 0 for an estimate.
+	BoostMHz int64
 	// FP32TFLOPS is the peak without tensor cores, in 10^12 operations a second.
 	FP32TFLOPS float64
 	// TensorTFLOPS is the dense FP16 or BF16 peak with FP32 accumulation; 0
@@ -50,12 +53,13 @@ func All() []Spec { return slices.Clone(table[:]) }
 
 // Normalize turns the names that NVML, users and vendors write into one
 // spelling: "NVIDIA GeForce RTX 3090" and "rtx_3090" are both "RTX-3090". A
-// name it does not know keeps its own words, in capitals, joined by dashes.
+// name it does not know keeps its own words, in capitals, joined by dashes;
+// remarks in parentheses do not count.
 func Normalize(name string) string {
-	n := strings.ToUpper(strings.Join(strings.FieldsFunc(name, func(r rune) bool {
+	n := strings.ToUpper(strings.Join(strings.FieldsFunc(dropRemark(name), func(r rune) bool {
 		return r == ' ' || r == '_' || r == '-' || r == '\t'
 	}), "-"))
-	for _, brand := range []string{"NVIDIA-", "TESLA-", "GEFORCE-"} {
+	for _, brand := range []string{"NVIDIA-", "AMD-", "INSTINCT-", "TESLA-", "GEFORCE-"} {
 		n = strings.TrimPrefix(n, brand)
 	}
 	if full, ok := aliases[n]; ok {
@@ -75,6 +79,15 @@ func Lookup(name string) (Spec, bool) {
 		}
 	}
 	return Estimate(n, sizeInName(n)), false
+}
+
+// dropRemark leaves out what stands in parentheses, as in "Tesla K80 (per GPU)".
+func dropRemark(name string) string {
+	open, end := strings.IndexByte(name, '('), strings.LastIndexByte(name, ')')
+	if open < 0 || end < open {
+		return name
+	}
+	return name[:open] + " " + name[end+1:]
 }
 
 // memSize finds "80GB", "5GB", "24GIB" in a normal name; the last one counts,

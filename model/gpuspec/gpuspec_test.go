@@ -35,6 +35,12 @@ func TestNormalize(t *testing.T) {
 		{"Tesla K80", "K80"},
 		{"  tesla   p100-pcie-16gb ", "P100-PCIE-16GB"},
 		{"NVIDIA Future X 512GB", "FUTURE-X-512GB"},
+		{"AMD Instinct MI210", "MI210"},
+		{"Tesla K80 (per GPU)", "K80"},
+		{"A100 (SXM4 or PCIe, unclear) 40GB", "A100-SXM4-40GB"},
+		{"GH200 (Hopper part)", "GH200-96GB"},
+		{"RTX PRO 6000 Blackwell Max-Q", "RTX-PRO-6000-MAXQ"},
+		{"a) b (c", "A)-B-(C"},
 		{"", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -99,6 +105,24 @@ func TestTableIsConsistent(t *testing.T) {
 	for alias, name := range aliases {
 		if !seen[name] || seen[alias] {
 			t.Errorf("alias %s -> %s: must lead from a spelling outside the table into it", alias, name)
+		}
+	}
+}
+
+// TestClocksAndUnitsGiveThePeak: FP32 throughput is two operations a clock on
+// each core. Cores per multiprocessor follow from the architecture.
+func TestClocksAndUnitsGiveThePeak(t *testing.T) {
+	for _, s := range All() {
+		cores := int64(128)
+		switch {
+		case s.Arch == "Kepler":
+			cores = 192
+		case s.Capability == "6.0" || s.Arch == "Volta" || s.Arch == "Turing" || s.Capability == "8.0" || s.Capability == "":
+			cores = 64
+		}
+		want := float64(2*cores*s.SMs*s.BoostMHz) / 1e6
+		if math.Abs(want/s.FP32TFLOPS-1) > 0.03 {
+			t.Errorf("%s: %d units at %d MHz make %.1f TFLOPS, the table says %.1f", s.Name, s.SMs, s.BoostMHz, want, s.FP32TFLOPS)
 		}
 	}
 }
