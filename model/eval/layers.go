@@ -14,6 +14,7 @@ type layer struct {
 	kind   string // lower case
 	elems  int64
 	params int64
+	side   int64 // width of the feature map where a table tells it
 }
 
 // Bounds of a layer list.

@@ -28,25 +28,45 @@ func readers() map[string]reader {
 		"timm_mem_a100": {table: readTimmMemory},
 		"timm_speed":    {table: readTimmSpeed},
 		"gpumemnet":     {table: readGPUMemNet},
+		"sia":           {table: readSia},
+		"lambda_bench":  {table: readLambda},
+		"neusight":      {table: readNeuSight},
+		"litgpt":        {table: readLitGPT},
+		"carma":         {table: readCarma, other: readTables},
+		"carma_models":  {table: readCarma, other: readTables},
 	}
 }
 
 // Load reads all data sets under dir, one folder each. Folders and files that
-// are not known are left out; LoadNoting says which.
-func Load(dir string) ([]Set, error) {
-	return LoadNoting(dir, func(string) {})
+// are not known are left out; a Loader says which.
+func Load(dir string) ([]Set, error) { return (&Loader{}).Load(dir) }
+
+// Loader reads data sets. It remembers the layer tables that it has read, for
+// a later directory that has measurements of their models. Not for use by
+// several goroutines at once.
+type Loader struct {
+	// Note hears a word about each thing that is left out; nil for nobody.
+	Note   func(string)
+	tables map[string]*layerTable
 }
 
-// LoadNoting is Load with a word, through note, about each thing that it leaves
-// out. The error is that dir or a data set in it cannot be read. Sets come
-// sorted by data set and target.
-func LoadNoting(dir string, note func(string)) ([]Set, error) {
+// Load reads the data sets under dir. The error is that dir or a data set in
+// it cannot be read, or that there is none. Sets come sorted by data set and
+// target.
+func (ld *Loader) Load(dir string) ([]Set, error) {
+	note := ld.Note
+	if note == nil {
+		note = func(string) {}
+	}
+	if ld.tables == nil {
+		ld.tables = map[string]*layerTable{}
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read data sets: %w", err)
 	}
 	known := readers()
-	b := &builder{note: note, sets: map[setKey]*Set{}}
+	b := &builder{note: note, sets: map[setKey]*Set{}, tables: ld.tables}
 	for _, e := range entries { // ReadDir sorts
 		r, ok := known[folder(e.Name())]
 		switch {
@@ -104,6 +124,7 @@ type builder struct {
 	folder string
 	file   string // of the table at hand
 	sets   map[setKey]*Set
+	tables map[string]*layerTable // by jobName
 }
 
 func (b *builder) read(dir string, r reader) error {

@@ -36,11 +36,13 @@ type Estimate struct {
 }
 
 // TrainerNames lists the trainers that New knows.
-func TrainerNames() []string { return []string{"physics", "mean"} }
+func TrainerNames() []string { return []string{"berth", "physics", "mean"} }
 
 // New makes a trainer by its name.
 func New(name string) (Trainer, error) {
 	switch strings.ToLower(strings.TrimSpace(name)) {
+	case "berth", "learned":
+		return learned{}, nil
 	case "physics":
 		return physics{}, nil
 	case "mean":

@@ -51,13 +51,14 @@ func runModelEval(e *Env, o *evalOptions) error {
 		return err
 	}
 	note := func(s string) { e.warnf("note: %s", escape(s)) }
-	train, err := eval.LoadNoting(o.train, note)
+	loader := eval.Loader{Note: note}
+	train, err := loader.Load(o.train)
 	if err != nil {
 		return fmt.Errorf("--train: %w", err)
 	}
 	var test []eval.Set
 	if o.test != "" && o.test != o.train {
-		if test, err = eval.LoadNoting(o.test, note); err != nil {
+		if test, err = loader.Load(o.test); err != nil {
 			return fmt.Errorf("--test: %w", err)
 		}
 	}

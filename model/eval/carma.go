@@ -1,0 +1,194 @@
+package eval
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/berth-scheduler/berth/model"
+	"github.com/berth-scheduler/berth/model/graph"
+)
+
+// Bounds of an archive of layer tables.
+const (
+	maxTables     = 4096
+	maxTableBytes = 4 << 20
+)
+
+// readTables keeps the layer tables of a file: a .model or .txt file, or a tar
+// archive of them.
+func readTables(b *builder, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	switch name := filepath.Base(path); {
+	case strings.HasSuffix(name, ".tar.gz") || strings.HasSuffix(name, ".tgz"):
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			return fmt.Errorf("unpack: %w", err)
+		}
+		return b.tarTables(tar.NewReader(z))
+	case strings.HasSuffix(name, ".tar"):
+		return b.tarTables(tar.NewReader(f))
+	case strings.HasSuffix(name, ".model") || strings.HasSuffix(name, ".txt"):
+		return b.table(name, f)
+	}
+	return nil
+}
+
+func (b *builder) tarTables(r *tar.Reader) error {
+	for range maxTables {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("unpack: %w", err)
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		if err := b.table(filepath.Base(h.Name), r); err != nil {
+			b.note(fmt.Sprintf("%s: %s: %v", b.folder, h.Name, err))
+		}
+	}
+	return fmt.Errorf("holds more than %d files", maxTables)
+}
+
+func (b *builder) table(name string, r io.Reader) error {
+	t, err := parseLayerTable(io.LimitReader(r, maxTableBytes))
+	if err != nil {
+		return err
+	}
+	b.tables[jobName(name)] = t
+	return nil
+}
+
+// jobName is a job's name without endings and what people write differently.
+func jobName(s string) string {
+	s = strings.ToLower(filepath.Base(s))
+	for _, end := range []string{".model", ".rad", ".py", ".sh", ".txt"} {
+		s = strings.TrimSuffix(s, end)
+	}
+	return plain(s)
+}
+
+// readCarma reads measured jobs of Yousefzadeh-Asl-Miandoab et al., "CARMA",
+// whose models stand in layer tables beside them or in an earlier folder.
+func readCarma(b *builder, t *table) error {
+	name := []string{"model", "job", "name", "workload", "model_name", "task", "file"}
+	mem := []string{"peak_mem", "peak_memory", "gpu_memory", "gpu_mem", "memory", "mem", "actual_memory", "measured_memory", "max_memory", "memory_usage", "peak", "actual"}
+	wall := []string{"run_time", "runtime", "execution_time", "exec_time", "time", "duration", "wall", "et"}
+	if err := t.has(name); err != nil {
+		return err
+	}
+	if t.find(mem...) < 0 {
+		return errors.New("has no column of measured memory")
+	}
+	for _, cells := range t.lines {
+		l := line{t, cells}
+		job := l.text(name...)
+		run := carmaRun(job, l)
+		lt, usual := b.tableOf(job, run.Batch)
+		if lt == nil {
+			b.skip("carma", Memory, "without a layer table")
+			continue
+		}
+		if run.Batch == 0 {
+			run.Batch = usual
+		}
+		f, ok := lt.features(run)
+		if !ok {
+			f, ok = lt.transformer.features(run)
+		}
+		if !ok {
+			b.skip("carma", Memory, "with a layer table that lacks sizes")
+			continue
+		}
+		r := b.row(l, "carma", orElse(l.text("gpu", "gpu_name", "device"), "A100-SXM4-40GB"))
+		r.Model = strings.ToLower(strings.TrimSuffix(filepath.Base(job), filepath.Ext(job)))
+		r.Family = familyOf(r.Model)
+		f.Model = r.Model
+		r.Sample.Features = f
+		v, _ := l.mib(false, mem...)
+		r.Sample.PeakMiB = whole(v)
+		r.Sample.Seconds, _ = l.seconds(wall...)
+		r.Sample.Steps = l.count("steps", "iterations")
+		r.Sample.Censored = l.flag("oom") || strings.Contains(strings.ToLower(l.text("status")), "oom")
+		b.add(Memory, r)
+		if r.Sample.Seconds > 0 && r.Sample.Steps > 0 {
+			b.add(Time, r)
+		}
+	}
+	return nil
+}
+
+var batchInName = regexp.MustCompile(`_(\d{1,5})(?:_|\.|$)`)
+
+// carmaRun is how a job runs: what its line says, else what CARMA's scripts
+// do. All train in FP32; vision models with Adam, AdamW on CIFAR-100 and for
+// segmentation, language models with AdamW on 512 tokens.
+func carmaRun(job string, l line) model.Run {
+	run := model.Run{Mode: model.Training, Precision: graph.FP32, Optimizer: graph.Adam, Framework: "pytorch"}
+	if p := l.text("precision"); p != "" {
+		run.Precision = precisionOf(p)
+	}
+	n := plain(job)
+	lm := strings.Contains(n, "bert") || strings.Contains(n, "gpt") || strings.Contains(n, "xlnet")
+	if lm || strings.Contains(n, "cifar") || strings.Contains(n, "unet") {
+		run.Optimizer = graph.AdamW
+	}
+	if strings.Contains(n, "maskrcnn") || strings.Contains(n, "dlrm") {
+		run.Optimizer = graph.SGD
+	}
+	run.Batch = l.count("batch_size", "batch", "bs")
+	if lm {
+		run.SeqLen = max(l.count("seq_len", "max_seq_length", "sequence_length"), 0)
+		if run.SeqLen == 0 {
+			run.SeqLen = 512
+		}
+	}
+	if m := batchInName.FindStringSubmatch(job); run.Batch == 0 && m != nil {
+		v, _ := number64(m[1])
+		run.Batch = v
+	}
+	return run
+}
+
+func number64(s string) (int64, bool) {
+	v, _, ok := number(s)
+	return whole(v), ok
+}
+
+// tableOf finds the layer table of a job, by its name or by its name with its
+// batch, and the batch to take where none is known.
+func (b *builder) tableOf(job string, batch int64) (*layerTable, int64) {
+	key := jobName(job)
+	for _, k := range []string{key, fmt.Sprint(key, batch)} {
+		if t := b.tables[k]; t != nil {
+			if t.batch > 0 {
+				return t, t.batch
+			}
+			return t, usualBatch(key)
+		}
+	}
+	return nil, 0
+}
+
+// usualBatch is the batch of CARMA's scripts that do not name theirs.
+func usualBatch(key string) int64 {
+	switch {
+	case strings.Contains(key, "bert"):
+		return 32
+	case strings.Contains(key, "gpt"), strings.Contains(key, "xlnet"):
+		return 8
+	}
+	return 64
+}
