@@ -64,6 +64,8 @@ type Config struct {
 	HeadroomMiB int64
 	MaxShares   int
 	Policy      scheduler.Policy
+	// Learning may be left zero.
+	Learning Learning
 	// MaxQueued is how many jobs may wait; 0 means 200,000.
 	MaxQueued int
 	// Gossip is the address to gossip at; optional. GossipKey is 32 bytes.
@@ -152,7 +154,7 @@ func New(cfg Config) (*Coordinator, error) {
 	}
 	c.raft = node
 	c.prop = newProposer(node, c.fsm, cfg.Clock)
-	c.learn = newLearner(c.fsm, c.log)
+	c.learn = newLearner(c)
 	c.plan = newPlanner(c)
 	c.live = newLiveness(c)
 	c.feed = newFeed(c)
@@ -196,6 +198,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	}
 	c.handOver()
 	stopServers(daemons, local)
+	c.learn.fits.Wait() // after at most one that computes; no office begins any more
 	err = errors.Join(err, c.raft.Close(), c.members.close(), serving.Wait())
 	c.peers.close()
 	return err

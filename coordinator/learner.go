@@ -15,21 +15,35 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// learner predicts for the leader. What it knows of past runs comes from the
-// samples in the state machine, so that a new leader knows the same.
+// learner predicts for the leader, and learns from what was measured. What it
+// knows of past runs comes from the samples in the state machine, so that a
+// new leader knows the same.
 type learner struct {
-	fsm *fsm.FSM
-	log *slog.Logger
+	fsm     *fsm.FSM
+	prop    *proposer
+	cfg     Learning
+	clock   func() time.Time
+	log     *slog.Logger
+	metrics *learnMetrics
+
+	// busy holds a token while a fit computes; fits are the goroutines that do.
+	busy chan struct{}
+	fits sync.WaitGroup
 
 	mu      sync.Mutex
 	pred    *model.Predictor
 	samples uint64 // sequence number of the newest sample in pred
-	weights uint64 // version of the weights in pred
+	weights uint64 // version in use when pred was made
 	loaded  bool
+	decoded map[uint64]model.Sample // by number, those that the state holds
+	refused map[uint64]struct{}     // versions that cannot be used, said once
 }
 
-func newLearner(f *fsm.FSM, log *slog.Logger) *learner {
-	return &learner{fsm: f, log: log.With("component", "learner")}
+func newLearner(c *Coordinator) *learner {
+	return &learner{
+		fsm: c.fsm, prop: c.prop, cfg: c.cfg.Learning.withDefaults(), clock: c.cfg.Clock, log: c.log.With("component", "learner"),
+		metrics: newLearnMetrics(c.metrics.reg), busy: make(chan struct{}, 1), refused: map[uint64]struct{}{},
+	}
 }
 
 // reload makes the next prediction read samples and weights anew.
@@ -44,37 +58,68 @@ func (l *learner) predictor() *model.Predictor {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seq := l.fsm.SampleSeq()
-	version, blob := l.fsm.Weights()
+	version, _ := l.fsm.Weights()
 	if l.loaded && seq == l.samples && version == l.weights {
 		return l.pred
 	}
-	w := model.DefaultWeights()
-	if len(blob) > 0 {
-		if got, err := model.DecodeWeights(blob); err == nil {
-			w = got
-		} else {
-			l.log.Error("published weights cannot be used; the built-in ones are", "index", version, "err", err)
-		}
-	}
-	p, err := model.NewPredictor(w, model.NewHistory(modelSamples(l.fsm.Samples())))
-	if err != nil {
-		l.log.Error("published weights cannot be used; the built-in ones are", "index", version, "err", err)
-		// The built-in weights are checked by a test of their own.
+	p, err := model.NewPredictor(l.usable(), model.NewHistory(l.modelSamples()))
+	if err != nil { // usable checked them
+		l.log.Error("weights cannot be used; the built-in ones are", "index", version, "err", err)
 		p, _ = model.NewPredictor(model.DefaultWeights(), nil)
 	}
 	l.pred, l.samples, l.weights, l.loaded = p, seq, version, true
 	return p
 }
 
-func modelSamples(in []fsm.Sample) []model.Sample {
-	out := make([]model.Sample, 0, len(in))
-	for _, s := range in {
-		out = append(out, model.Sample{
-			Signature: s.Signature, GPUType: s.GPUType, PeakMiB: s.GPUMemPeakMiB, UtilMilli: s.Milli,
-			Seconds: s.Duration.Seconds(), HostMiB: s.HostMemMiB, CPUMilli: s.CPUMilli, Censored: s.Censored,
-		})
+// usable returns the newest weights that this program can read: those in use,
+// or the last good ones before them, or the built-in ones. l.mu is held.
+func (l *learner) usable() model.Weights {
+	for _, v := range l.fsm.WeightsState().Versions {
+		w, err := model.DecodeWeights(v.Blob)
+		if err == nil {
+			return w
+		}
+		if _, said := l.refused[v.Version]; !said {
+			l.refused[v.Version] = struct{}{}
+			l.log.Error("published weights cannot be used; the last good ones are", "index", v.Version, "err", err)
+		}
 	}
+	return model.DefaultWeights()
+}
+
+// modelSamples returns what the state's samples say, oldest first. Each is
+// decoded once. l.mu is held.
+func (l *learner) modelSamples() []model.Sample {
+	in := l.fsm.Samples()
+	now, out := make(map[uint64]model.Sample, len(in)), make([]model.Sample, 0, len(in))
+	for i := range in {
+		m, ok := l.decoded[in[i].Seq]
+		if !ok {
+			m = modelSample(&in[i])
+		}
+		now[in[i].Seq] = m
+		out = append(out, m)
+	}
+	l.decoded = now
 	return out
+}
+
+func modelSample(s *fsm.Sample) model.Sample {
+	m := model.Sample{
+		Signature: s.Signature, GPUType: s.GPUType, PeakMiB: s.GPUMemPeakMiB, UtilMilli: s.Milli,
+		Seconds: s.Duration.Seconds(), Steps: s.Steps, HostMiB: s.HostMemMiB, CPUMilli: s.CPUMilli, Censored: s.Censored,
+		User: strconv.FormatUint(uint64(s.UID), 10),
+	}
+	if len(s.Features) > 0 {
+		// Features of another version say nothing here; the rest does.
+		if f, err := model.DecodeFeatures(s.Features); err == nil {
+			m.Features = f
+		}
+	}
+	if m.Steps == 0 && s.Duration > 0 {
+		m.Steps = m.Features.Steps // it came to its own end, so it took them all
+	}
+	return m
 }
 
 // job makes a checked job with its estimates out of what a user sent. types

@@ -71,6 +71,11 @@ func (m *metrics) watch(c *Coordinator) {
 	})
 	gauge("berth_raft_applied_index", "Index of the last applied log entry.", func() float64 { return float64(c.raft.AppliedIndex()) })
 	gauge("berth_raft_last_index", "Index of the last log entry.", func() float64 { return float64(c.raft.LastIndex()) })
+	gauge("berth_learner_samples", "Runs that are remembered to learn from.", func() float64 { return float64(c.fsm.SampleCount()) })
+	gauge("berth_learner_weights_version", "Version of the predictor's weights in use; 0 is the built-in ones.", func() float64 {
+		v, _ := c.fsm.Weights()
+		return float64(v)
+	})
 	gauge("berth_nodes", "Registered nodes.", func() float64 { return float64(len(c.fsm.Nodes())) })
 	for st := cluster.JobPending; st <= cluster.JobDeadline; st++ {
 		m.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

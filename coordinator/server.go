@@ -50,6 +50,7 @@ func (c *Coordinator) servers() (daemons, local *grpc.Server) {
 	for _, s := range []*grpc.Server{daemons, local} {
 		apiv1.RegisterJobServiceServer(s, &jobServer{c: c})
 		apiv1.RegisterClusterServiceServer(s, &clusterServer{c: c})
+		apiv1.RegisterModelServiceServer(s, &modelServer{c: c})
 	}
 	nodev1.RegisterNodeServiceServer(daemons, &nodeServer{c: c})
 	peerv1.RegisterPeerServiceServer(daemons, &peerServer{c: c})

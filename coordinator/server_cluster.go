@@ -73,14 +73,20 @@ func (c *Coordinator) member(ctx context.Context, m raftnode.Member, leader bool
 	out.Term, out.LastIndex, out.AppliedIndex = r.Term, r.LastIndex, r.AppliedIndex
 	out.StateHash, out.StateHashIndex = hex.EncodeToString(r.StateHash), r.StateHashIndex
 	out.Pid, out.Version = r.Pid, r.Version
+	out.ModelVersion, out.ModelSha256 = r.WeightsVersion, hex.EncodeToString(r.WeightsSha256)
 	return out
 }
 
 func (c *Coordinator) self() *peerv1.GetMemberResponse {
 	index, hash := c.fsm.LastCheckpoint()
+	weights := builtIn()
+	if ws := c.fsm.WeightsState(); len(ws.Versions) > 0 {
+		weights = ws.Versions[0]
+	}
 	return &peerv1.GetMemberResponse{
 		Id: c.cfg.ID, Term: c.raft.Term(), LastIndex: c.raft.LastIndex(), AppliedIndex: c.raft.AppliedIndex(),
 		StateHash: hash, StateHashIndex: index, Pid: uint32(os.Getpid()), Version: c.cfg.Version,
+		WeightsVersion: weights.Version, WeightsSha256: weights.SHA256,
 	}
 }
 
@@ -194,6 +200,47 @@ func (s *clusterServer) setDrain(ctx context.Context, id string, drain bool, rea
 		return nil, noNode(id)
 	}
 	return s.c.nodeView(n), nil
+}
+
+// FenceNode gives up a silent node: its jobs end as lost, or wait again when
+// they allow it.
+func (s *clusterServer) FenceNode(ctx context.Context, req *apiv1.FenceNodeRequest) (*apiv1.FenceNodeResponse, error) {
+	who := callerOf(ctx)
+	if err := s.c.authorize(who, actAdmin, nil); err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	r, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_FenceNode{FenceNode: &logv1.FenceNode{Node: req.Id, By: uint32(who.uid)}}})
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	s.c.log.InfoContext(ctx, "node fenced", "node", req.Id, "lost", len(r.Lost), "requeued", len(r.Requeued), "uid", who.uid)
+	n, ok := s.c.fsm.Node(cluster.NodeID(req.Id))
+	if !ok {
+		return nil, toStatus(ctx, s.c.log, noNode(req.Id))
+	}
+	resp := &apiv1.FenceNodeResponse{Node: s.c.nodeView(n)}
+	for _, id := range r.Lost {
+		resp.Lost = append(resp.Lost, uint64(id))
+	}
+	for _, id := range r.Requeued {
+		resp.Requeued = append(resp.Requeued, uint64(id))
+	}
+	return resp, nil
+}
+
+// RemoveNode forgets a node on which nothing runs, and its certificate is
+// good for nothing any more.
+func (s *clusterServer) RemoveNode(ctx context.Context, req *apiv1.RemoveNodeRequest) (*apiv1.RemoveNodeResponse, error) {
+	who := callerOf(ctx)
+	if err := s.c.authorize(who, actAdmin, nil); err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	_, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_RemoveNode{RemoveNode: &logv1.RemoveNode{Node: req.Id}}})
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	s.c.log.InfoContext(ctx, "node removed", "node", req.Id, "uid", who.uid)
+	return &apiv1.RemoveNodeResponse{}, nil
 }
 
 // CreateToken makes a single-use token with which a node may join.

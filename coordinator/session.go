@@ -107,6 +107,9 @@ type session struct {
 	// sent holds the attempts that the agent was told of, and whether it was
 	// told to stop them.
 	sent map[cluster.AttemptID]bool
+	// fence is the node's when it registered; a node that was given up since
+	// must do so anew.
+	fence uint64
 }
 
 // register records the node as hello describes it, when that is news.
@@ -123,6 +126,22 @@ func (ss *session) register(ctx context.Context, h *nodev1.Hello) error {
 		ss.log.InfoContext(ctx, "node registered", "gpus", len(n.GPUs), "boot", n.BootID)
 	}
 	ss.c.live.heard(n.ID, nil)
+	if now, ok := ss.c.fsm.Node(n.ID); ok {
+		ss.fence = now.Fence
+	}
+	return nil
+}
+
+// valid returns why the session must end: the node was taken to be silent, or
+// given up, since it registered. Only registering makes it ready again.
+func (ss *session) valid() error {
+	n, ok := ss.c.fsm.Node(ss.node)
+	switch {
+	case !ok:
+		return cluster.Errorf(cluster.CodeDenied, "node %s was removed from the cluster", ss.node)
+	case n.Fence != ss.fence || n.State != cluster.NodeReady:
+		return cluster.Errorf(cluster.CodeUnavailable, "node %s was taken to be lost; it must register anew", ss.node)
+	}
 	return nil
 }
 
@@ -176,6 +195,9 @@ func (ss *session) receive(ctx context.Context) error {
 		}
 		switch k := m.Kind.(type) {
 		case *nodev1.SessionRequest_Heartbeat:
+			if err := ss.valid(); err != nil {
+				return err
+			}
 			ss.c.live.heard(ss.node, k.Heartbeat.Gpus)
 			ss.queue(ctx, &nodev1.SessionResponse{Kind: &nodev1.SessionResponse_LeaseGranted{LeaseGranted: &nodev1.LeaseGranted{
 				Sequence: k.Heartbeat.Sequence, Lease: durationpb.New(ss.c.cfg.Lease),
@@ -236,6 +258,10 @@ func (ss *session) commitReports(ctx context.Context) error {
 			if results[i].Err != nil {
 				// Refused for good: an attempt of another node, or long over.
 				ss.log.DebugContext(ctx, "report refused", "job", r.Job, "attempt", r.Attempt, "err", results[i].Err)
+			}
+			if results[i].Absurd {
+				ss.c.learn.metrics.absurd.Inc()
+				ss.log.WarnContext(ctx, "measured figures cannot be; nothing is learned from them", "job", r.Job, "attempt", r.Attempt, "usage", r.Usage.String())
 			}
 			acks.Acks = append(acks.Acks, &nodev1.Ack{Job: r.Job, Attempt: r.Attempt, Token: r.Token, State: r.State})
 		}

@@ -264,6 +264,14 @@ func (f *FSM) Samples() []Sample {
 	return read(f, func(s *State) []Sample { return slices.Clone(s.samples) })
 }
 
+// NewestSamples returns at most n of the newest samples, oldest first.
+func (f *FSM) NewestSamples(n int) []Sample {
+	return read(f, func(s *State) []Sample { return slices.Clone(s.samples[max(0, len(s.samples)-n):]) })
+}
+
+// SampleCount returns how many samples are held.
+func (f *FSM) SampleCount() int { return read(f, func(s *State) int { return len(s.samples) }) }
+
 // SampleSeq returns the number of the newest sample.
 func (f *FSM) SampleSeq() uint64 { return read(f, func(s *State) uint64 { return s.sampleNo }) }
 

@@ -2,6 +2,8 @@ package coordtest
 
 import (
 	"context"
+	"errors"
+	"io"
 	"testing"
 
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -14,6 +16,8 @@ type Agent struct {
 	cancel context.CancelFunc
 	// Assigned delivers assignments as they come.
 	Assigned chan *nodev1.Assignment
+	// Ended is closed when the leader ends the session.
+	Ended chan struct{}
 }
 
 // Agent opens a session of a node with coordinator i, which must lead.
@@ -24,7 +28,7 @@ func (c *Cluster) Agent(i int, node, boot string, gpus ...*nodev1.GPU) *Agent {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	a := &Agent{t: c.t, stream: stream, cancel: cancel, Assigned: make(chan *nodev1.Assignment, 10_000)}
+	a := &Agent{t: c.t, stream: stream, cancel: cancel, Assigned: make(chan *nodev1.Assignment, 10_000), Ended: make(chan struct{})}
 	hello := &nodev1.Hello{Protocol: 1, Node: node, BootId: boot, CpuMilli: 64_000, MemMib: 1 << 20, Gpus: gpus, Runtimes: []string{"test"}}
 	if err := stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: hello}}); err != nil {
 		c.t.Fatal(err)
@@ -34,6 +38,7 @@ func (c *Cluster) Agent(i int, node, boot string, gpus ...*nodev1.GPU) *Agent {
 		c.t.Fatalf("first message %v, %v; want the desired set", m, err)
 	}
 	go func() {
+		defer close(a.Ended)
 		for err == nil {
 			for _, as := range m.GetDesired().GetAssignments() {
 				a.Assigned <- as
@@ -48,12 +53,27 @@ func (c *Cluster) Agent(i int, node, boot string, gpus ...*nodev1.GPU) *Agent {
 // Report says how an attempt stands.
 func (a *Agent) Report(as *nodev1.Assignment, state nodev1.AttemptState, code int32) {
 	a.t.Helper()
-	r := &nodev1.Report{Job: as.Job, Attempt: as.Attempt, Token: as.Token, State: state}
+	a.ReportUsage(as, state, code, nil)
+}
+
+// ReportUsage says how an attempt stands, and what was measured of it.
+func (a *Agent) ReportUsage(as *nodev1.Assignment, state nodev1.AttemptState, code int32, u *nodev1.Usage) {
+	a.t.Helper()
+	r := &nodev1.Report{Job: as.Job, Attempt: as.Attempt, Token: as.Token, State: state, Usage: u}
 	if state >= nodev1.AttemptState_ATTEMPT_STATE_COMPLETED {
 		r.Exit = &nodev1.Exit{Code: code}
 	}
 	err := a.stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Reports{Reports: &nodev1.Reports{Reports: []*nodev1.Report{r}}}})
 	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// Heartbeat sends one.
+func (a *Agent) Heartbeat() {
+	a.t.Helper()
+	err := a.stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: 1}}})
+	if err != nil && !errors.Is(err, io.EOF) { // the session may have ended by it
 		a.t.Fatal(err)
 	}
 }

@@ -43,6 +43,7 @@ type Options struct {
 	// MaxQueued and AllowRoot are passed on.
 	MaxQueued int
 	AllowRoot bool
+	Learning  coordinator.Learning
 }
 
 // Cluster is coordinators in this process.
@@ -119,7 +120,7 @@ func (c *Cluster) Restart(i int) {
 		Peers: c.peers, Timing: raftnode.FastTiming(), Raft: n.raft, Listener: n.api, Credentials: insecure.NewCredentials(), Socket: sock,
 		Peer: peer, Dial: func(addr string) (*grpc.ClientConn, error) { return c.dial(c.apiOf(addr), "coordinator", "peer") },
 		Users: userName, AllowRoot: c.opts.AllowRoot, MinUID: 1000, Admins: []cluster.UID{2000},
-		Lease: c.opts.Lease, MaxShares: 3, Policy: scheduler.Default(), MaxQueued: c.opts.MaxQueued, Certs: certifier{},
+		Lease: c.opts.Lease, MaxShares: 3, Policy: scheduler.Default(), MaxQueued: c.opts.MaxQueued, Learning: c.opts.Learning, Certs: certifier{},
 		Fatal: func(err error) { c.t.Errorf("%s cannot go on: %v", c.peers[i].ID, err) },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})

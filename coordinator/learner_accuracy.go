@@ -1,0 +1,102 @@
+package coordinator
+
+import (
+	"math"
+	"slices"
+
+	"github.com/berth-scheduler/berth/fsm"
+	"github.com/berth-scheduler/berth/model"
+)
+
+const (
+	// accuracyRuns is how many of the newest samples are looked at to say how
+	// well the cluster is predicted.
+	accuracyRuns = 256
+	// driftRuns are compared with as many before them; driftLook samples are
+	// searched for both. An error below driftFloor is good, however it grew.
+	driftRuns  = 32
+	driftLook  = 8 * driftRuns
+	driftFloor = 0.05
+)
+
+// accuracy is how what was predicted at placement compares with what was
+// measured. Errors are relative.
+type accuracy struct {
+	memory, util, time errorsOf
+	withinP95          float64 // share of the runs in memory
+	outOfMemory        int
+}
+
+type errorsOf struct {
+	runs         int
+	mean, median float64
+}
+
+// measure compares samples. What users declared themselves is no prediction,
+// and neither is a whole card for want of knowledge.
+func measure(samples []fsm.Sample) accuracy {
+	var a accuracy
+	var mem, util, secs []float64
+	within := 0
+	for i := range samples {
+		s := &samples[i]
+		if s.Censored {
+			a.outOfMemory++
+			continue
+		}
+		if predictedMemory(s) {
+			mem = append(mem, relative(float64(s.Predicted.GPUMemMiB), float64(s.GPUMemPeakMiB)))
+			if s.GPUMemPeakMiB <= s.Predicted.GPUMemP95MiB {
+				within++
+			}
+		}
+		if s.Milli > 0 && s.Predicted.Milli > 0 {
+			util = append(util, relative(float64(s.Predicted.Milli), float64(s.Milli)))
+		}
+		if s.Duration > 0 && s.Predicted.Duration > 0 {
+			secs = append(secs, relative(s.Predicted.Duration.Seconds(), s.Duration.Seconds()))
+		}
+	}
+	a.memory, a.util, a.time = summarize(mem), summarize(util), summarize(secs)
+	if len(mem) > 0 {
+		a.withinP95 = float64(within) / float64(len(mem))
+	}
+	return a
+}
+
+func predictedMemory(s *fsm.Sample) bool {
+	source := model.Source(s.Predicted.Source)
+	return !s.Censored && s.GPUMemPeakMiB > 0 && s.Predicted.GPUMemMiB > 0 &&
+		source != "" && source != model.SourceDeclared && source != model.SourceNone
+}
+
+func relative(predicted, actual float64) float64 { return math.Abs(predicted-actual) / actual }
+
+func summarize(errs []float64) errorsOf {
+	e := errorsOf{runs: len(errs)}
+	if e.runs == 0 {
+		return e
+	}
+	slices.Sort(errs)
+	for _, v := range errs {
+		e.mean += v / float64(e.runs)
+	}
+	e.median = (errs[(e.runs-1)/2] + errs[e.runs/2]) / 2
+	return e
+}
+
+// drifted tells that the median error in memory of the newest runs is more
+// than twice that of as many before them. samples come oldest first.
+func drifted(samples []fsm.Sample) bool {
+	var errs []float64 // newest first
+	for i := len(samples) - 1; i >= 0 && len(errs) < 2*driftRuns; i-- {
+		if s := &samples[i]; predictedMemory(s) {
+			errs = append(errs, math.Abs(math.Log(float64(s.Predicted.GPUMemMiB)/float64(s.GPUMemPeakMiB))))
+		}
+	}
+	if len(errs) < 2*driftRuns {
+		return false
+	}
+	now, before := summarize(errs[:driftRuns]).median, summarize(errs[driftRuns:]).median
+	return now > driftFloor && now > 2*before
+}

@@ -1,0 +1,214 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
+	"github.com/berth-scheduler/berth/model"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+// Learning says when the leader learns from what was measured.
+type Learning struct {
+	// MinSamples is how many new samples it waits for; 0 means 32.
+	MinSamples int
+	// Every is the least time between two fits; 0 means 10 s.
+	Every time.Duration
+	// Challenge compares what can be learned from the samples, oldest first,
+	// with the weights in use. It computes in the goroutine that calls it, for
+	// a second at most; nil means not to learn.
+	Challenge func(samples []model.Sample, champion model.Weights) (Verdict, error)
+}
+
+func (c Learning) withDefaults() Learning {
+	if c.MinSamples == 0 {
+		c.MinSamples = 32
+	}
+	if c.Every == 0 {
+		c.Every = 10 * time.Second
+	}
+	return c
+}
+
+// ErrTooFew is what Challenge answers when there is too little to learn from.
+var ErrTooFew = errors.New("too few samples to learn from")
+
+// Verdict says whether learned weights beat those in use.
+type Verdict struct {
+	Weights model.Weights
+	Better  bool
+	Reason  string // for people
+	// Trained counts the samples that were learned from, Tested those kept
+	// apart; the errors are medians of the absolute logarithmic error of memory
+	// on these, of the weights in use and of the learned ones.
+	Trained, Tested            int
+	ChampionErr, ChallengerErr float64
+}
+
+// Why what was learned is not published.
+const (
+	rejectNotBetter  = "not_better"
+	rejectTooFew     = "too_few"
+	rejectSuperseded = "superseded"
+	rejectPinned     = "pinned"
+	rejectUnusable   = "unusable"
+	rejectError      = "error"
+)
+
+// run learns in the background until ctx ends: one fit at a time, on one core,
+// and never within Every of the last. It is the leader's.
+func (l *learner) run(ctx context.Context) error {
+	if l.cfg.Challenge == nil {
+		return nil
+	}
+	tried := uint64(0) // newest sample at the last fit
+	seen, last := uint64(0), time.Time{}
+	for {
+		seq := l.fsm.SampleSeq()
+		if seq != seen {
+			seen = seq
+			l.metrics.accuracy(measure(l.fsm.NewestSamples(accuracyRuns)))
+		}
+		if now := l.clock(); now.Sub(last) >= l.cfg.Every && l.due(seq, tried) {
+			last, tried = now, seq
+			l.refit(ctx, seq)
+		}
+		if !sleep(ctx, max(10*time.Millisecond, min(time.Second, l.cfg.Every/4))) {
+			return ctx.Err()
+		}
+	}
+}
+
+// due tells whether there is enough news: MinSamples samples, or a quarter of
+// them and predictions that became much worse.
+func (l *learner) due(seq, tried uint64) bool {
+	ws := l.fsm.WeightsState()
+	if len(ws.Versions) > 0 { // also of another leader, or put in use by hand
+		tried = max(tried, ws.Versions[0].SampleSeq)
+	}
+	if ws.Pinned || seq <= tried {
+		return false
+	}
+	fresh, enough := seq-tried, uint64(l.cfg.MinSamples)
+	return fresh >= enough || 4*fresh >= enough && drifted(l.fsm.NewestSamples(driftLook))
+}
+
+// refit learns, compares and publishes what is better.
+func (l *learner) refit(ctx context.Context, seq uint64) {
+	version, _ := l.fsm.Weights()
+	l.mu.Lock()
+	champion, samples := l.usable(), l.modelSamples()
+	l.mu.Unlock()
+	began := time.Now()
+	v, err := l.challenge(ctx, samples, champion)
+	if ctx.Err() != nil {
+		return
+	}
+	l.metrics.refit(l.clock(), time.Since(began))
+	reason := ""
+	switch {
+	case errors.Is(err, ErrTooFew):
+		reason = rejectTooFew
+	case err != nil:
+		reason = rejectError
+	case !v.Better:
+		reason = rejectNotBetter
+	default:
+		reason, err = l.publish(ctx, version, seq, v)
+	}
+	attrs := []any{"samples", len(samples), "trained", v.Trained, "tested", v.Tested, "error_before", v.ChampionErr, "error_after", v.ChallengerErr, "dur", time.Since(began)}
+	switch {
+	case reason == "":
+		l.metrics.published.Inc()
+		l.log.InfoContext(ctx, "learned weights are published", append(attrs, "version", version+1)...)
+		return
+	case reason == rejectError || reason == rejectUnusable:
+		l.log.WarnContext(ctx, "cannot learn", append(attrs, "err", err)...)
+	default:
+		l.log.DebugContext(ctx, "nothing better was learned", append(attrs, "reason", reason, "err", err)...)
+	}
+	l.metrics.rejected.WithLabelValues(reason).Inc()
+}
+
+// challenge computes in a goroutine of its own, which outlives an office that
+// ends meanwhile: nobody waits for it, and what it finds is dropped.
+func (l *learner) challenge(ctx context.Context, samples []model.Sample, champion model.Weights) (Verdict, error) {
+	select {
+	case l.busy <- struct{}{}:
+	case <-ctx.Done():
+		return Verdict{}, ctx.Err()
+	}
+	type answer struct {
+		v   Verdict
+		err error
+	}
+	done := make(chan answer, 1)
+	l.fits.Go(func() {
+		defer func() { <-l.busy }()
+		var a answer
+		defer func() { done <- a }()
+		defer func() {
+			// What users describe of their jobs must not be able to end the
+			// coordinators one after the other.
+			if r := recover(); r != nil {
+				a = answer{err: fmt.Errorf("learning panicked: %v", r)}
+			}
+		}()
+		a.v, a.err = l.cfg.Challenge(samples, champion)
+	})
+	select {
+	case a := <-done:
+		return a.v, a.err
+	case <-ctx.Done():
+		return Verdict{}, ctx.Err()
+	}
+}
+
+const publishTimeout = 30 * time.Second
+
+// publish proposes learned weights as the version after the one that they
+// were compared with. It returns why not, "" when they are in use now.
+func (l *learner) publish(ctx context.Context, version, seq uint64, v Verdict) (reason string, err error) {
+	blob := v.Weights.Encode()
+	if _, err := model.DecodeWeights(blob); err != nil {
+		return rejectUnusable, err // nobody else could read them either
+	}
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	_, err = l.prop.one(ctx, installWeights(version+1, blob, &logv1.WeightsOrigin{
+		Source: fsm.WeightsLearned, Trained: uint32(v.Trained), Tested: uint32(v.Tested), SampleSeq: seq,
+		ChampionErrPpm: ppm(v.ChampionErr), ChallengerErrPpm: ppm(v.ChallengerErr), Reason: clipText(v.Reason, maxReason),
+	}))
+	switch e, _ := errors.AsType[*cluster.Error](err); {
+	case err == nil:
+		return "", nil
+	case e != nil && e.Code == cluster.CodeConflict:
+		return rejectSuperseded, err
+	case e != nil && e.Code == cluster.CodeDenied:
+		return rejectPinned, err
+	default:
+		return rejectError, err
+	}
+}
+
+func installWeights(version uint64, blob []byte, o *logv1.WeightsOrigin) *logv1.Command {
+	sum := sha256.Sum256(blob)
+	return &logv1.Command{Kind: &logv1.Command_InstallWeights{InstallWeights: &logv1.InstallWeights{
+		Version: version, Blob: blob, Sha256: sum[:], Origin: o,
+	}}}
+}
+
+// ppm turns an absolute logarithmic error into a relative one in millionths.
+func ppm(logErr float64) int64 {
+	e := math.Expm1(math.Abs(logErr))
+	if math.IsNaN(e) || e > 1000 {
+		e = 1000
+	}
+	return int64(math.Round(e * 1e6))
+}

@@ -1,0 +1,60 @@
+package coordinator
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// learnMetrics are what the learner exports.
+type learnMetrics struct {
+	seconds   prometheus.Histogram // counts the refits
+	last      prometheus.Gauge
+	published prometheus.Counter
+	rejected  *prometheus.CounterVec
+	absurd    prometheus.Counter
+	memory    *prometheus.GaugeVec
+	within    prometheus.Gauge
+}
+
+func newLearnMetrics(reg prometheus.Registerer) *learnMetrics {
+	m := &learnMetrics{
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "berth_learner_refit_seconds", Help: "Time to learn weights and compare them; its count is the number of refits.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 3, 8),
+		}),
+		last: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_learner_last_refit_timestamp_seconds", Help: "When this coordinator learned last; 0 when it never did.",
+		}),
+		published: prometheus.NewCounter(prometheus.CounterOpts{Name: "berth_learner_published_total", Help: "Learned weights that were put in use."}),
+		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_learner_rejected_total", Help: "Learned weights that were not put in use, by reason.",
+		}, []string{"reason"}),
+		absurd: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_learner_absurd_samples_total", Help: "Measurements that cannot be, from which nothing is learned.",
+		}),
+		memory: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "berth_learner_error_ratio", Help: "Median relative error of predictions at placement, over the newest runs.",
+		}, []string{"of"}),
+		within: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_learner_within_p95_ratio", Help: "Share of the newest runs whose memory stayed within the upper estimate.",
+		}),
+	}
+	for _, r := range []string{rejectNotBetter, rejectTooFew, rejectSuperseded, rejectPinned, rejectUnusable, rejectError} {
+		m.rejected.WithLabelValues(r)
+	}
+	reg.MustRegister(m.seconds, m.last, m.published, m.rejected, m.absurd, m.memory, m.within)
+	return m
+}
+
+func (m *learnMetrics) refit(now time.Time, d time.Duration) {
+	m.seconds.Observe(d.Seconds())
+	m.last.Set(float64(now.Unix()))
+}
+
+func (m *learnMetrics) accuracy(a accuracy) {
+	m.memory.WithLabelValues("memory").Set(a.memory.median)
+	m.memory.WithLabelValues("utilization").Set(a.util.median)
+	m.memory.WithLabelValues("time").Set(a.time.median)
+	m.within.Set(a.withinP95)
+}

@@ -1,0 +1,431 @@
+package coordinator_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/berth-scheduler/berth/coordinator"
+	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	"github.com/berth-scheduler/berth/model"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// better answers a challenge with weights that differ from the champion.
+func better(samples []model.Sample, champion model.Weights) (coordinator.Verdict, error) {
+	champion.EstimateMarginMiB++
+	return coordinator.Verdict{
+		Weights: champion, Better: true, Reason: "the test says so", Trained: len(samples), Tested: 3, ChampionErr: 0.2, ChallengerErr: 0.1,
+	}, nil
+}
+
+// taught is a cluster with an agent, on which jobs run and are measured.
+type taught struct {
+	t     *testing.T
+	c     *coordtest.Cluster
+	lead  int
+	cc    *grpc.ClientConn
+	agent *coordtest.Agent
+	sent  int
+}
+
+func startTaught(t *testing.T, n int, l coordinator.Learning) *taught {
+	t.Helper()
+	w := &taught{t: t, c: coordtest.Start(t, coordtest.Options{N: n, Learning: l})}
+	w.join()
+	return w
+}
+
+func (w *taught) join() {
+	w.t.Helper()
+	w.lead = w.c.Leader()
+	w.cc = w.c.Dial(w.lead, "gate", "g")
+	w.agent = w.c.Agent(w.lead, "n1", "b1", coordtest.T4("GPU-1"))
+}
+
+// runs runs n jobs, one after the other, that hold peak MiB.
+func (w *taught) runs(n int, peak int64) (last *apiv1.Job) {
+	w.t.Helper()
+	for range n {
+		w.sent++
+		s := spec(0)
+		s.Gpus = 1
+		ids, err := submit(w.t, w.cc, alice, reqID(w.sent), s)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		asg := assigned(w.t, w.agent, ids[0])
+		w.agent.ReportUsage(asg, completed, 0, &nodev1.Usage{GpuMemPeakMib: peak, GpuMilli: 300})
+		last = await(w.t, w.cc, ids[0], "COMPLETED")
+	}
+	return last
+}
+
+func (w *taught) models(i int) *apiv1.ListModelsResponse {
+	w.t.Helper()
+	resp, err := apiv1.NewModelServiceClient(w.c.Dial(i, "gate", "g")).ListModels(as(w.t, bob), &apiv1.ListModelsRequest{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return resp
+}
+
+// awaitVersion waits until a version is in use.
+func (w *taught) awaitVersion(version uint64) *apiv1.Model {
+	w.t.Helper()
+	var m *apiv1.Model
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if m = w.models(w.lead).Models[0]; m.Version == version {
+			return m
+		}
+	}
+	w.t.Fatalf("version %d is in use, want %d", m.Version, version)
+	return nil
+}
+
+func TestTheSecondRunIsPredictedFromTheFirst(t *testing.T) {
+	t.Parallel()
+	w := startTaught(t, 1, coordinator.Learning{})
+	if j := w.runs(1, 4321); j.Predicted.Source == "history" {
+		t.Fatalf("the first run is predicted from %s", j.Predicted.Source)
+	}
+	if j := w.runs(1, 4321); j.Predicted.GpuMemMib != 4321 || j.Predicted.Source != "history" {
+		t.Errorf("the second is predicted to take %d MiB from %s, want 4321 from history", j.Predicted.GpuMemMib, j.Predicted.Source)
+	}
+	w.runs(1, 4500)
+	resp, err := apiv1.NewModelServiceClient(w.cc).GetModel(as(t, bob), &apiv1.GetModelRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first had no prediction; the second was exact; the third off by 179.
+	if a := resp.Accuracy; a.Runs != 2 || math.Abs(a.MeanError-179.0/4500/2) > 1e-9 || a.WithinP95 != 1 || a.OutOfMemory != 0 {
+		t.Errorf("accuracy %v", a)
+	}
+	if resp.Samples != 3 || resp.Model.Source != "built-in" || len(resp.Weights) != 0 {
+		t.Errorf("%v", resp)
+	}
+}
+
+func TestLearnedWeightsReachEveryReplicaAndSurviveTheLeader(t *testing.T) {
+	t.Parallel()
+	w := startTaught(t, 3, coordinator.Learning{MinSamples: 4, Every: 10 * time.Millisecond, Challenge: better})
+	w.runs(3, 4000)
+	if v := w.models(w.lead).Models[0]; v.Version != 0 {
+		t.Fatalf("after 3 samples of 4 version %d is in use", v.Version)
+	}
+	w.runs(1, 4000)
+	m := w.awaitVersion(1)
+	if m.Source != "learned" || m.Trained != 4 || m.Tested != 3 || m.Reason != "the test says so" || math.Abs(m.ErrorBefore-math.Expm1(0.2)) > 1e-6 || math.Abs(m.ErrorAfter-math.Expm1(0.1)) > 1e-6 {
+		t.Errorf("published %v", m)
+	}
+	w.onAll(m)
+	w.c.Kill(w.lead)
+	w.join()
+	if again := w.awaitVersion(1); again.Sha256 != m.Sha256 {
+		t.Errorf("after the leader's death %v is in use, want %v", again, m)
+	}
+	w.runs(4, 4000) // the new leader learns on
+	w.awaitVersion(2)
+	for i := range 3 {
+		w.c.Stop(i)
+	}
+	for i := range 3 {
+		w.c.Restart(i)
+	}
+	w.join()
+	w.onAll(w.awaitVersion(2))
+	if got := w.models(w.lead).Models; len(got) != 3 || got[1].Sha256 != m.Sha256 || got[2].Source != "built-in" {
+		t.Errorf("kept are %v", got)
+	}
+}
+
+// onAll waits until every coordinator has the weights.
+func (w *taught) onAll(m *apiv1.Model) {
+	w.t.Helper()
+	var st *apiv1.GetStatusResponse
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		var err error
+		if st, err = apiv1.NewClusterServiceClient(w.cc).GetStatus(as(w.t, bob), &apiv1.GetStatusRequest{}); err != nil {
+			w.t.Fatal(err)
+		}
+		have := 0
+		for _, x := range st.Members {
+			if x.ModelVersion == m.Version && x.ModelSha256 == m.Sha256 {
+				have++
+			}
+		}
+		if have == len(st.Members) {
+			return
+		}
+	}
+	w.t.Fatalf("not every coordinator has version %d with %s: %v", m.Version, m.Sha256, st.Members)
+}
+
+func TestNothingIsPublishedThatIsNotBetter(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	worse := func(kind int32, s []model.Sample, champion model.Weights) (coordinator.Verdict, error) {
+		v, _ := better(s, champion)
+		switch kind % 5 {
+		case 0:
+			v.Better = false
+		case 1:
+			return v, errors.New("cannot")
+		case 2:
+			return v, coordinator.ErrTooFew
+		case 3:
+			v.Weights.EstimateMarginMiB = math.NaN()
+		case 4:
+			panic("a fault in the learner")
+		}
+		return v, nil
+	}
+	w := startTaught(t, 1, coordinator.Learning{MinSamples: 1, Every: time.Millisecond, Challenge: func(s []model.Sample, c model.Weights) (coordinator.Verdict, error) {
+		return worse(calls.Add(1)-1, s, c)
+	}})
+	for i := range int32(5) {
+		w.runs(1, 4000)
+		w.until(fmt.Sprintf("fit %d", i), func() bool { return calls.Load() > i })
+	}
+	w.runs(2, 4000) // the leader is still there
+	if v := w.models(0).Models[0]; v.Version != 0 {
+		t.Errorf("%v is in use", v)
+	}
+}
+
+func (w *taught) until(what string, ok func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+// TestWhatWasComparedWithOldWeightsIsDropped: an administrator imports while
+// the learner computes.
+func TestWhatWasComparedWithOldWeightsIsDropped(t *testing.T) {
+	t.Parallel()
+	began, goOn := make(chan struct{}, 10), make(chan struct{})
+	w := startTaught(t, 1, coordinator.Learning{MinSamples: 1, Every: time.Millisecond, Challenge: func(s []model.Sample, c model.Weights) (coordinator.Verdict, error) {
+		began <- struct{}{}
+		<-goOn
+		return better(s, c)
+	}})
+	w.runs(1, 4000)
+	<-began
+	imported := model.DefaultWeights()
+	imported.EstimateMarginMiB += 100
+	ms := apiv1.NewModelServiceClient(w.cc)
+	if _, err := ms.PublishModel(as(t, admin), &apiv1.PublishModelRequest{Weights: imported.Encode()}); err != nil {
+		t.Fatal(err)
+	}
+	goOn <- struct{}{}
+	w.runs(1, 4000)
+	<-began // the next fit, which starts from what was imported
+	close(goOn)
+	m := w.awaitVersion(2)
+	got := w.models(0).Models
+	if m.Source != "learned" || got[1].Source != "import" {
+		t.Fatalf("%v", got)
+	}
+	resp, err := ms.GetModel(as(t, bob), &apiv1.GetModelRequest{WithWeights: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, err := model.DecodeWeights(resp.Weights); err != nil || x.EstimateMarginMiB != imported.EstimateMarginMiB+1 {
+		t.Errorf("in use are weights with margin %v (%v), want those learned on top of the imported ones", x.EstimateMarginMiB, err)
+	}
+}
+
+// TestALeaderThatComputesCanBeLost: the next one is elected and learns at once.
+func TestALeaderThatComputesCanBeLost(t *testing.T) {
+	t.Parallel()
+	began, goOn := make(chan struct{}, 10), make(chan struct{})
+	var first atomic.Bool
+	first.Store(true)
+	w := startTaught(t, 3, coordinator.Learning{MinSamples: 1, Every: time.Millisecond, Challenge: func(s []model.Sample, c model.Weights) (coordinator.Verdict, error) {
+		if first.Swap(false) {
+			began <- struct{}{}
+			<-goOn
+		}
+		return better(s, c)
+	}})
+	w.runs(1, 4000)
+	<-began
+	w.runs(2, 4000) // submits and ends go on meanwhile
+	old := w.lead
+	w.c.Cut(old)
+	w.until("another leader", func() bool { return w.c.Leader() != old })
+	w.join()
+	w.awaitVersion(1)
+	close(goOn)
+}
+
+func TestWhoMayChangeTheModel(t *testing.T) {
+	t.Parallel()
+	w := startTaught(t, 1, coordinator.Learning{MinSamples: 2, Every: time.Millisecond, Challenge: better})
+	ms := apiv1.NewModelServiceClient(w.cc)
+	weights := model.DefaultWeights()
+	weights.EstimateMarginMiB += 100
+	good := weights.Encode()
+	one, nine := uint64(1), uint64(9)
+	weights.EstimateMarginMiB = math.NaN()
+	older := bytes.Clone(good)
+	older[4]++
+	for name, tc := range map[string]struct {
+		err  error
+		want codes.Code
+		says string
+	}{
+		"a user publishes":        {second(ms.PublishModel(as(t, alice), &apiv1.PublishModelRequest{Weights: good})), codes.PermissionDenied, "administrator"},
+		"a user rolls back":       {second(ms.RollbackModel(as(t, alice), &apiv1.RollbackModelRequest{Version: 1})), codes.PermissionDenied, ""},
+		"a user pins":             {second(ms.PinModel(as(t, alice), &apiv1.PinModelRequest{Pinned: true})), codes.PermissionDenied, ""},
+		"nothing":                 {second(ms.PublishModel(as(t, admin), &apiv1.PublishModelRequest{})), codes.InvalidArgument, "weights"},
+		"no weights":              {second(ms.PublishModel(as(t, admin), &apiv1.PublishModelRequest{Weights: []byte("PK\x03\x04")})), codes.InvalidArgument, "not a weights file"},
+		"NaN":                     {second(ms.PublishModel(as(t, admin), &apiv1.PublishModelRequest{Weights: weights.Encode()})), codes.InvalidArgument, "NaN"},
+		"cut short":               {second(ms.PublishModel(as(t, admin), &apiv1.PublishModelRequest{Weights: good[:len(good)-5]})), codes.InvalidArgument, ""},
+		"another version":         {second(ms.PublishModel(as(t, admin), &apiv1.PublishModelRequest{Weights: older})), codes.InvalidArgument, "version"},
+		"far too much":            {second(ms.PublishModel(as(t, admin), &apiv1.PublishModelRequest{Weights: make([]byte, 300<<10)})), codes.InvalidArgument, "bytes"},
+		"rollback to the unknown": {second(ms.RollbackModel(as(t, admin), &apiv1.RollbackModelRequest{Version: 9})), codes.NotFound, "berth model list"},
+		"pin of the unknown":      {second(ms.PinModel(as(t, admin), &apiv1.PinModelRequest{Version: &nine, Pinned: true})), codes.NotFound, ""},
+		"unpin of a version":      {second(ms.PinModel(as(t, admin), &apiv1.PinModelRequest{Version: &one})), codes.InvalidArgument, ""},
+		"get of the unknown":      {second(ms.GetModel(as(t, bob), &apiv1.GetModelRequest{Version: &nine})), codes.NotFound, ""},
+	} {
+		if status.Code(tc.err) != tc.want || !strings.Contains(fmt.Sprint(tc.err), tc.says) {
+			t.Errorf("%s: %v, want %v with %q", name, tc.err, tc.want, tc.says)
+		}
+	}
+	if v := w.models(0).Models[0]; v.Version != 0 {
+		t.Fatalf("after refusals %v is in use", v)
+	}
+	for range 2 { // the second time nothing is left to do
+		resp, err := ms.PublishModel(as(t, admin), &apiv1.PublishModelRequest{Weights: good})
+		if err != nil || resp.Model.Version != 1 || resp.Model.Source != "import" || resp.Model.GetBy() != admin {
+			t.Fatalf("%v, %v", resp, err)
+		}
+	}
+	if resp, err := ms.PinModel(as(t, admin), &apiv1.PinModelRequest{Pinned: true}); err != nil || !resp.Model.Pinned || resp.Model.Version != 1 {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	w.runs(4, 4000)
+	if v := w.models(0).Models[0]; v.Version != 1 || !v.Pinned {
+		t.Errorf("%v replaced the pinned version", v)
+	}
+	zero := uint64(0)
+	if resp, err := ms.PinModel(as(t, admin), &apiv1.PinModelRequest{Version: &zero, Pinned: true}); err != nil || resp.Model.Version != 2 || resp.Model.Reason == "" {
+		t.Fatalf("pin of the built-in one: %v, %v", resp, err)
+	}
+	for range 2 {
+		if resp, err := ms.RollbackModel(as(t, admin), &apiv1.RollbackModelRequest{Version: 1}); err != nil || resp.Model.Version != 3 || resp.Model.RolledBackTo != 1 {
+			t.Fatalf("rollback: %v, %v", resp, err)
+		}
+	}
+	if resp, err := ms.PinModel(as(t, admin), &apiv1.PinModelRequest{}); err != nil || resp.Model.Pinned {
+		t.Fatalf("unpin: %v, %v", resp, err)
+	}
+	w.runs(2, 4000)
+	if m := w.awaitVersion(4); m.Source != "learned" {
+		t.Errorf("unpinned: %v", m)
+	}
+}
+
+func TestFencing(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1, Lease: time.Second})
+	cc := c.Dial(0, "gate", "g")
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	nodes := apiv1.NewClusterServiceClient(cc)
+	again, once := spec(2000), spec(2000)
+	again.RequeueOnLoss = true
+	ids, err := submit(t, cc, alice, reqID(1), again, once)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := assigned(t, a, ids[0])
+	a.Report(old, running, 0)
+	a.Report(assigned(t, a, ids[1]), running, 0)
+	await(t, cc, ids[1], "RUNNING")
+	fence := func(uid uint32, id string) (*apiv1.FenceNodeResponse, error) {
+		return nodes.FenceNode(as(t, uid), &apiv1.FenceNodeRequest{Id: id})
+	}
+	if _, err := fence(alice, "n1"); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a user fences: %v", err)
+	}
+	if _, err := fence(admin, "n9"); status.Code(err) != codes.NotFound {
+		t.Errorf("an unknown node: %v", err)
+	}
+	if _, err := fence(admin, "n1"); err == nil || !strings.Contains(err.Error(), "drain") {
+		t.Errorf("a node that answers: %v", err)
+	}
+	if _, err := nodes.RemoveNode(as(t, admin), &apiv1.RemoveNodeRequest{Id: "n1"}); err == nil {
+		t.Error("a node with jobs is removed")
+	}
+	awaitNode(t, cc, "n1", "unreachable") // it sends no heartbeats
+	resp, err := fence(admin, "n1")
+	if err != nil || fmt.Sprint(resp.Requeued, resp.Lost) != fmt.Sprint(ids[:1], ids[1:]) {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	await(t, cc, ids[1], "NODE_FAIL")
+	// The session is of before the fence: it ends with the next heartbeat.
+	a.Heartbeat()
+	select {
+	case <-a.Ended:
+	case <-time.After(20 * time.Second):
+		t.Fatal("a fenced node's session goes on")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	a = c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	go beat(ctx, a)
+	next := assigned(t, a, ids[0])
+	if next.Token <= old.Token || next.Attempt != 2 {
+		t.Errorf("attempt %d with token %d after token %d", next.Attempt, next.Token, old.Token)
+	}
+	a.Report(old, completed, 0) // counts for nothing
+	a.Report(next, running, 0)
+	await(t, cc, ids[0], "RUNNING")
+	a.Report(next, completed, 0)
+	await(t, cc, ids[0], "COMPLETED")
+	if _, err := nodes.RemoveNode(as(t, alice), &apiv1.RemoveNodeRequest{Id: "n1"}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a user removes a node: %v", err)
+	}
+	if _, err := nodes.RemoveNode(as(t, admin), &apiv1.RemoveNodeRequest{Id: "n1"}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-a.Ended:
+	case <-time.After(20 * time.Second):
+		t.Fatal("a removed node's session goes on")
+	}
+	if _, err := nodes.ListNodes(as(t, alice), &apiv1.ListNodesRequest{Ids: []string{"n1"}}); status.Code(err) != codes.NotFound {
+		t.Errorf("the removed node: %v", err)
+	}
+}
+
+// beat keeps a node's lease until ctx ends.
+func beat(ctx context.Context, a *coordtest.Agent) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.Ended:
+			return
+		case <-tick.C:
+			a.Heartbeat()
+		}
+	}
+}
