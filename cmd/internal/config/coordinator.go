@@ -21,6 +21,7 @@ type Coordinator struct {
 	Scheduling Scheduling        `yaml:"scheduling"`
 	Lease      Lease             `yaml:"lease"`
 	Limits     Limits            `yaml:"limits"`
+	Learner    Learner           `yaml:"learner"`
 	Log        Log               `yaml:"log"`
 }
 
@@ -104,6 +105,12 @@ type Limits struct {
 	QueuedTotal int `yaml:"queued_total"`
 }
 
+// Learner says when the leader learns from what was measured.
+type Learner struct {
+	MinSamples int           `yaml:"min_samples"` // new ones before it does
+	Interval   time.Duration `yaml:"interval"`    // least time between two fits
+}
+
 // Log says what is logged and how.
 type Log struct {
 	Level  string `yaml:"level"`
@@ -128,6 +135,7 @@ func DefaultCoordinator() Coordinator {
 		Scheduling: Scheduling{MaxShares: 3, Interval: time.Second, MemoryHeadroomMiB: 512, Policy: "ffd"},
 		Lease:      Lease{Agent: 60 * time.Second},
 		Limits:     Limits{QueuedTotal: 200_000},
+		Learner:    Learner{MinSamples: 32, Interval: 10 * time.Second},
 		Log:        Log{Level: "info", Format: "auto"},
 	}
 }
@@ -173,6 +181,8 @@ func (c *Coordinator) Validate() error {
 	p.oneOf("scheduling.policy", c.Scheduling.Policy, "ffd", "slot")
 	p.span("lease.agent", c.Lease.Agent, 5*time.Second, time.Hour)
 	p.number("limits.queued_total", c.Limits.QueuedTotal, 1, 1_000_000)
+	p.number("learner.min_samples", c.Learner.MinSamples, 1, 4096)
+	p.span("learner.interval", c.Learner.Interval, time.Second, 24*time.Hour)
 	p.log(c.Log)
 	return p.err()
 }

@@ -178,6 +178,7 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 		AllowRoot: cfg.Users.AllowRoot, MinUID: cluster.UID(cfg.Users.MinUID), Admins: admins,
 		Lease: cfg.Lease.Agent, HeadroomMiB: int64(cfg.Scheduling.MemoryHeadroomMiB), MaxShares: cfg.Scheduling.MaxShares,
 		Policy: policy, MaxQueued: cfg.Limits.QueuedTotal, Gossip: cfg.Gossip.Addr, GossipPeers: cfg.Gossip.Join,
+		Learning: coordinator.Learning{MinSamples: cfg.Learner.MinSamples, Every: cfg.Learner.Interval},
 	}
 	for _, peer := range cfg.Peers {
 		cc.Peers = append(cc.Peers, raftnode.Server{ID: peer.ID, Addr: peer.Addr})
