@@ -45,13 +45,13 @@ type Config struct {
 	Epochs       int     // passes over the training part at most, 1 to 10,000; default 150
 	Batch        int     // rows per gradient step, 1 to 4,096; default 32
 	LearningRate float64 // Adam's first rate, halved on plateaus; default 0.003
-	WeightDecay  float64 // decoupled decay per step, in units of the rate; default 0.0001
+	WeightDecay  float64 // decoupled decay of all parameters per step, in units of the rate; default 0.0001
 	ClipNorm     float64 // longest gradient of a batch; default 5
 	Validation   float64 // share of rows kept aside to stop early, 0 to 0.5; default 0.15
 	Patience     int     // epochs without progress on those rows that end training, 1 to 10,000; default 20
 
 	MSEWeight  float64 // of the squared error in scaled units; default 1
-	MAPEWeight float64 // of the absolute relative error in original units; default 0.5
+	MAPEWeight float64 // of the absolute relative error in original units; default 1
 	// MAPEFloor keeps the relative error of labels near zero bounded: a label
 	// counts as at least this share of the output's mean |label|. Default 0.01.
 	MAPEFloor float64
@@ -66,7 +66,7 @@ type Config struct {
 	// 100. Default 0.5.
 	Extrapolate float64
 
-	UpdateSteps int     // gradient steps per Update, 1 to 1,000; default 5
+	UpdateSteps int     // gradient steps per Update, each on at most Batch of its rows, 1 to 1,000; default 5
 	UpdateRate  float64 // Adam's rate in Update; default 0.001
 
 	Seed uint64 // of initialisation, shuffling and the VAE's noise; default 1
@@ -77,7 +77,7 @@ func DefaultConfig() Config {
 	return Config{
 		Hidden: []int{64, 32}, Latent: 8,
 		Epochs: 150, Batch: 32, LearningRate: 0.003, WeightDecay: 1e-4, ClipNorm: 5, Validation: 0.15, Patience: 20,
-		MSEWeight: 1, MAPEWeight: 0.5, MAPEFloor: 0.01, MAPECap: 5,
+		MSEWeight: 1, MAPEWeight: 1, MAPEFloor: 0.01, MAPECap: 5,
 		KLWeight: 0.001, ReconWeight: 0.1, Extrapolate: 0.5,
 		UpdateSteps: 5, UpdateRate: 0.001, Seed: 1,
 	}
