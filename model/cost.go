@@ -7,7 +7,8 @@ import (
 
 const mib = 1 << 20
 
-// Part is one component of a memory estimate.
+// Part is one component of a memory estimate. The one named "correction" is
+// what was learned beyond the physics; it may be negative.
 type Part struct {
 	Name string
 	MiB  int64
@@ -22,19 +23,16 @@ func (w *Weights) memory(f *Features, spec *gpuspec.Spec, parts []Part) (float64
 			parts = append(parts, Part{Name: name, MiB: ceil(v)})
 		}
 	}
-	params := float64(f.ParamBytes) / mib
+	weights, gradients, optimizer := f.state()
 	add("context", w.ContextFactor*float64(spec.ContextMiB))
 	add("libraries", w.LibraryMiB)
-	if f.Precision == graph.AMP {
-		add("weights", 1.5*params) // autocast keeps a two-byte copy
-	} else {
-		add("weights", params)
-	}
+	add("weights", weights)
 	transient := float64(f.InputBytes) / mib
 	if f.Mode == Training {
-		add("gradients", params)
-		add("optimizer", params*float64(f.Optimizer.States()))
-		add("activations", w.SavedFactor*float64(f.SavedBytes)/mib)
+		add("gradients", gradients)
+		add("optimizer", optimizer)
+		saved, acts, matrix := f.kept()
+		add("activations", w.SavedFactor*saved+1.2*acts+2.2*matrix)
 		transient += w.LargestFactor*float64(f.LargestBytes)/mib + w.OutputFactor*float64(f.OutputBytes)/mib
 	} else {
 		add("activations", w.LiveFactor*float64(f.LiveBytes)/mib)
@@ -45,7 +43,7 @@ func (w *Weights) memory(f *Features, spec *gpuspec.Spec, parts []Part) (float64
 }
 
 // maxParts is how many components memory names at most.
-const maxParts = 8
+const maxParts = 10
 
 // rate is the sustained speed of matrix products in FLOPs a second.
 func (w *Weights) rate(p Precision, spec *gpuspec.Spec) float64 {

@@ -143,9 +143,8 @@ func (p *Predictor) one(r *Request, t TypeInfo, parts []Part) (Prediction, []Par
 	return p.finish(&a, t, &spec), parts
 }
 
-// analytic fills a from the physics of the model.
+// analytic fills a from the physics of the model, as the weights know it.
 func (p *Predictor) analytic(f *Features, spec *gpuspec.Spec, a *answer, parts []Part) []Part {
-	a.mem, parts = p.w.memory(f, spec, parts)
 	margin := p.w.GraphMargin
 	a.source, a.confidence = f.Source, confidenceGraph
 	if f.Source == SourceCatalogue {
@@ -154,8 +153,26 @@ func (p *Predictor) analytic(f *Features, spec *gpuspec.Spec, a *answer, parts [
 	if f.Partial {
 		margin, a.confidence = max(margin, p.w.PartialMargin), confidencePartial
 	}
-	a.p95 = a.mem*margin + p.w.EstimateMarginMiB
+	var terms [maxTerms]float64
+	var cols [columnCount]float64
+	if l := &p.w.Learned[Memory]; l.empty() {
+		a.mem, parts = p.w.memory(f, spec, parts)
+		a.p95 = a.mem*margin + p.w.EstimateMarginMiB
+	} else {
+		g := l.estimate(Memory, &p.w, f, spec, terms[:], cols[:])
+		a.mem, a.p95 = g.value, g.p95
+		if f.Partial {
+			a.p95 = max(a.p95, a.mem*p.w.PartialMargin)
+		}
+		parts = g.parts(terms[:], parts)
+	}
 	a.step, a.util = p.w.step(f, spec)
+	if l := &p.w.Learned[Util]; !l.empty() {
+		a.util = l.estimate(Util, &p.w, f, spec, terms[:], cols[:]).value
+	}
+	if l := &p.w.Learned[Time]; !l.empty() {
+		a.step = l.estimate(Time, &p.w, f, spec, terms[:], cols[:]).value
+	}
 	a.secs = a.step * float64(f.Steps)
 	return parts
 }
@@ -221,11 +238,20 @@ func (p *Predictor) beyond(bound float64, a *answer) {
 // core where the model is known, by bandwidth and FP32 speed otherwise.
 func (p *Predictor) ratio(f *Features, from, to *gpuspec.Spec) float64 {
 	if f.Known() {
-		a, _ := p.w.step(f, from)
-		b, _ := p.w.step(f, to)
-		return b / a
+		return p.step(f, to) / p.step(f, from)
 	}
 	return math.Sqrt(from.BandwidthGBs * from.FP32TFLOPS / (to.BandwidthGBs * to.FP32TFLOPS))
+}
+
+// step is how long one step takes by the physics.
+func (p *Predictor) step(f *Features, spec *gpuspec.Spec) float64 {
+	if l := &p.w.Learned[Time]; !l.empty() {
+		var terms [maxTerms]float64
+		var cols [columnCount]float64
+		return max(1e-9, l.estimate(Time, &p.w, f, spec, terms[:], cols[:]).value)
+	}
+	seconds, _ := p.w.step(f, spec)
+	return seconds
 }
 
 // declare applies the user's numbers.

@@ -1,26 +1,20 @@
 package model
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"math"
 )
-
-// MaxWeightBytes bounds an encoded Weights: it travels through Raft.
-const MaxWeightBytes = 256 << 10
-
-// weightsVersion changes when the meaning or number of coefficients does.
-const weightsVersion = 1
-
-const weightsMagic = "BWGT"
 
 // ErrWeights is wrapped by the errors of DecodeWeights and Weights.Check.
 var ErrWeights = errors.New("bad predictor weights")
 
-// Weights are the coefficients of the analytic core. All are non-negative.
+// Weights are what the predictor knows beside history: the coefficients of the
+// analytic core, all non-negative, and what samples taught on top of it. They
+// are immutable once a Predictor has them.
 type Weights struct {
+	// Learned, by target, replaces the core's own estimate once it is not empty.
+	Learned [numTargets]Learned
+
 	// Memory, as factors on bytes and as MiB.
 	LibraryMiB    float64 // kernels and handles of cuDNN and cuBLAS, beyond the bare context
 	ContextFactor float64 // on the type's CUDA context
@@ -117,52 +111,10 @@ func (w *Weights) Check() error {
 			return fmt.Errorf("%w: %s is %v, must be %v to %v", ErrWeights, c.name, *c.p, c.low, c.max)
 		}
 	}
+	for _, t := range Targets() {
+		if err := w.Learned[t].check(t); err != nil {
+			return err
+		}
+	}
 	return nil
-}
-
-// Encode writes w as magic, version, count, little-endian floats and a CRC-32C
-// of all before it.
-func (w *Weights) Encode() []byte {
-	cs := w.coefficients()
-	b := make([]byte, 0, len(weightsMagic)+8+8*len(cs))
-	b = append(b, weightsMagic...)
-	b = binary.LittleEndian.AppendUint16(b, weightsVersion)
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(cs)))
-	for _, c := range cs {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(*c.p))
-	}
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
-}
-
-// DecodeWeights reads what Encode wrote and refuses everything else: wrong
-// length or version, damage, NaN, infinities, values out of range. Errors wrap
-// ErrWeights.
-func DecodeWeights(b []byte) (Weights, error) {
-	var w Weights
-	cs := w.coefficients()
-	head := len(weightsMagic) + 4
-	switch {
-	case len(b) > MaxWeightBytes:
-		return w, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrWeights, len(b), MaxWeightBytes)
-	case len(b) < head+4 || string(b[:len(weightsMagic)]) != weightsMagic:
-		return w, fmt.Errorf("%w: not a weights file (it must begin with %q)", ErrWeights, weightsMagic)
-	}
-	if v := binary.LittleEndian.Uint16(b[len(weightsMagic):]); v != weightsVersion {
-		return w, fmt.Errorf("%w: version %d, this program reads version %d", ErrWeights, v, weightsVersion)
-	}
-	n := int(binary.LittleEndian.Uint16(b[len(weightsMagic)+2:]))
-	if n != len(cs) || len(b) != head+8*n+4 {
-		return w, fmt.Errorf("%w: %d coefficients in %d bytes, must be %d in %d", ErrWeights, n, len(b), len(cs), head+8*len(cs)+4)
-	}
-	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
-	if got := crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)); got != sum {
-		return w, fmt.Errorf("%w: checksum %08x, must be %08x; the file is damaged", ErrWeights, got, sum)
-	}
-	for i, c := range cs {
-		*c.p = math.Float64frombits(binary.LittleEndian.Uint64(b[head+8*i:]))
-	}
-	if err := w.Check(); err != nil {
-		return Weights{}, err
-	}
-	return w, nil
 }

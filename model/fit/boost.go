@@ -1,0 +1,314 @@
+package fit
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+)
+
+// Options of Boost. The zero value takes the defaults.
+type Options struct {
+	Trees   int     // 150
+	Depth   int     // 4, at most MaxDepth
+	MinLeaf int     // rows a leaf must have: 15
+	Rate    float64 // how much of each tree counts: 0.07
+	Sample  float64 // share of the rows that each tree sees: 0.6
+	Loss    Loss
+	Seed    uint64
+}
+
+// Loss is what Boost makes small.
+type Loss uint8
+
+// The losses: Absolute aims at the median and does not mind outliers, Squared
+// at the mean.
+const (
+	Absolute Loss = iota
+	Squared
+)
+
+// MaxDepth bounds Options.Depth.
+const MaxDepth = 8
+
+func (o Options) withDefaults() Options {
+	if o.Trees == 0 {
+		o.Trees = 150
+	}
+	if o.Depth == 0 {
+		o.Depth = 4
+	}
+	if o.MinLeaf == 0 {
+		o.MinLeaf = 15
+	}
+	if o.Rate == 0 {
+		o.Rate = 0.07
+	}
+	if o.Sample == 0 {
+		o.Sample = 0.6
+	}
+	o.Depth = min(o.Depth, MaxDepth)
+	return o
+}
+
+// maxBins bounds the thresholds tried per column.
+const maxBins = 96
+
+// Boost fits a forest to y by gradient boosting: with the absolute error as its
+// loss each tree is grown on the signs of what is left and puts out medians,
+// with the squared error on what is left itself, and puts out means (Friedman
+// 2001, Greedy Function Approximation, algorithms 3 and 2), each on a random
+// part of the rows (Friedman 2002). Thresholds are quantiles of the columns.
+// weights may be nil. Rows must be finite.
+func Boost(rows [][]float64, y, weights []float64, opt Options) (*Forest, error) {
+	n, err := columns(rows, y)
+	if err != nil {
+		return nil, err
+	}
+	g := newGrower(rows, y, weights, n, opt.withDefaults())
+	f := &Forest{Columns: n}
+	for range g.opt.Trees {
+		g.sample()
+		f.starts = append(f.starts, int32(len(f.nodes)))
+		f.nodes = g.tree(f.nodes)
+	}
+	return f, nil
+}
+
+// grower is the state of one Boost.
+type grower struct {
+	opt     Options
+	n       int
+	bins    [][]uint8   // per column, per row
+	cuts    [][]float64 // per column: bin b holds values ≤ cuts[b]
+	left    []float64   // what the trees so far do not explain
+	weights []float64   // nil: all 1
+	rng     *rand.Rand
+	order   []int32
+	rows    []int32 // of this tree
+	node    []int32 // leaf of each row in the tree being grown
+	scratch []float64
+	pairs   []weighted
+}
+
+type weighted struct{ v, w float64 }
+
+func newGrower(rows [][]float64, y, weights []float64, n int, opt Options) *grower {
+	g := &grower{
+		opt: opt, n: n, left: slices.Clone(y), weights: weights, rng: rand.New(rand.NewPCG(opt.Seed, 0x62657274)),
+		order: make([]int32, len(rows)), node: make([]int32, len(rows)),
+	}
+	for i := range g.order {
+		g.order[i] = int32(i)
+	}
+	column := make([]float64, len(rows))
+	for j := range n {
+		for i, r := range rows {
+			column[i] = r[j]
+		}
+		cuts := thresholds(column)
+		bins := make([]uint8, len(rows))
+		for i, r := range rows {
+			b, _ := slices.BinarySearch(cuts, r[j])
+			bins[i] = uint8(b)
+		}
+		g.cuts, g.bins = append(g.cuts, cuts), append(g.bins, bins)
+	}
+	return g
+}
+
+// thresholds returns at most maxBins−1 values between neighbours of the sorted
+// column, in rising order. They are float32, as the forest keeps them.
+func thresholds(column []float64) []float64 {
+	v := slices.Clone(column)
+	slices.Sort(v)
+	var cuts []float64
+	step := max(1, float64(len(v))/maxBins)
+	next := step
+	for i := 1; i < len(v); i++ {
+		if v[i] == v[i-1] || float64(i) < next {
+			continue
+		}
+		c := float64(float32(v[i-1] + (v[i]-v[i-1])/2))
+		if c >= v[i] || c < v[i-1] { // float32 cannot tell the two apart
+			continue
+		}
+		if len(cuts) == 0 || c > cuts[len(cuts)-1] {
+			cuts = append(cuts, c)
+		}
+		next = float64(i) + step
+	}
+	return cuts[:min(len(cuts), maxBins-1)]
+}
+
+// sample draws the rows of the next tree.
+func (g *grower) sample() {
+	k := max(1, int(g.opt.Sample*float64(len(g.order))))
+	for i := range k {
+		j := i + g.rng.IntN(len(g.order)-i)
+		g.order[i], g.order[j] = g.order[j], g.order[i]
+	}
+	g.rows = append(g.rows[:0], g.order[:k]...)
+	slices.Sort(g.rows)
+}
+
+// tree grows one tree onto nodes, and takes what it says off g.left.
+func (g *grower) tree(nodes []node) []node {
+	root := int32(len(nodes))
+	nodes = g.grow(nodes, g.rows, 0)
+	for i := range g.left {
+		at := root
+		for nodes[at].right != 0 {
+			n := &nodes[at]
+			if v := g.cuts[n.column][g.bins[n.column][i]:]; len(v) > 0 && v[0] <= float64(n.value) {
+				at++
+			} else {
+				at += int32(n.right)
+			}
+		}
+		g.left[i] -= float64(nodes[at].value)
+	}
+	return nodes
+}
+
+// grow adds the subtree over rows; its left child follows it.
+func (g *grower) grow(nodes []node, rows []int32, depth int) []node {
+	at := len(nodes)
+	column, cut := -1, 0
+	if depth < g.opt.Depth && len(rows) >= 2*g.opt.MinLeaf {
+		column, cut = g.split(rows)
+	}
+	if column < 0 {
+		return append(nodes, node{value: float32(float64(g.opt.Rate * g.center(rows)))})
+	}
+	nodes = append(nodes, node{column: uint8(column), value: float32(g.cuts[column][cut])})
+	k := g.partition(rows, column, cut)
+	nodes = g.grow(nodes, rows[:k], depth+1)
+	nodes[at].right = uint16(len(nodes) - at)
+	return g.grow(nodes, rows[k:], depth+1)
+}
+
+// partition moves the rows of the left child to the front, keeping the order.
+func (g *grower) partition(rows []int32, column, cut int) int {
+	bins := g.bins[column]
+	slices.SortStableFunc(rows, func(a, b int32) int {
+		return cmp.Compare(side(bins[a], cut), side(bins[b], cut))
+	})
+	k := 0
+	for k < len(rows) && side(bins[rows[k]], cut) == 0 {
+		k++
+	}
+	return k
+}
+
+func side(bin uint8, cut int) int {
+	if int(bin) <= cut {
+		return 0
+	}
+	return 1
+}
+
+// split finds the column and cut that explain most of the signs; the first
+// among equals; −1 when none explains any.
+func (g *grower) split(rows []int32) (column, cut int) {
+	var total, weight float64
+	for _, i := range rows {
+		w := g.weight(i)
+		total += float64(w * g.slope(i))
+		weight += w
+	}
+	best := float64(total*total)/weight + 1e-9
+	column = -1
+	var sums, weights [maxBins]float64
+	var counts [maxBins]int
+	for j := range g.n {
+		last := len(g.cuts[j])
+		clear(sums[:last+1])
+		clear(weights[:last+1])
+		clear(counts[:last+1])
+		bins := g.bins[j]
+		for _, i := range rows {
+			b, w := bins[i], g.weight(i)
+			sums[b] += float64(w * g.slope(i))
+			weights[b] += w
+			counts[b]++
+		}
+		var s, w float64
+		c := 0
+		for b := range last {
+			s, w, c = s+sums[b], w+weights[b], c+counts[b]
+			if c < g.opt.MinLeaf || len(rows)-c < g.opt.MinLeaf || weight-w <= 0 || w <= 0 {
+				continue
+			}
+			r := total - s
+			if score := float64(s*s)/w + float64(r*r)/(weight-w); score > best {
+				best, column, cut = score, j, b
+			}
+		}
+	}
+	return column, cut
+}
+
+func (g *grower) weight(i int32) float64 {
+	if g.weights == nil {
+		return 1
+	}
+	return g.weights[i]
+}
+
+// slope is how much, or only in which direction, what is left of row i pulls.
+func (g *grower) slope(i int32) float64 {
+	if g.opt.Loss == Squared {
+		return g.left[i]
+	}
+	return sign(g.left[i])
+}
+
+// center is what a leaf of rows puts out.
+func (g *grower) center(rows []int32) float64 {
+	if g.opt.Loss == Absolute {
+		return g.median(rows)
+	}
+	var sum, weight float64
+	for _, i := range rows {
+		w := g.weight(i)
+		sum += float64(w * g.left[i])
+		weight += w
+	}
+	return sum / max(weight, tiny)
+}
+
+func sign(v float64) float64 {
+	switch {
+	case v > 0:
+		return 1
+	case v < 0:
+		return -1
+	default:
+		return 0
+	}
+}
+
+// median of what is left of rows, by weight.
+func (g *grower) median(rows []int32) float64 {
+	if g.weights == nil {
+		g.scratch = g.scratch[:0]
+		for _, i := range rows {
+			g.scratch = append(g.scratch, g.left[i])
+		}
+		return Quantile(g.scratch, 0.5)
+	}
+	g.pairs = g.pairs[:0]
+	total := 0.0
+	for _, i := range rows {
+		g.pairs = append(g.pairs, weighted{g.left[i], g.weights[i]})
+		total += g.weights[i]
+	}
+	slices.SortFunc(g.pairs, func(a, b weighted) int { return cmp.Compare(a.v, b.v) })
+	sum := 0.0
+	for _, p := range g.pairs {
+		if sum += p.w; sum >= total/2 {
+			return p.v
+		}
+	}
+	return 0
+}

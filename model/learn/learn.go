@@ -1,0 +1,365 @@
+// Package learn turns samples of finished runs into the predictor's weights:
+// coefficients for the physics, a boosted forest for what the physics misses,
+// and margins that hold for models and GPU types that nobody has seen.
+//
+// Everything is a function of the arguments: equal samples give equal bytes.
+package learn
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/berth-scheduler/berth/model"
+	"github.com/berth-scheduler/berth/model/fit"
+	"github.com/berth-scheduler/berth/model/gpuspec"
+)
+
+// ErrTooFew is returned when the samples do not suffice for any target.
+var ErrTooFew = errors.New("too few samples to learn from")
+
+// Options of Fit and Challenge. The zero value takes the defaults.
+type Options struct {
+	// MinSamples is how many samples a target needs: 16.
+	MinSamples int
+	// Trees is the most trees per target: 150.
+	Trees int
+	// Quantile is what the margins aim at: 0.95.
+	Quantile float64
+	Seed     uint64
+}
+
+func (o Options) withDefaults() Options {
+	if o.MinSamples == 0 {
+		o.MinSamples = 16
+	}
+	if o.Trees == 0 {
+		o.Trees = 150
+	}
+	if o.Quantile == 0 {
+		o.Quantile = 0.95
+	}
+	return o
+}
+
+// userShare is how much of the whole weight one user's samples may have.
+const userShare = 0.25
+
+// Fit learns from samples on top of start, whose analytic coefficients it
+// keeps; targets with too few samples keep what start knows of them. Samples
+// that a limit ended, or whose features say nothing, are left out. The error is
+// ErrTooFew when no target has enough.
+func Fit(samples []model.Sample, start model.Weights, opt Options) (model.Weights, error) {
+	opt = opt.withDefaults()
+	w, learned := start, 0
+	for _, t := range model.Targets() {
+		rows := collect(t, samples, &w)
+		if len(rows) < opt.MinSamples {
+			continue
+		}
+		l, err := newTrainer(t, rows, opt).learn()
+		if err != nil {
+			return start, fmt.Errorf("learn %s: %w", t, err)
+		}
+		w.Learned[t] = l
+		learned++
+	}
+	if learned == 0 {
+		return start, ErrTooFew
+	}
+	if err := w.Check(); err != nil {
+		return start, err
+	}
+	return w, nil
+}
+
+// row is one sample as a target's learner sees it.
+type row struct {
+	terms, cols   []float64
+	label, weight float64
+	key           string // of the group
+	family, model string
+	gpu           string
+}
+
+// collect makes rows of the samples that say something about t.
+func collect(t model.Target, samples []model.Sample, w *model.Weights) []row {
+	rows := make([]row, 0, len(samples))
+	perUser := make(map[string]int)
+	for i := range samples {
+		s := &samples[i]
+		label, ok := t.Label(s)
+		if !ok || !s.Features.Known() || s.Features.Check() != nil {
+			continue
+		}
+		spec, _ := gpuspec.Lookup(s.GPUType)
+		rows = append(rows, row{
+			terms: w.Terms(t, &s.Features, &spec), cols: s.Features.Columns(&spec), label: label,
+			key: model.GroupKey(t, &s.Features, &spec), family: model.Family(s.Features.Model), model: s.Features.Model,
+			gpu: spec.Name,
+		})
+		rows[len(rows)-1].weight = float64(i) // the sample's index, until weigh
+		perUser[s.User]++
+	}
+	for i := range rows {
+		n := perUser[samples[int(rows[i].weight)].User]
+		rows[i].weight = 1
+		if most := userShare * float64(len(rows)); len(perUser) > 1 && float64(n) > most {
+			rows[i].weight = most / float64(n)
+		}
+	}
+	return rows
+}
+
+// trainer learns one target.
+type trainer struct {
+	t    model.Target
+	opt  Options
+	rows []row
+}
+
+func newTrainer(t model.Target, rows []row, opt Options) *trainer {
+	return &trainer{t: t, opt: opt, rows: rows}
+}
+
+// learn fits physics and forest to all rows, and decides by what was left out
+// how much of the forest counts and how wide the margins are.
+func (tr *trainer) learn() (model.Learned, error) {
+	all := make([]int, len(tr.rows))
+	for i := range all {
+		all[i] = i
+	}
+	groups, err := tr.physics(all)
+	if err != nil {
+		return model.Learned{}, err
+	}
+	forest, err := tr.forest(all, groups)
+	if err != nil {
+		return model.Learned{}, err
+	}
+	l := model.Learned{Groups: groups, Forest: forest, Samples: int64(len(tr.rows))}
+	for i := range tr.rows {
+		if r := &tr.rows[i]; r.family != "" {
+			l.Families = append(l.Families, model.FamilyHash(r.family))
+		}
+		l.Types = append(l.Types, tr.rows[i].gpu)
+	}
+	slices.Sort(l.Families)
+	slices.Sort(l.Types)
+	l.Families, l.Types = slices.Compact(l.Families), slices.Compact(l.Types)
+	l.Families, l.Types = l.Families[:min(len(l.Families), maxFamilies)], l.Types[:min(len(l.Types), maxTypes)]
+	if err := tr.judge(&l); err != nil {
+		return model.Learned{}, err
+	}
+	if most := max(l.Trees[0], l.Trees[1], l.Trees[2]); most < forest.Trees() {
+		l.Forest = forest.First(most)
+	}
+	return l, nil
+}
+
+// The most families and types that weights remember.
+const (
+	maxFamilies = 1024
+	maxTypes    = 64
+)
+
+// judge leaves out models, families and types in turn.
+func (tr *trainer) judge(l *model.Learned) error {
+	byModel := func(r *row) string { return r.model }
+	byFamily := func(r *row) string { return r.family }
+	byType := func(r *row) string { return r.gpu }
+	known, err := tr.leaveOut(byModel, 2)
+	if err != nil {
+		return err
+	}
+	if known == nil {
+		if known, err = tr.leaveOut(nil, 2); err != nil {
+			return err
+		}
+	}
+	l.Trees[model.KnownFamily], l.Margins[model.KnownFamily] = known.trees, known.margin(nil, tr.opt.Quantile)
+	for i := range l.Groups {
+		g := &l.Groups[i]
+		g.Margin = known.margin(func(r *row) bool { return hasPrefix(r.key, g.Key) }, tr.opt.Quantile)
+	}
+	for i, by := range []func(*row) string{byFamily, byType} {
+		v, err := tr.leaveOut(by, 3)
+		if err != nil {
+			return err
+		}
+		if v == nil {
+			// Nobody can tell: physics alone, and a wider margin.
+			l.Margins[i+1] = min(1.5, 1.5*l.Margins[0])
+			continue
+		}
+		l.Trees[i+1], l.Margins[i+1] = v.trees, max(l.Margins[0], v.margin(nil, tr.opt.Quantile))
+	}
+	return nil
+}
+
+func hasPrefix(s, prefix string) bool { return len(s) >= len(prefix) && s[:len(prefix)] == prefix }
+
+// maxFolds bounds how often leaveOut trains.
+const maxFolds = 5
+
+// folds gives each row a fold, rows of one group the same; nil when there are
+// fewer groups than least. A nil by deals the rows out one by one.
+func (tr *trainer) folds(by func(*row) string, least int) [][]int {
+	seen := make(map[string]int)
+	sizes := make([]int, 0, maxFolds)
+	out := make([][]int, maxFolds)
+	name := func(i int) string {
+		if by == nil {
+			return strconv.Itoa(i)
+		}
+		return by(&tr.rows[i])
+	}
+	// Large groups first, each to the smallest fold: the folds become even.
+	count := make(map[string]int)
+	var names []string
+	for i := range tr.rows {
+		n := name(i)
+		if count[n]++; count[n] == 1 {
+			names = append(names, n)
+		}
+	}
+	if len(names) < least {
+		return nil
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return count[b] - count[a] })
+	for range min(maxFolds, len(names)) {
+		sizes = append(sizes, 0)
+	}
+	for _, n := range names {
+		k := slices.Index(sizes, slices.Min(sizes))
+		seen[n] = k
+		sizes[k] += count[n]
+	}
+	for i := range tr.rows {
+		k := seen[name(i)]
+		out[k] = append(out[k], i)
+	}
+	return out[:len(sizes)]
+}
+
+// verdict is what leaving groups out showed.
+type verdict struct {
+	tr    *trainer
+	trees int
+	miss  []float64 // log(label/estimate) of each row with that many trees
+}
+
+// stages are the numbers of trees that leaveOut tries, as parts of all.
+var stages = [...]float64{0, 0.15, 0.3, 0.5, 0.75, 1}
+
+// leaveOut predicts each row by what was learned from the rows of other groups.
+// It returns nil when there are fewer groups than least.
+func (tr *trainer) leaveOut(by func(*row) string, least int) (*verdict, error) {
+	tr = tr.sample(maxJudged)
+	folds := tr.folds(by, least)
+	if folds == nil {
+		return nil, nil
+	}
+	limit := tr.t.RatioLimit()
+	var miss [len(stages)][]float64
+	for s := range miss {
+		miss[s] = make([]float64, len(tr.rows))
+	}
+	for k, test := range folds {
+		var train []int
+		for j, f := range folds {
+			if j != k {
+				train = append(train, f...)
+			}
+		}
+		slices.Sort(train)
+		groups, err := tr.physics(train)
+		if err != nil {
+			return nil, err
+		}
+		forest, err := tr.forest(train, groups)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range test {
+			r := &tr.rows[i]
+			base := fit.Log(r.label / r.base(groups))
+			sum, from := 0.0, 0
+			for s, part := range stages {
+				to := int(part * float64(forest.Trees()))
+				sum += forest.Range(r.cols, from, to)
+				from = to
+				miss[s][i] = base - min(max(sum, -limit), limit)
+			}
+		}
+	}
+	best, most := 0, 0.0
+	for s := range miss {
+		e := 0.0
+		for i, m := range miss[s] {
+			m = min(abs(m), 2)
+			if tr.loss() == fit.Squared {
+				m = float64(m * m)
+			}
+			e += float64(tr.rows[i].weight * m)
+		}
+		// More trees must earn their place.
+		if e *= 1 + float64(0.01*stages[s]); s == 0 || e < most {
+			best, most = s, e
+		}
+	}
+	return &verdict{tr: tr, trees: int(stages[best] * float64(tr.opt.Trees)), miss: miss[best]}, nil
+}
+
+// maxJudged bounds the rows that leaveOut works on.
+const maxJudged = 3000
+
+// sample returns a trainer of at most n rows, taken evenly.
+func (tr *trainer) sample(n int) *trainer {
+	if len(tr.rows) <= n {
+		return tr
+	}
+	some := *tr
+	some.rows = make([]row, 0, n)
+	for k := range n {
+		some.rows = append(some.rows, tr.rows[k*len(tr.rows)/n])
+	}
+	return &some
+}
+
+func abs(v float64) float64 { return max(v, -v) }
+
+// minMargin is how many rows a margin needs.
+const minMargin = 40
+
+// margin is how far, as a logarithm, labels lie above estimates with
+// probability q among the rows that pick picks (nil: all); −1 when they are too
+// few to tell, 0 when estimates are above anyway.
+func (v *verdict) margin(pick func(*row) bool, q float64) float64 {
+	var miss []float64
+	for i := range v.miss {
+		if pick == nil || pick(&v.tr.rows[i]) {
+			miss = append(miss, v.miss[i])
+		}
+	}
+	if pick != nil && len(miss) < minMargin {
+		return -1
+	}
+	return min(max(fit.Conformal(miss, q), 0), 1.5)
+}
+
+// base is the physics of r with the coefficients of its group.
+func (r *row) base(groups []model.Group) float64 {
+	g := &groups[0]
+	for i := range groups {
+		if c := &groups[i]; len(c.Key) > len(g.Key) && hasPrefix(r.key, c.Key) {
+			g = c
+		}
+	}
+	v := 0.0
+	for i, c := range g.Coef {
+		v += float64(float64(c) * r.terms[i])
+	}
+	return max(v, 1e-6)
+}

@@ -1,0 +1,141 @@
+package learn
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/model"
+	"github.com/berth-scheduler/berth/model/fit"
+)
+
+// What coefficients are fitted with.
+const (
+	// rootPull and groupPull are how many rows the prior counts like: published
+	// physics for everybody, everybody's coefficients for a group.
+	rootPull, groupPull = 2, 15
+	// minGroup is how many rows a group needs for coefficients of its own.
+	minGroup  = 30
+	maxGroups = 64
+	// robust is the relative error from which on a row pulls no harder.
+	robust = 0.05
+	rounds = 6
+)
+
+// physics fits the coefficients of everybody and of each group that is large
+// enough, from general to special.
+func (tr *trainer) physics(train []int) ([]model.Group, error) {
+	root, err := tr.coefficients(train, tr.t.Priors(), rootPull)
+	if err != nil {
+		return nil, err
+	}
+	groups := []model.Group{{Coef: root, Margin: -1}}
+	members := make(map[string][]int)
+	for _, i := range train {
+		key := tr.rows[i].key
+		for end := 0; end < len(key); {
+			end += strings.IndexByte(key[end:], '/') + 1
+			members[key[:end]] = append(members[key[:end]], i)
+		}
+	}
+	keys := make([]string, 0, len(members))
+	for k := range members {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		rows := members[k]
+		parent := groups[0]
+		size := len(train)
+		for _, g := range groups {
+			if len(g.Key) > len(parent.Key) && hasPrefix(k, g.Key) {
+				parent, size = g, len(members[g.Key])
+			}
+		}
+		if len(rows) < minGroup || len(rows) == size || len(groups) == maxGroups {
+			continue
+		}
+		coef, err := tr.coefficients(rows, widen(parent.Coef), groupPull)
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, model.Group{Key: k, Coef: coef, Margin: -1})
+	}
+	slices.SortFunc(groups, func(a, b model.Group) int { return cmp.Compare(a.Key, b.Key) })
+	return groups, nil
+}
+
+func widen(v []float32) []float64 {
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = float64(x)
+	}
+	return out
+}
+
+// coefficients minimizes the relative error, Huber's way: a row that is far off
+// pulls with a bounded force, by iteratively reweighted least squares.
+func (tr *trainer) coefficients(train []int, prior []float64, pull float64) ([]float32, error) {
+	rows, y := make([][]float64, len(train)), make([]float64, len(train))
+	force := make([]float64, len(train))
+	for k := range force {
+		force[k] = 1
+	}
+	var c []float64
+	for range rounds {
+		for k, i := range train {
+			r := &tr.rows[i]
+			s := math.Sqrt(r.weight * force[k])
+			rows[k] = slices.Grow(rows[k][:0], len(r.terms))
+			for _, v := range r.terms {
+				rows[k] = append(rows[k], float64(v/r.label)*s)
+			}
+			y[k] = s
+		}
+		var err error
+		if c, err = fit.NNLS(rows, y, prior, pull); err != nil {
+			return nil, err
+		}
+		for k, i := range train {
+			r := &tr.rows[i]
+			v := 0.0
+			for j := range c {
+				v += float64(c[j] * r.terms[j])
+			}
+			force[k] = min(1, robust/max(abs(v/r.label-1), 1e-9))
+		}
+	}
+	out := make([]float32, len(c))
+	for j := range c {
+		out[j] = float32(min(c[j], 1e4))
+	}
+	return out, nil
+}
+
+// forest fits what the physics misses.
+func (tr *trainer) forest(train []int, groups []model.Group) (*fit.Forest, error) {
+	rows, y, w := make([][]float64, len(train)), make([]float64, len(train)), make([]float64, len(train))
+	limit := tr.t.RatioLimit()
+	for k, i := range train {
+		r := &tr.rows[i]
+		rows[k], w[k] = r.cols, r.weight
+		y[k] = min(max(fit.Log(r.label/r.base(groups)), -2*limit), 2*limit)
+	}
+	even := !slices.ContainsFunc(w, func(v float64) bool { return v != 1 })
+	if even {
+		w = nil
+	}
+	leaf := min(15, max(5, len(train)/50))
+	return fit.Boost(rows, y, w, fit.Options{Trees: tr.opt.Trees, MinLeaf: leaf, Loss: tr.loss(), Seed: tr.opt.Seed})
+}
+
+// loss is what the forest makes small. A utilization far off is worse than two
+// that are a little off, for the scheduler adds them up; memory and time have
+// outliers that nothing explains.
+func (tr *trainer) loss() fit.Loss {
+	if tr.t == model.Util {
+		return fit.Squared
+	}
+	return fit.Absolute
+}

@@ -1,0 +1,204 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/model/fit"
+	"github.com/berth-scheduler/berth/model/gpuspec"
+)
+
+// Bounds of what is learned of one target.
+const (
+	maxGroups    = 64
+	maxGroupKey  = 96
+	maxTypes     = 64
+	maxTypeName  = 64
+	maxFamilies  = 1024
+	maxMarginLog = 1.5
+)
+
+// Learned is what samples taught about one target: coefficients of the physics
+// for groups of runs, a forest on the logarithm of what the physics misses, and
+// how far the truth lay above in families of models and on types of GPUs that
+// were left out. The zero value is nothing learned. It is immutable.
+type Learned struct {
+	// Groups are sorted by key; the first has the empty key and counts for
+	// everybody. None when nothing was learned.
+	Groups []Group
+	// Forest corrects the physics, with as many of its trees as proved helpful.
+	Forest *fit.Forest
+	// Trees is how many trees count for a model whose family was seen, for one
+	// of a new family, and on a new type; the least that applies is used.
+	Trees [3]int
+	// Margins are logarithms of how far the upper quantile lies above the
+	// estimate, for the same three. A group's own margin comes before the first.
+	Margins [3]float64
+	// Families are FamilyHash of the models of the samples, sorted; Types their
+	// GPU types, normal and sorted.
+	Families []uint32
+	Types    []string
+	// Samples is how many there were.
+	Samples int64
+}
+
+// What a Learned's Trees and Margins are for.
+const (
+	KnownFamily = iota
+	NewFamily
+	NewType
+)
+
+// Group holds the coefficients for the runs whose key begins with Key.
+type Group struct {
+	Key  string
+	Coef []float32 // one per term of the target, not negative
+	// Margin is as Learned.Margins[KnownFamily]; negative when the group had too
+	// few samples to tell.
+	Margin float64
+}
+
+// Family is the part of a model's name that its relatives share: the letters
+// that it begins with, in lower case ("resnet" of "ResNet50").
+func Family(name string) string {
+	end := strings.IndexFunc(name, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') })
+	if end >= 0 {
+		name = name[:end]
+	}
+	return strings.ToLower(name)
+}
+
+// FamilyHash is what a Learned remembers of a family: FNV-1a of its name.
+func FamilyHash(family string) uint32 {
+	h := uint32(2166136261)
+	for i := range len(family) {
+		h = (h ^ uint32(family[i])) * 16777619
+	}
+	return h
+}
+
+// empty tells that nothing was learned.
+func (l *Learned) empty() bool { return len(l.Groups) == 0 }
+
+// group finds the most special group for a key.
+func (l *Learned) group(key string) *Group {
+	best := &l.Groups[0]
+	for i := range l.Groups {
+		g := &l.Groups[i]
+		if len(g.Key) > len(best.Key) && strings.HasPrefix(key, g.Key) {
+			best = g
+		}
+	}
+	return best
+}
+
+// guess is an estimate of a target before history and declarations.
+type guess struct {
+	value, p95 float64
+	base       float64 // of the physics alone
+	coef       []float32
+}
+
+// estimate answers for a job on a type; l is not empty. The scratch slices have
+// room for maxTerms and columnCount numbers.
+func (l *Learned) estimate(t Target, w *Weights, f *Features, spec *gpuspec.Spec, terms, cols []float64) guess {
+	w.terms(t, f, spec, terms)
+	g := l.group(GroupKey(t, f, spec))
+	r := guess{coef: g.Coef}
+	for i, c := range g.Coef {
+		r.base += float64(float64(c) * terms[i])
+	}
+	r.value = r.base
+	trees, margin := l.Trees[KnownFamily], l.Margins[KnownFamily]
+	if g.Margin >= 0 {
+		margin = g.Margin
+	}
+	if family := Family(f.Model); family == "" || !has(l.Families, FamilyHash(family)) {
+		trees, margin = min(trees, l.Trees[NewFamily]), max(margin, l.Margins[NewFamily])
+	}
+	if !has(l.Types, spec.Name) {
+		trees, margin = min(trees, l.Trees[NewType]), max(margin, l.Margins[NewType])
+	}
+	if trees > 0 {
+		f.columns(spec, cols)
+		r.value *= expClamped(l.Forest.Range(cols, 0, trees), t.RatioLimit())
+	}
+	r.p95 = r.value * math.Exp(margin)
+	return r
+}
+
+func has[E cmp.Ordered](sorted []E, v E) bool {
+	_, ok := slices.BinarySearch(sorted, v)
+	return ok
+}
+
+// parts lists what the estimate is made of, in MiB; terms of one name count
+// together. What the forest adds or takes away is the correction.
+func (g *guess) parts(terms []float64, parts []Part) []Part {
+	first := len(parts)
+	for i, c := range g.coef {
+		v := float64(c) * terms[i]
+		if v <= 0 {
+			continue
+		}
+		name := memoryTerms[i].name
+		if n := len(parts); n > first && parts[n-1].Name == name {
+			parts[n-1].MiB += ceil(v)
+			continue
+		}
+		parts = append(parts, Part{Name: name, MiB: ceil(v)})
+	}
+	if d := int64(math.Round(min(max(g.value-g.base, -1<<50), 1<<50))); d != 0 {
+		parts = append(parts, Part{Name: "correction", MiB: d})
+	}
+	return parts
+}
+
+// check names what is out of range.
+func (l *Learned) check(t Target) error {
+	if len(l.Groups) > maxGroups || len(l.Types) > maxTypes || len(l.Families) > maxFamilies || l.Samples < 0 {
+		return fmt.Errorf("%w: %s: %d groups, %d types, %d families, at most %d, %d and %d are allowed",
+			ErrWeights, t, len(l.Groups), len(l.Types), len(l.Families), maxGroups, maxTypes, maxFamilies)
+	}
+	if len(l.Groups) > 0 && l.Groups[0].Key != "" {
+		return fmt.Errorf("%w: %s: the first group is %q, must be the general one", ErrWeights, t, l.Groups[0].Key)
+	}
+	if !slices.IsSortedFunc(l.Groups, func(a, b Group) int { return cmp.Compare(a.Key, b.Key) }) || !slices.IsSorted(l.Types) || !slices.IsSorted(l.Families) {
+		return fmt.Errorf("%w: %s: groups, families or types are not sorted", ErrWeights, t)
+	}
+	for i := range l.Groups {
+		if err := l.Groups[i].check(t); err != nil {
+			return err
+		}
+	}
+	for i := range l.Margins {
+		if m := l.Margins[i]; !(m >= 0 && m <= maxMarginLog) {
+			return fmt.Errorf("%w: %s: margin %v, must be 0 to %v", ErrWeights, t, m, maxMarginLog)
+		}
+		if n := l.Trees[i]; n < 0 || n > l.Forest.Trees() {
+			return fmt.Errorf("%w: %s: %d trees count, there are %d", ErrWeights, t, n, l.Forest.Trees())
+		}
+	}
+	if l.Forest != nil && (l.empty() || l.Forest.Columns != columnCount) {
+		return fmt.Errorf("%w: %s: forest over %d columns, must be %d", ErrWeights, t, l.Forest.Columns, columnCount)
+	}
+	return nil
+}
+
+func (g *Group) check(t Target) error {
+	if n := len(t.terms()); len(g.Coef) != n || len(g.Key) > maxGroupKey {
+		return fmt.Errorf("%w: %s: group %q has %d coefficients, must be %d", ErrWeights, t, g.Key, len(g.Coef), n)
+	}
+	if !(g.Margin >= -1 && g.Margin <= maxMarginLog) {
+		return fmt.Errorf("%w: %s: group %q has margin %v, must be -1 to %v", ErrWeights, t, g.Key, g.Margin, maxMarginLog)
+	}
+	for k, c := range g.Coef {
+		if !(c >= 0 && c <= 1e4) {
+			return fmt.Errorf("%w: %s: group %q: %s is %v, must be 0 to 10000", ErrWeights, t, g.Key, t.terms()[k].name, c)
+		}
+	}
+	return nil
+}

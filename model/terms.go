@@ -1,0 +1,315 @@
+package model
+
+import (
+	"math"
+	"strings"
+
+	"github.com/berth-scheduler/berth/model/fit"
+	"github.com/berth-scheduler/berth/model/gpuspec"
+	"github.com/berth-scheduler/berth/model/graph"
+)
+
+// Target is a quantity that is learned from samples.
+type Target uint8
+
+// The targets. Host memory, CPU and power follow from these and from history.
+const (
+	Memory Target = iota // peak GPU memory, MiB
+	Util                 // share of the GPU, 0 to 1
+	Time                 // one step, seconds
+	numTargets
+)
+
+func (t Target) String() string { return [...]string{"memory", "util", "time"}[t] }
+
+// Targets lists them all.
+func Targets() []Target { return []Target{Memory, Util, Time} }
+
+// Label is what s measured of t, in t's unit; ok is false when it did not, or
+// when a limit ended the run.
+func (t Target) Label(s *Sample) (v float64, ok bool) {
+	switch t {
+	case Memory:
+		v = float64(s.PeakMiB)
+	case Util:
+		v = float64(min(s.UtilMilli, 1000)) / 1000
+	case Time:
+		if s.Steps > 0 {
+			v = s.Seconds / float64(s.Steps)
+		}
+	}
+	return v, v > 0 && !s.Censored
+}
+
+// term is one addend of a target's physics: a name for users, and what the
+// coefficient is before anything was learned.
+type term struct {
+	name  string
+	prior float64
+}
+
+// maxTerms is the most that a target has.
+const maxTerms = 13
+
+// The memory terms, in MiB. A job has one of the activation terms: the tensors
+// that autograd keeps where they are known, else what all layers put out, else
+// what convolutions and matrix products put out.
+var memoryTerms = []term{
+	{"context", 1}, {"libraries", 0.5}, {"libraries", 1}, {"weights", 1}, {"gradients", 1}, {"optimizer", 1},
+	{"activations", 1.1}, {"activations", 1.2}, {"activations", 2.2}, {"transient", 1}, {"transient", 2}, {"workspace", 1}, {"attention", 1},
+}
+
+// libraryUnit is what the constant term counts in, MiB.
+const libraryUnit = 512
+
+func fillMemory(f *Features, spec *gpuspec.Spec, w *Weights, out []float64) {
+	out[0], out[1], out[2] = float64(spec.ContextMiB), libraryUnit, float64(spec.SMs)
+	out[3], out[4], out[5] = f.state()
+	out[6], out[7], out[8] = f.kept()
+	out[9] = float64(f.InputBytes)/mib + w.OutputFactor*float64(f.OutputBytes)/mib
+	if out[10] = 0; f.Mode == Training {
+		out[10] = float64(f.LargestBytes) / mib
+	}
+	out[11] = w.ScratchFactor * min(float64(f.WorkspaceBytes)/mib, 4096)
+	out[12] = 0
+	if f.Mode == Training && !f.Checkpointing {
+		out[12] = float64(f.ScoreBytes) / mib
+	}
+}
+
+// state is the memory of weights, gradients and optimizer states in MiB.
+func (f *Features) state() (weights, gradients, optimizer float64) {
+	weights = float64(f.ParamBytes) / mib
+	trained := weights
+	if f.TrainedBytes > 0 {
+		trained = float64(f.TrainedBytes) / mib
+	}
+	if f.Mode == Training {
+		gradients, optimizer = trained, trained*float64(f.Optimizer.States())
+	}
+	if f.Precision == graph.AMP {
+		weights *= 1.5 // autocast keeps a two-byte copy
+	}
+	return weights, gradients, optimizer
+}
+
+// kept is what a step holds of activations in MiB: exactly one is above 0 when
+// anything is known.
+func (f *Features) kept() (saved, acts, matrix float64) {
+	switch {
+	case f.Mode == Inference && f.LiveBytes > 0:
+		return float64(f.LiveBytes) / mib, 0, 0
+	case f.Mode == Training && f.SavedBytes > 0:
+		return float64(f.SavedBytes) / mib, 0, 0
+	case f.ActBytes > 0:
+		return 0, float64(f.ActBytes) / mib, 0
+	default:
+		return 0, 0, float64(f.MatrixBytes) / mib
+	}
+}
+
+// The time terms, in seconds.
+var timeTerms = []term{
+	{"matrix products", 2}, {"power limit", 0}, {"memory traffic", 1.3}, {"kernels", 4}, {"step", 1}, {"input", 1}, {"optimizer", 1.3},
+}
+
+func fillTime(f *Features, spec *gpuspec.Spec, w *Weights, out []float64) {
+	flops, bytes := float64(f.FLOPs), f.traffic()
+	kernels := w.KernelsPerLayer * float64(f.layers())
+	optimizer := 0.0
+	if f.Mode == Training {
+		flops *= 1 + w.BackwardFLOPs
+		bytes *= 1 + w.BackwardBytes
+		kernels *= 1 + w.BackwardFLOPs
+		_, gradients, states := f.state()
+		optimizer = (2*gradients + 2*states) * mib
+	}
+	peak, perWatt := w.peak(f.Precision, spec)
+	bandwidth := spec.BandwidthGBs * 1e9
+	out[0] = flops / peak
+	out[1] = flops / (float64(max(1, spec.TDPWatt)) * perWatt)
+	out[2] = bytes / bandwidth
+	out[3] = kernels * 1e-6
+	out[4] = 1e-3
+	out[5] = float64(f.InputBytes) / (w.HostLinkGBs * 1e9)
+	out[6] = optimizer / bandwidth
+}
+
+// traffic is the forward memory traffic in bytes; where nobody counted it, each
+// output is taken to be written once and read once, each weight read once.
+func (f *Features) traffic() float64 {
+	if f.MovedBytes > 0 {
+		return float64(f.MovedBytes)
+	}
+	acts := float64(f.ActBytes)
+	if acts == 0 {
+		acts = 2 * float64(f.MatrixBytes)
+	}
+	return 2*acts + float64(f.ParamBytes)
+}
+
+// layers counts all operators.
+func (f *Features) layers() int64 {
+	return f.Convs + f.Linears + f.Activations + f.Norms + f.Others
+}
+
+// peak is the speed that a matrix product can reach by the data sheet, and what
+// one watt yields of it, in FLOPs a second. The latter is by generation: what
+// the architecture's largest board reaches at its power limit. Small boards with
+// the same chip and a low limit (T4, L4, P4) cannot hold their clock.
+func (w *Weights) peak(p Precision, spec *gpuspec.Spec) (peak, perWatt float64) {
+	plain, tensor := spec.FP32TFLOPS*1e12, spec.TensorTFLOPS*1e12
+	per := 30e9
+	switch {
+	case spec.Capability >= "8.9" || len(spec.Capability) > 3:
+		per = 90e9
+	case spec.Capability >= "8.0":
+		per = 70e9
+	case spec.Capability >= "7.0":
+		per = 50e9
+	}
+	switch {
+	case p.Tensor() && tensor > plain:
+		return tensor, per * 4
+	case p == graph.TF32 && spec.Capability >= "8.0" && tensor/2 > plain:
+		return tensor / 2, per * 2
+	default:
+		return plain, per
+	}
+}
+
+// The utilization terms: what the roofline says, and a constant.
+var utilTerms = []term{{"roofline", 0.7}, {"constant", 0.3}}
+
+// terms are t's, in the order of fill.
+func (t Target) terms() []term {
+	return [...][]term{memoryTerms, utilTerms, timeTerms}[t]
+}
+
+// Terms returns the physics of t for a job on a type: one addend for each
+// coefficient of a Group, in t's unit.
+func (w *Weights) Terms(t Target, f *Features, spec *gpuspec.Spec) []float64 {
+	out := make([]float64, len(t.terms()))
+	w.terms(t, f, spec, out)
+	return out
+}
+
+// Priors are the coefficients of t before anything was learned.
+func (t Target) Priors() []float64 {
+	out := make([]float64, len(t.terms()))
+	for i, x := range t.terms() {
+		out[i] = x.prior
+	}
+	return out
+}
+
+// terms fills out, which has room for maxTerms.
+func (w *Weights) terms(t Target, f *Features, spec *gpuspec.Spec, out []float64) {
+	switch t {
+	case Memory:
+		fillMemory(f, spec, w, out)
+	case Util:
+		_, out[0] = w.step(f, spec)
+		out[0], out[1] = max(out[0], 0.02), 0.5
+	case Time:
+		fillTime(f, spec, w, out)
+	}
+}
+
+// columnCount is how many numbers of a job the forests see.
+const columnCount = 22
+
+// Columns returns what a forest may ask of a job on a type.
+func (f *Features) Columns(spec *gpuspec.Spec) []float64 {
+	x := make([]float64, columnCount)
+	f.columns(spec, x)
+	return x
+}
+
+// columns fills x with what the forests may ask. They are ratios where
+// possible, since trees cannot extrapolate, and logarithms.
+func (f *Features) columns(spec *gpuspec.Spec, x []float64) {
+	saved, acts, matrix := f.kept()
+	a := max(saved+acts+matrix, 1e-3)
+	batch := float64(max(1, f.Batch))
+	params, flops := float64(f.ParamBytes)/mib, float64(f.FLOPs)/1e9
+	over := func(v int64) float64 {
+		if v <= 0 {
+			return missing
+		}
+		return fit.Log(float64(v) / mib / a)
+	}
+	x[0], x[1], x[2] = fit.Log(a), fit.Log(params), fit.Log(params/a)
+	x[3], x[4], x[5] = over(f.MatrixBytes), over(f.ActBytes), over(f.TracedBytes)
+	x[6], x[7], x[8] = over(f.LargestBytes), over(f.InputBytes), over(f.WorkspaceBytes)
+	x[9], x[10] = fit.Log(flops/a), fit.Log(flops)
+	if f.FLOPs == 0 {
+		x[9], x[10] = missing, missing
+	}
+	x[11], x[12] = fit.Log(batch), fit.Log(float64(f.InputBytes)/batch/1024+1e-3)
+	x[13], x[14], x[15] = float64(f.Convs), float64(f.Linears), float64(f.Activations)
+	x[16], x[17] = float64(f.Norms), float64(f.Others)
+	x[18] = float64(f.Mode)*16 + float64(precisionCode(f.Precision))
+	x[19] = fit.Log(float64(max(1, f.SeqLen)))
+	x[20], x[21] = fit.Log(float64(spec.SMs)), fit.Log(spec.FP32TFLOPS/spec.BandwidthGBs)
+}
+
+// missing is what a forest sees of a number that nobody knows.
+const missing = -30
+
+func precisionCode(p Precision) int {
+	for i, q := range graph.Precisions() {
+		if p == q {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// GroupKey names the kind of run that f is, from general to special, the parts
+// ended by '/': coefficients are kept for each prefix that has enough samples.
+func GroupKey(t Target, f *Features, spec *gpuspec.Spec) string {
+	mode := "infer/"
+	if f.Mode == Training {
+		mode = "train/"
+	}
+	detail := ""
+	if t == Memory {
+		switch saved, acts, _ := f.kept(); {
+		case saved > 0:
+			detail = "saved/"
+		case acts > 0:
+			detail = "acts/"
+		default:
+			detail = "matrix/"
+		}
+	}
+	precision := string(f.Precision)
+	if precision == "" {
+		precision = "any"
+	}
+	framework := f.Framework
+	if framework == "" {
+		framework = "any"
+	}
+	return mode + detail + precision + "/" + strings.ReplaceAll(framework, "/", "-") + "/" + class(spec) + "/"
+}
+
+// class is the GPU's architecture.
+func class(spec *gpuspec.Spec) string {
+	if spec.Arch == "" {
+		return "any"
+	}
+	return strings.ReplaceAll(spec.Arch, "/", "-")
+}
+
+// RatioLimit bounds the logarithm of the forest's correction, so that an unknown
+// architecture falls back on physics: factors of 0.55 to 1.82 for memory, which
+// is arithmetic, and wider ones where the physics is only an outline.
+func (t Target) RatioLimit() float64 { return [...]float64{0.6, 2, 1}[t] }
+
+// expClamped is e^v, v kept within ±limit: an unknown architecture falls back
+// on physics.
+func expClamped(v, limit float64) float64 {
+	return math.Exp(min(max(v, -limit), limit))
+}
