@@ -57,6 +57,7 @@ func golden(t *testing.T, name, got string) {
 type fakeServer struct {
 	apiv1.UnimplementedJobServiceServer
 	apiv1.UnimplementedClusterServiceServer
+	apiv1.UnimplementedModelServiceServer
 	mu        sync.Mutex
 	jobs      []*apiv1.Job
 	nodes     []*apiv1.Node
@@ -275,6 +276,17 @@ func (f *fakeServer) ResumeNode(ctx context.Context, r *apiv1.ResumeNodeRequest)
 	return &apiv1.ResumeNodeResponse{Node: &apiv1.Node{Id: r.GetId(), State: "ready"}}, nil
 }
 
+func (f *fakeServer) FenceNode(ctx context.Context, r *apiv1.FenceNodeRequest) (*apiv1.FenceNodeResponse, error) {
+	if err := f.enter(ctx, "FenceNode"); err != nil {
+		return nil, err
+	}
+	return &apiv1.FenceNodeResponse{Node: &apiv1.Node{Id: r.GetId(), State: "unreachable"}, Lost: []uint64{12, 13}, Requeued: []uint64{17}}, nil
+}
+
+func (f *fakeServer) RemoveNode(ctx context.Context, _ *apiv1.RemoveNodeRequest) (*apiv1.RemoveNodeResponse, error) {
+	return &apiv1.RemoveNodeResponse{}, f.enter(ctx, "RemoveNode")
+}
+
 func (f *fakeServer) CreateToken(ctx context.Context, r *apiv1.CreateTokenRequest) (*apiv1.CreateTokenResponse, error) {
 	if err := f.enter(ctx, "CreateToken"); err != nil {
 		return nil, err
@@ -290,7 +302,7 @@ func (f *fakeServer) GetStatus(ctx context.Context, _ *apiv1.GetStatusRequest) (
 		ClusterId: "6f1c2a9e", Name: "lab", Index: 4711, AnsweredBy: "c2",
 		Jobs: []*apiv1.JobCount{{State: "RUNNING", Count: 3}, {State: "QUEUED", Count: 1}},
 		Members: []*apiv1.Member{
-			{Id: "c1", Address: "10.0.0.1:7701", Leader: true, Voter: true, Reachable: true, Term: 3, LastIndex: 4711, AppliedIndex: 4711, StateHash: "9c1185a5c5e9fc54612808977ee8f548", StateHashIndex: 4000, Pid: 811, Version: "0.1.0"},
+			{Id: "c1", Address: "10.0.0.1:7701", Leader: true, Voter: true, Reachable: true, Term: 3, LastIndex: 4711, AppliedIndex: 4711, StateHash: "9c1185a5c5e9fc54612808977ee8f548", StateHashIndex: 4000, Pid: 811, Version: "0.1.0", ModelVersion: 7, ModelSha256: sampleSHA},
 			{Id: "c2", Address: "10.0.0.2:7701", Voter: true, Reachable: true, Term: 3, LastIndex: 4711, AppliedIndex: 4710, StateHash: "9c1185a5c5e9fc54612808977ee8f548", StateHashIndex: 4000, Pid: 790, Version: "0.1.0"},
 			{Id: "c3", Address: "10.0.0.3:7701", Voter: true},
 		},
@@ -407,6 +419,7 @@ func (w *world) serve(socket string, f *fakeServer) {
 	s := grpc.NewServer()
 	apiv1.RegisterJobServiceServer(s, f)
 	apiv1.RegisterClusterServiceServer(s, f)
+	apiv1.RegisterModelServiceServer(s, f)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Serve(l) })
 	w.t.Cleanup(func() { s.Stop(); wg.Wait() })

@@ -16,10 +16,11 @@ import (
 
 func newNodeCmd(e *Env, c *client) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "node", Short: "List, drain and resume nodes",
+		Use: "node", Short: "List, drain, resume, fence and remove nodes",
 		Example: "  berth node list\n  berth node drain n7 --reason 'GPU 2 reports ECC errors'",
 	}
-	cmd.AddCommand(newNodeListCmd(e, c), newNodeShowCmd(e, c), newNodeDrainCmd(e, c), newNodeResumeCmd(e, c))
+	cmd.AddCommand(newNodeListCmd(e, c), newNodeShowCmd(e, c), newNodeDrainCmd(e, c), newNodeResumeCmd(e, c),
+		newNodeFenceCmd(e, c), newNodeRemoveCmd(e, c))
 	return cmd
 }
 

@@ -92,6 +92,8 @@ type memberView struct {
 	StateHashIndex uint64 `json:"state_hash_index"`
 	PID            uint32 `json:"pid"`
 	Version        string `json:"version"`
+	ModelVersion   uint64 `json:"model_version"`
+	ModelSHA256    string `json:"model_sha256"`
 }
 
 type jobCountView struct {
@@ -109,6 +111,7 @@ func viewStatus(s *apiv1.GetStatusResponse) statusView {
 			ID: m.GetId(), Address: m.GetAddress(), Leader: m.GetLeader(), Voter: m.GetVoter(), Reachable: m.GetReachable(),
 			Term: m.GetTerm(), LastIndex: m.GetLastIndex(), AppliedIndex: m.GetAppliedIndex(),
 			StateHash: m.GetStateHash(), StateHashIndex: m.GetStateHashIndex(), PID: m.GetPid(), Version: m.GetVersion(),
+			ModelVersion: m.GetModelVersion(), ModelSHA256: m.GetModelSha256(),
 		})
 	}
 	for _, j := range s.GetJobs() {
