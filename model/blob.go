@@ -30,6 +30,7 @@ func (w *Weights) Encode() []byte {
 	for _, c := range cs {
 		b = appendFloat(b, *c.p)
 	}
+	b = binary.LittleEndian.AppendUint64(b, w.TrainedSeq)
 	for t := range w.Learned {
 		b = w.Learned[t].append(b)
 	}
@@ -103,6 +104,7 @@ func DecodeWeights(b []byte) (Weights, error) {
 	for _, c := range cs {
 		*c.p = r.float()
 	}
+	w.TrainedSeq = binary.LittleEndian.Uint64(r.take(8))
 	for t := range w.Learned {
 		r.learned(&w.Learned[t])
 	}

@@ -16,6 +16,9 @@ const (
 
 // Sample is what one finished run showed. Numbers that were not measured are 0.
 type Sample struct {
+	// Seq numbers the samples of a cluster in the order in which runs ended,
+	// from 1; 0 outside of one.
+	Seq       uint64
 	Signature string
 	GPUType   string
 	PeakMiB   int64 // as NVML showed it, CUDA context included

@@ -14,6 +14,8 @@ var ErrWeights = errors.New("bad predictor weights")
 type Weights struct {
 	// Learned, by target, replaces the core's own estimate once it is not empty.
 	Learned [numTargets]Learned
+	// TrainedSeq is the Sample.Seq of the newest sample trained on; 0 for none.
+	TrainedSeq uint64
 
 	// Memory, as factors on bytes and as MiB.
 	LibraryMiB    float64 // kernels and handles of cuDNN and cuBLAS, beyond the bare context

@@ -1,0 +1,202 @@
+package learn
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/berth-scheduler/berth/model"
+	"github.com/berth-scheduler/berth/model/fit"
+)
+
+// Verdict is how a challenger, trained on older samples, stood up against the
+// weights in use on newer ones that neither had trained on.
+type Verdict struct {
+	// Weights are the challenger; the champion when there was none.
+	Weights model.Weights
+	// Better tells whether the challenger should replace the champion, Reason
+	// why or why not, in words for an operator.
+	Better bool
+	Reason string
+	// Trained and Tested count samples.
+	Trained, Tested int
+	// ChampionErr and ChallengerErr are the median of |log(predicted/measured)|
+	// over jobs, averaged over the targets that could be compared.
+	ChampionErr, ChallengerErr float64
+	// ChampionCover and ChallengerCover are the shares of tested memory peaks
+	// under the predicted upper quantile.
+	ChampionCover, ChallengerCover float64
+}
+
+// What a challenger must do.
+const (
+	// minTested is how many new samples a comparison needs.
+	minTested = 8
+	// gain is how much smaller its error must be, loss how much larger that of
+	// one target may be.
+	gain, loss = 0.98, 1.15
+	// slack is how much less of the peaks its upper quantile may cover.
+	slack = 0.05
+)
+
+// Challenge trains a challenger and compares it with champion. samples are
+// oldest first, their Seq rising. Of the samples that champion has not trained
+// on the newer half is the test; the challenger trains on the rest and the
+// champion's. Runs of one job count once, however often it ran, so that a job
+// that runs all the time does not decide alone. Upper quantiles must go on
+// covering. Equal arguments give equal bytes.
+//
+// Too few samples are a verdict (not better), not an error.
+func Challenge(samples []model.Sample, champion model.Weights, opt Options) (Verdict, error) {
+	v := Verdict{Weights: champion}
+	fresh := 0
+	for i := range samples {
+		if samples[i].Seq > champion.TrainedSeq {
+			fresh++
+		}
+	}
+	tested := fresh / 2
+	if tested < minTested {
+		v.Reason = fmt.Sprintf("%d new samples, %d are needed", fresh, 2*minTested)
+		return v, nil
+	}
+	train, test := samples[:len(samples)-tested], samples[len(samples)-tested:]
+	w, err := Fit(train, champion, opt)
+	if errors.Is(err, ErrTooFew) {
+		v.Reason = fmt.Sprintf("%d samples, too few that name their model", len(train))
+		return v, nil
+	}
+	if err != nil {
+		return v, err
+	}
+	for i := range train {
+		w.TrainedSeq = max(w.TrainedSeq, train[i].Seq)
+	}
+	v.Weights, v.Trained, v.Tested = w, len(train), len(test)
+	a, err := assess(test, champion)
+	if err != nil {
+		return v, err
+	}
+	b, err := assess(test, w)
+	if err != nil {
+		return v, err
+	}
+	v.decide(a, b)
+	return v, nil
+}
+
+// decide fills in the verdict from how champion and challenger did.
+func (v *Verdict) decide(champion, challenger assessment) {
+	targets := 0
+	for _, t := range model.Targets() {
+		a, b := champion.err[t], challenger.err[t]
+		if a.n < minTested {
+			continue
+		}
+		targets++
+		v.ChampionErr += a.median
+		v.ChallengerErr += b.median
+		if b.median > a.median*loss+0.005 && v.Reason == "" {
+			v.Reason = fmt.Sprintf("%s got worse: error %.1f %%, was %.1f %%", t, 100*b.median, 100*a.median)
+		}
+	}
+	v.ChampionCover, v.ChallengerCover = champion.cover, challenger.cover
+	if targets == 0 {
+		v.Reason = "the new samples name no models that could be compared"
+		return
+	}
+	v.ChampionErr /= float64(targets)
+	v.ChallengerErr /= float64(targets)
+	switch {
+	case v.Reason != "":
+	case v.ChallengerErr > gain*v.ChampionErr:
+		v.Reason = fmt.Sprintf("no better: error %.1f %%, was %.1f %%", 100*v.ChallengerErr, 100*v.ChampionErr)
+	case v.ChallengerCover < min(v.ChampionCover, 0.95)-slack:
+		v.Reason = fmt.Sprintf("its upper quantile covers %.0f %% of the peaks, was %.0f %%", 100*v.ChallengerCover, 100*v.ChampionCover)
+	default:
+		v.Better = true
+		v.Reason = fmt.Sprintf("error %.1f %%, was %.1f %%, on %d samples that neither had seen", 100*v.ChallengerErr, 100*v.ChampionErr, v.Tested)
+	}
+}
+
+// assessment is how well weights predict samples.
+type assessment struct {
+	err   [3]medianError
+	cover float64
+}
+
+type medianError struct {
+	median float64
+	n      int // jobs
+}
+
+// assess predicts each sample without history. Runs of one job on one type are
+// averaged.
+func assess(samples []model.Sample, w model.Weights) (assessment, error) {
+	p, err := model.NewPredictor(w, nil)
+	if err != nil {
+		return assessment{}, fmt.Errorf("assess weights: %w", err)
+	}
+	type jobKey struct {
+		t              model.Target
+		signature, gpu string
+	}
+	at := make(map[jobKey]int)
+	var sums [3][]float64
+	var counts [3][]int
+	covered, peaks := 0, 0
+	for i := range samples {
+		s := &samples[i]
+		if !s.Features.Known() {
+			continue
+		}
+		q := p.Predict(model.Request{Features: s.Features, Types: []model.TypeInfo{{Name: s.GPUType}}})[0]
+		for _, t := range model.Targets() {
+			label, ok := t.Label(s)
+			if !ok {
+				continue
+			}
+			if t == model.Memory {
+				if peaks++; float64(q.GPUMemP95MiB) >= label {
+					covered++
+				}
+			}
+			k := jobKey{t, s.Signature, s.GPUType}
+			if s.Signature == "" {
+				k.signature = fmt.Sprintf("#%d", i)
+			}
+			j, seen := at[k]
+			if !seen {
+				j = len(sums[t])
+				at[k] = j
+				sums[t], counts[t] = append(sums[t], 0), append(counts[t], 0)
+			}
+			sums[t][j] += math.Abs(fit.Log(predicted(t, &q) / label))
+			counts[t][j]++
+		}
+	}
+	var a assessment
+	for t := range sums {
+		for j := range sums[t] {
+			sums[t][j] /= float64(counts[t][j])
+		}
+		a.err[t] = medianError{fit.Quantile(slices.Clone(sums[t]), 0.5), len(sums[t])}
+	}
+	if peaks > 0 {
+		a.cover = float64(covered) / float64(peaks)
+	}
+	return a, nil
+}
+
+// predicted is a prediction's number for a target, in the unit of its labels.
+func predicted(t model.Target, q *model.Prediction) float64 {
+	switch t {
+	case model.Memory:
+		return float64(q.GPUMemMiB)
+	case model.Util:
+		return float64(q.UtilMilli) / 1000
+	default:
+		return q.StepSeconds
+	}
+}
