@@ -97,13 +97,13 @@ func gptLike() []shape {
 
 func llamaLike() []shape {
 	return append([]shape{
+		{"llama-2-7b|vicuna-7b|platypus2-7b|llama-2-7b-32k|function-calling-llama-2-7b|llama-2-7b-chat-hf-function-calling-v2", "llama", 4096, 32, 32, 0, 11008, 32000, 4096, half, nil},
+		{"llama-2-13b|vicuna-13b|platypus2-13b|camel-platypus2-13b|stable-platypus2-13b", "llama", 5120, 40, 40, 0, 13824, 32000, 4096, half, nil},
+		{"llama-2-70b|platypus2-70b|camel-platypus2-70b|freewilly2|stablebeluga2", "llama", 8192, 80, 64, 8, 28672, 32000, 4096, half, nil},
 		{"llama-7b|vicuna-7b-v1.3|open_llama_7b|open-llama-7b|openllama-7b", "llama", 4096, 32, 32, 0, 11008, 32000, 2048, half, nil},
 		{"llama-13b|vicuna-13b-v1.3|open_llama_13b|open-llama-13b|openllama-13b", "llama", 5120, 40, 40, 0, 13824, 32000, 2048, half, nil},
 		{"llama-30b|llama-33b|vicuna-33b|vicuna-33b-v1.3|platypus-30b", "llama", 6656, 60, 52, 0, 17920, 32000, 2048, half, nil},
 		{"llama-65b", "llama", 8192, 80, 64, 0, 22016, 32000, 2048, half, nil},
-		{"llama-2-7b|vicuna-7b|platypus2-7b|llama-2-7b-32k|function-calling-llama-2-7b|llama-2-7b-chat-hf-function-calling-v2", "llama", 4096, 32, 32, 0, 11008, 32000, 4096, half, nil},
-		{"llama-2-13b|vicuna-13b|platypus2-13b|camel-platypus2-13b|stable-platypus2-13b", "llama", 5120, 40, 40, 0, 13824, 32000, 4096, half, nil},
-		{"llama-2-70b|platypus2-70b|camel-platypus2-70b|freewilly2|stablebeluga2", "llama", 8192, 80, 64, 8, 28672, 32000, 4096, half, nil},
 		{"longchat-7b-16k|longchat-7b", "llama", 4096, 32, 32, 0, 11008, 32000, 16384, half, nil},
 		{"longchat-13b-16k|longchat-13b", "llama", 5120, 40, 40, 0, 13824, 32000, 16384, half, nil},
 		{"nous-hermes-13b", "llama", 5120, 40, 40, 0, 13824, 32001, 2048, half, nil},

@@ -94,7 +94,7 @@ const maxName = 128
 // change the shape.
 func key(name string, drop bool) string {
 	name = strings.ToLower(name[strings.LastIndexByte(strings.TrimRight(name, "/"), '/')+1:])
-	ws := words(clip(name, maxName))
+	ws := words(clip(strings.TrimPrefix(name, "h2o-"), maxName))
 	if drop {
 		ws = slices.DeleteFunc(ws, idle)
 	}
@@ -142,8 +142,8 @@ func words(name string) []string {
 func idle(w string) bool {
 	switch w {
 	case "hf", "chat", "instruct", "instruction", "it", "base", "tuned", "deduped", "step", "intermediate", "gptq", "awq", "4bit", "8bit",
-		"model", "sft", "dpo", "preview", "meta", "google", "lmsys", "openlm", "research", "databricks", "tiiuae", "stabilityai", "h2oai", "h2o",
-		"microsoft", "eleutherai", "facebook", "togethercomputer", "mistralai", "huggyllama", "mathstral", "pt", "en", "16k", "32k", "128k", "4k", "8k", "1431k", "3t", "bnb":
+		"model", "sft", "dpo", "preview", "meta", "google", "lmsys", "openlm", "research", "databricks", "tiiuae", "stabilityai", "h2oai",
+		"microsoft", "eleutherai", "facebook", "togethercomputer", "mistralai", "huggyllama", "pt", "en", "16k", "32k", "128k", "4k", "8k", "1431k", "3t", "bnb":
 		return true
 	}
 	return len(w) > 1 && w[0] == 'v' && strings.Trim(w[1:], "0123456789.") == ""
