@@ -79,6 +79,12 @@ func (s *syncBuffer) String() string {
 // startCluster brings a cluster up and takes it down when the test ends.
 func startCluster(t *testing.T, args ...string) *cluster {
 	t.Helper()
+	return startClusterWith(t, nil, args...)
+}
+
+// startClusterWith is startCluster with more environment for the daemons.
+func startClusterWith(t *testing.T, env []string, args ...string) *cluster {
+	t.Helper()
 	if os.Getuid() != 0 {
 		if os.Getenv("CI") != "" {
 			t.Fatal("end-to-end tests need root, to run jobs as other users under memory caps")
@@ -95,6 +101,7 @@ func startCluster(t *testing.T, args ...string) *cluster {
 	}
 	c.cmd = exec.Command(berth, append([]string{"dev", "--dir", c.dir}, args...)...)
 	c.cmd.Stderr = c.stderr
+	c.cmd.Env = append(os.Environ(), env...)
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -234,8 +241,9 @@ type job struct {
 		} `json:"share"`
 	} `json:"gpus"`
 	Predicted struct {
-		GPUMemMiB int64  `json:"gpu_mem_mib"`
-		Source    string `json:"source"`
+		GPUMemMiB    int64  `json:"gpu_mem_mib"`
+		GPUMemP95MiB int64  `json:"gpu_mem_p95_mib"`
+		Source       string `json:"source"`
 	} `json:"predicted"`
 	Measured struct {
 		GPUMemMiB  int64 `json:"gpu_mem_mib"`
@@ -303,6 +311,8 @@ type member struct {
 	PID     int    `json:"pid"`
 	Role    string `json:"role"`
 	Applied uint64 `json:"applied_index"`
+	Model   uint64 `json:"model_version"`
+	SHA256  string `json:"model_sha256"`
 }
 
 func (c *cluster) members() []member {
