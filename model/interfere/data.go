@@ -73,13 +73,13 @@ func (t *table) number(row int, col string) (float64, error) {
 	return v, nil
 }
 
-// lucidType is the GPU on which Lucid's authors measured, by their paper (Hu et
-// al., ASPLOS 2023).
+// lucidType is the GPU on which Lucid's authors (Hu et al., ASPLOS 2023) are
+// taken to have measured; the data itself names none.
 const lucidType = "RTX-3090"
 
 // ReadLucid reads Lucid's pairs, lucid_pairs.csv.gz and lucid_single.csv.gz of a
-// directory: two jobs under time-slicing on one GPU, with the utilization and
-// bandwidth that each had alone. Signatures are model, data set, batch size and
+// directory: two jobs on one GPU, taken to be time-slicing, with the utilization
+// and bandwidth that each had alone. Signatures are model, data set, batch size and
 // precision; families are models. That data is for non-commercial use: measure
 // with it, ship nothing fitted to it.
 func ReadLucid(dir string) ([]Pair, error) {
@@ -127,8 +127,8 @@ func (t *table) lucidName(row int, side string) string {
 	}, "/")
 }
 
-// gavelTypes names Gavel's GPUs: Amazon's p2 and p3 and Google's P100 machines,
-// as far as the paper tells (Narayanan et al., OSDI 2020).
+// gavelType gives Gavel's GPUs (Narayanan et al., OSDI 2020) the names of their
+// likeliest variants; the data only says "v100".
 func gavelType(name string) string {
 	switch name {
 	case "v100":
@@ -140,8 +140,8 @@ func gavelType(name string) string {
 }
 
 // ReadGavel reads one of Gavel's tables, gavel_pairs.csv.gz or
-// gavel_pairs_physical.csv.gz: two jobs under MPS on one GPU. Utilizations are
-// unknown. Signatures are model and batch size, families models. Pairs that
+// gavel_pairs_physical.csv.gz: two jobs on one GPU, taken to be under MPS, by
+// which Gavel shares. Utilizations are unknown. Signatures are model and batch size, families models. Pairs that
 // did not run are left out. The data has no licence: measure with it, ship
 // nothing fitted to it.
 func ReadGavel(path string) ([]Pair, error) {

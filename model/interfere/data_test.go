@@ -122,7 +122,7 @@ func noise(n int) []interfere.Pair {
 // TestEvaluateDoesNotPeek: on pure noise no method beats the constant, even if
 // each pair comes in both orders, so no test pair was learned from.
 func TestEvaluateDoesNotPeek(t *testing.T) {
-	pairs := noise(24)
+	pairs := noise(16)
 	for _, p := range pairs {
 		p.A, p.B, p.SpeedA, p.SpeedB = p.B, p.A, p.SpeedB, p.SpeedA
 		pairs = append(pairs, p)
@@ -142,6 +142,11 @@ func TestEvaluateDoesNotPeek(t *testing.T) {
 		}
 		if d := cmp.Diff(rs, interfere.Evaluate(pairs, split, 7)); d != "" {
 			t.Errorf("%s: a second evaluation differs:\n%s", split, d)
+		}
+	}
+	for _, known := range []int{0, 6} {
+		if rs := interfere.Newcomer(pairs, known, 7); len(rs) != 4 || rs[0].MAPE < 0.97*rs[3].MAPE {
+			t.Errorf("newcomer after %d pairs: %v", known, rs)
 		}
 	}
 	// Scoring on the training rows does look better: the check above can fail.

@@ -3,6 +3,7 @@ package interfere
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -95,6 +96,48 @@ func Evaluate(pairs []Pair, split Split, seed uint64) []Result {
 	return summarize(scores)
 }
 
+// Newcomer says how fast a new model is learned: for each family in turn, it
+// fits to the pairs without it and to known of the pairs with it, and predicts
+// the others with it. seed decides which pairs are known. It returns one Result
+// a method.
+func Newcomer(pairs []Pair, known int, seed uint64) []Result {
+	families := make(map[string]struct{})
+	for i := range pairs {
+		families[pairs[i].A.Family] = struct{}{}
+		families[pairs[i].B.Family] = struct{}{}
+	}
+	var scores [len(methods)][]outcome
+	for _, f := range slices.Sorted(maps.Keys(families)) {
+		var train, with []Pair
+		for i := range pairs {
+			if pairs[i].A.Family == f || pairs[i].B.Family == f {
+				with = append(with, pairs[i])
+			} else {
+				train = append(train, pairs[i])
+			}
+		}
+		slices.SortStableFunc(with, func(a, b Pair) int { return cmp.Compare(a.shuffle(seed), b.shuffle(seed)) })
+		// Pairs of the same jobs stay together.
+		cut := min(known, len(with))
+		for cut > 0 && cut < len(with) && with[cut].shuffle(seed) == with[cut-1].shuffle(seed) {
+			cut++
+		}
+		train = append(train, with[:cut]...)
+		if len(train) == 0 {
+			continue
+		}
+		for i, o := range predict(train, with[cut:]) {
+			scores[i] = append(scores[i], o...)
+		}
+	}
+	return summarize(scores)
+}
+
+// shuffle is equal for pairs of the same jobs on the same type, else random.
+func (p *Pair) shuffle(seed uint64) uint64 {
+	return mix((identity(&p.A) + identity(&p.B) + digest(p.GPUType)) ^ mix(seed))
+}
+
 // Score fits to train and predicts test, one Result a method. It does not check
 // that the two have nothing in common.
 func Score(train, test []Pair) []Result {
@@ -113,8 +156,7 @@ func (s Split) part(p *Pair, seed uint64) string {
 		return p.GPUType
 	}
 	const parts = 5
-	h := identity(&p.A) + identity(&p.B) + digest(p.GPUType)
-	return string(rune('a' + mix(h^mix(seed))%parts))
+	return string(rune('a' + p.shuffle(seed)%parts))
 }
 
 // taints says whether p must not be trained on when the part of test is tested.

@@ -96,7 +96,7 @@ func loadOf(j *Job) load {
 	if j.Bandwidth >= 0 {
 		l.bw = min(j.Bandwidth, 1)
 	} else {
-		l.bw = bandwidthGuess * l.util
+		l.bw = float64(bandwidthGuess * l.util)
 	}
 	return l
 }

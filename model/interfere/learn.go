@@ -9,8 +9,8 @@ import "slices"
 const (
 	pullEffect = 4
 	pullPair   = 6
-	// wild is the size of a residual from which its weight falls, so that one
-	// odd run counts like a milder one.
+	// wild is the size of a residual from which its weight falls with the square:
+	// what disagrees by so much with all else is rather a fault than a fact.
 	wild        = 0.3
 	learnSweeps = 30
 )
@@ -149,7 +149,8 @@ func sweep(rows []row, b int, s state) {
 	}
 	for i := range rows {
 		if k := rows[i].at[b]; k >= 0 {
-			w := rows[i].weight * min(1, wild/max(wild, abs(s.rest[i])))
+			x := wild / max(wild, abs(s.rest[i]))
+			w := float64(rows[i].weight * x * x)
 			s.num[k] += float64(w * (s.rest[i] + s.theta[k]))
 			s.den[k] += w
 		}

@@ -262,7 +262,7 @@ func unbend(r float64) float64 {
 // pairSlowdown corrects the prior's slowdown of one neighbour; nobody gets
 // faster by company.
 func pairSlowdown(prior, offset float64) float64 {
-	return max(1, prior*bend(offset))
+	return max(1, float64(prior*bend(offset)))
 }
 
 func speedOf(slowdown float64) float64 {
