@@ -66,8 +66,8 @@ func (l *Learned) append(b []byte) []byte {
 		}
 	}
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(l.Types)))
-	for _, t := range l.Types {
-		b = appendText(b, t)
+	for i, t := range l.Types {
+		b = binary.LittleEndian.AppendUint32(appendText(b, t), math.Float32bits(l.Factors[i]))
 	}
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(l.Families)))
 	for _, h := range l.Families {
@@ -171,6 +171,7 @@ func (r *reader) learned(l *Learned) {
 	}
 	for range r.count(maxTypes) {
 		l.Types = append(l.Types, r.text(maxTypeName))
+		l.Factors = append(l.Factors, math.Float32frombits(binary.LittleEndian.Uint32(r.take(4))))
 	}
 	for range r.count(maxFamilies) {
 		l.Families = append(l.Families, binary.LittleEndian.Uint32(r.take(4)))

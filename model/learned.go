@@ -41,6 +41,9 @@ type Learned struct {
 	// GPU types, normal and sorted.
 	Families []uint32
 	Types    []string
+	// Factors are logarithms, one for each type: by how much it takes more than
+	// the physics says.
+	Factors []float32
 	// Samples is how many there were.
 	Samples int64
 }
@@ -119,7 +122,9 @@ func (l *Learned) estimate(t Target, w *Weights, f *Features, spec *gpuspec.Spec
 	if family := Family(f.Model); family == "" || !has(l.Families, FamilyHash(family)) {
 		trees, margin = min(trees, l.Trees[NewFamily]), max(margin, l.Margins[NewFamily])
 	}
-	if !has(l.Types, spec.Name) {
+	if k, ok := slices.BinarySearch(l.Types, spec.Name); ok {
+		r.value *= math.Exp(float64(l.Factors[k]))
+	} else {
 		trees, margin = min(trees, l.Trees[NewType]), max(margin, l.Margins[NewType])
 	}
 	if trees > 0 {
@@ -172,6 +177,14 @@ func (l *Learned) check(t Target) error {
 	for i := range l.Groups {
 		if err := l.Groups[i].check(t); err != nil {
 			return err
+		}
+	}
+	if len(l.Factors) != len(l.Types) {
+		return fmt.Errorf("%w: %s: %d factors for %d types", ErrWeights, t, len(l.Factors), len(l.Types))
+	}
+	for i, v := range l.Factors {
+		if !(v >= -4 && v <= 4) {
+			return fmt.Errorf("%w: %s: factor e^%v for %s, must be e^-4 to e^4", ErrWeights, t, v, l.Types[i])
 		}
 	}
 	for i := range l.Margins {

@@ -110,7 +110,7 @@ func (f *Features) kept() (saved, acts, matrix float64) {
 
 // The time terms, in seconds.
 var timeTerms = []term{
-	{"matrix products", 2}, {"power limit", 0}, {"memory traffic", 1.3}, {"kernels", 4}, {"step", 1}, {"input", 1}, {"optimizer", 1.3},
+	{"matrix products", 1}, {"memory traffic", 1}, {"kernels", 4}, {"step", 1}, {"input", 1}, {"optimizer", 1.3},
 }
 
 func fillTime(f *Features, spec *gpuspec.Spec, w *Weights, out []float64) {
@@ -124,15 +124,13 @@ func fillTime(f *Features, spec *gpuspec.Spec, w *Weights, out []float64) {
 		_, gradients, states := f.state()
 		optimizer = (2*gradients + 2*states) * mib
 	}
-	peak, perWatt := w.peak(f.Precision, spec)
 	bandwidth := spec.BandwidthGBs * 1e9
-	out[0] = flops / peak
-	out[1] = flops / (float64(max(1, spec.TDPWatt)) * perWatt)
-	out[2] = bytes / bandwidth
-	out[3] = kernels * 1e-6
-	out[4] = 1e-3
-	out[5] = float64(f.InputBytes) / (w.HostLinkGBs * 1e9)
-	out[6] = optimizer / bandwidth
+	out[0] = flops / sustained(f.Precision, spec)
+	out[1] = bytes / bandwidth
+	out[2] = kernels * 1e-6
+	out[3] = 1e-3
+	out[4] = float64(f.InputBytes) / (w.HostLinkGBs * 1e9)
+	out[5] = optimizer / bandwidth
 }
 
 // traffic is the forward memory traffic in bytes; where nobody counted it, each
@@ -153,29 +151,34 @@ func (f *Features) layers() int64 {
 	return f.Convs + f.Linears + f.Activations + f.Norms + f.Others
 }
 
-// peak is the speed that a matrix product can reach by the data sheet, and what
-// one watt yields of it, in FLOPs a second. The latter is by generation: what
-// the architecture's largest board reaches at its power limit. Small boards with
-// the same chip and a low limit (T4, L4, P4) cannot hold their clock.
-func (w *Weights) peak(p Precision, spec *gpuspec.Spec) (peak, perWatt float64) {
-	plain, tensor := spec.FP32TFLOPS*1e12, spec.TensorTFLOPS*1e12
-	per := 30e9
+// sustained is the speed of matrix products that a board can hold, in FLOPs a
+// second: seven tenths of the data sheet's peak, or what its power limit allows
+// if that is less. The latter is by generation, in FLOPs per joule: large boards
+// seldom reach it, small ones with the same chip and a low limit (P4, T4, L4)
+// always do, and run at a third of their peak. The two bounds are joined by a
+// norm, for nothing changes at once.
+func sustained(p Precision, spec *gpuspec.Spec) float64 {
+	peak := spec.FP32TFLOPS * 1e12
+	perJoule := 29e9 // 16 nm and before
 	switch {
+	case spec.Capability == "":
+		perJoule = 65e9 // not NVIDIA's: what was sold beside the 7 nm boards
 	case spec.Capability >= "8.9" || len(spec.Capability) > 3:
-		per = 90e9
+		perJoule = 98e9 // 4 nm
 	case spec.Capability >= "8.0":
-		per = 70e9
+		perJoule = 65e9 // 7 and 8 nm
 	case spec.Capability >= "7.0":
-		per = 50e9
+		perJoule = 42e9 // 12 nm
 	}
+	tensor := spec.TensorTFLOPS * 1e12
 	switch {
-	case p.Tensor() && tensor > plain:
-		return tensor, per * 4
-	case p == graph.TF32 && spec.Capability >= "8.0" && tensor/2 > plain:
-		return tensor / 2, per * 2
-	default:
-		return plain, per
+	case p.Tensor() && tensor > peak:
+		peak, perJoule = tensor, perJoule*10
+	case p == graph.TF32 && spec.Capability >= "8.0" && tensor/2 > peak:
+		peak, perJoule = tensor/2, perJoule*5
 	}
+	a, b := 1/(0.7*peak), 1/(perJoule*float64(max(1, spec.TDPWatt)))
+	return 1 / math.Sqrt(math.Sqrt(float64(a*a)*float64(a*a)+float64(b*b)*float64(b*b)))
 }
 
 // The utilization terms: what the roofline says, and a constant.

@@ -78,7 +78,8 @@ func Fit(samples []model.Sample, start model.Weights, opt Options) (model.Weight
 type row struct {
 	terms, cols   []float64
 	label, weight float64
-	key           string // of the group
+	target        float64 // label less the factor of its type, while fitting
+	key           string  // of the group
 	family, model string
 	gpu           string
 }
@@ -130,25 +131,23 @@ func (tr *trainer) learn() (model.Learned, error) {
 	for i := range all {
 		all[i] = i
 	}
-	groups, err := tr.physics(all)
+	c, err := tr.physics(all)
 	if err != nil {
 		return model.Learned{}, err
 	}
-	forest, err := tr.forest(all, groups)
+	forest, err := tr.forest(all, c)
 	if err != nil {
 		return model.Learned{}, err
 	}
-	l := model.Learned{Groups: groups, Forest: forest, Samples: int64(len(tr.rows))}
+	l := model.Learned{Groups: c.groups, Forest: forest, Types: c.types, Factors: c.factors, Samples: int64(len(tr.rows))}
 	for i := range tr.rows {
 		if r := &tr.rows[i]; r.family != "" {
 			l.Families = append(l.Families, model.FamilyHash(r.family))
 		}
-		l.Types = append(l.Types, tr.rows[i].gpu)
 	}
 	slices.Sort(l.Families)
-	slices.Sort(l.Types)
-	l.Families, l.Types = slices.Compact(l.Families), slices.Compact(l.Types)
-	l.Families, l.Types = l.Families[:min(len(l.Families), maxFamilies)], l.Types[:min(len(l.Types), maxTypes)]
+	l.Families = slices.Compact(l.Families)
+	l.Families = l.Families[:min(len(l.Families), maxFamilies)]
 	if err := tr.judge(&l); err != nil {
 		return model.Learned{}, err
 	}
@@ -274,17 +273,17 @@ func (tr *trainer) leaveOut(by func(*row) string, least int) (*verdict, error) {
 			}
 		}
 		slices.Sort(train)
-		groups, err := tr.physics(train)
+		c, err := tr.physics(train)
 		if err != nil {
 			return nil, err
 		}
-		forest, err := tr.forest(train, groups)
+		forest, err := tr.forest(train, c)
 		if err != nil {
 			return nil, err
 		}
 		for _, i := range test {
 			r := &tr.rows[i]
-			base := fit.Log(r.label / r.base(groups))
+			base := fit.Log(r.label / c.estimate(r))
 			sum, from := 0.0, 0
 			for s, part := range stages {
 				to := int(part * float64(forest.Trees()))
@@ -347,19 +346,4 @@ func (v *verdict) margin(pick func(*row) bool, q float64) float64 {
 		return -1
 	}
 	return min(max(fit.Conformal(miss, q), 0), 1.5)
-}
-
-// base is the physics of r with the coefficients of its group.
-func (r *row) base(groups []model.Group) float64 {
-	g := &groups[0]
-	for i := range groups {
-		if c := &groups[i]; len(c.Key) > len(g.Key) && hasPrefix(r.key, c.Key) {
-			g = c
-		}
-	}
-	v := 0.0
-	for i, c := range g.Coef {
-		v += float64(float64(c) * r.terms[i])
-	}
-	return max(v, 1e-6)
 }

@@ -23,9 +23,84 @@ const (
 	rounds = 6
 )
 
-// physics fits the coefficients of everybody and of each group that is large
-// enough, from general to special.
-func (tr *trainer) physics(train []int) ([]model.Group, error) {
+// core is what is learned before the forest.
+type core struct {
+	groups  []model.Group
+	types   []string // sorted
+	factors []float32
+}
+
+// estimate is what the core says of r.
+func (c *core) estimate(r *row) float64 {
+	v := r.base(c.groups)
+	if k, ok := slices.BinarySearch(c.types, r.gpu); ok {
+		v *= math.Exp(float64(c.factors[k]))
+	}
+	return v
+}
+
+// base is the physics of r with the coefficients of its group.
+func (r *row) base(groups []model.Group) float64 {
+	g := &groups[0]
+	for i := range groups {
+		if c := &groups[i]; len(c.Key) > len(g.Key) && hasPrefix(r.key, c.Key) {
+			g = c
+		}
+	}
+	v := 0.0
+	for i, c := range g.Coef {
+		v += float64(float64(c) * r.terms[i])
+	}
+	return max(v, 1e-6)
+}
+
+// typeShrink is how many rows "this type is as the physics says" counts like.
+const typeShrink = 3
+
+// physics fits coefficients and factors of GPU types in turn, so that what is a
+// type's own does not bend the coefficients.
+func (tr *trainer) physics(train []int) (*core, error) {
+	c := &core{}
+	for _, i := range train {
+		c.types = append(c.types, tr.rows[i].gpu)
+	}
+	slices.Sort(c.types)
+	c.types = slices.Compact(c.types)
+	c.types = c.types[:min(len(c.types), maxTypes)]
+	c.factors = make([]float32, len(c.types))
+	for range 3 {
+		groups, err := tr.groups(train, c)
+		if err != nil {
+			return nil, err
+		}
+		if c.groups = groups; len(c.types) < 2 {
+			break
+		}
+		miss := make([][]float64, len(c.types))
+		for _, i := range train {
+			r := &tr.rows[i]
+			if k, ok := slices.BinarySearch(c.types, r.gpu); ok {
+				miss[k] = append(miss[k], fit.Log(r.label/r.base(groups)))
+			}
+		}
+		for k, m := range miss {
+			n := float64(len(m))
+			c.factors[k] = float32(min(max(fit.Quantile(m, 0.5)*n/(n+typeShrink), -2), 2))
+		}
+	}
+	return c, nil
+}
+
+// groups fits the coefficients of everybody and of each group that is large
+// enough, from general to special, to what c's factors leave of the labels.
+func (tr *trainer) groups(train []int, c *core) ([]model.Group, error) {
+	for _, i := range train {
+		r := &tr.rows[i]
+		r.target = r.label
+		if k, ok := slices.BinarySearch(c.types, r.gpu); ok {
+			r.target = r.label / math.Exp(float64(c.factors[k]))
+		}
+	}
 	root, err := tr.coefficients(train, tr.t.Priors(), rootPull)
 	if err != nil {
 		return nil, err
@@ -89,7 +164,7 @@ func (tr *trainer) coefficients(train []int, prior []float64, pull float64) ([]f
 			s := math.Sqrt(r.weight * force[k])
 			rows[k] = slices.Grow(rows[k][:0], len(r.terms))
 			for _, v := range r.terms {
-				rows[k] = append(rows[k], float64(v/r.label)*s)
+				rows[k] = append(rows[k], float64(v/r.target)*s)
 			}
 			y[k] = s
 		}
@@ -103,7 +178,7 @@ func (tr *trainer) coefficients(train []int, prior []float64, pull float64) ([]f
 			for j := range c {
 				v += float64(c[j] * r.terms[j])
 			}
-			force[k] = min(1, robust/max(abs(v/r.label-1), 1e-9))
+			force[k] = min(1, robust/max(abs(v/r.target-1), 1e-9))
 		}
 	}
 	out := make([]float32, len(c))
@@ -114,13 +189,13 @@ func (tr *trainer) coefficients(train []int, prior []float64, pull float64) ([]f
 }
 
 // forest fits what the physics misses.
-func (tr *trainer) forest(train []int, groups []model.Group) (*fit.Forest, error) {
+func (tr *trainer) forest(train []int, c *core) (*fit.Forest, error) {
 	rows, y, w := make([][]float64, len(train)), make([]float64, len(train)), make([]float64, len(train))
 	limit := tr.t.RatioLimit()
 	for k, i := range train {
 		r := &tr.rows[i]
 		rows[k], w[k] = r.cols, r.weight
-		y[k] = min(max(fit.Log(r.label/r.base(groups)), -2*limit), 2*limit)
+		y[k] = min(max(fit.Log(r.label/c.estimate(r)), -2*limit), 2*limit)
 	}
 	even := !slices.ContainsFunc(w, func(v float64) bool { return v != 1 })
 	if even {
