@@ -11,9 +11,9 @@ import "math/rand/v2"
 
 // Regressor is a trained network.
 //
-// Predict may be called by several goroutines at once and allocates nothing when
-// it succeeds. Update and Encode must not run beside each other or beside
-// Predict; callers who need that decode a copy, update it and swap it in.
+// Predict and Encode only read and may be called by several goroutines at once;
+// Predict allocates nothing when it succeeds. Update must run alone: callers who
+// cannot wait decode a copy, update that and swap it in.
 type Regressor interface {
 	// Predict writes one prediction per output to out, in the units of the
 	// labels. It refuses inputs that are not finite, and wrong lengths, with an
