@@ -3,8 +3,11 @@ package eval
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-scheduler/berth/model"
 )
@@ -143,26 +146,45 @@ func others(train []Set, s *Set) []Row {
 // compare scores a trainer over all folds.
 func compare(s *Set, sp Split, folds []fold, t Trainer) (Result, error) {
 	r := Result{Dataset: s.Dataset, Target: s.Target, Split: sp, Trainer: t.Name(), Skipped: s.skippedTotal(), Censored: s.Censored(), TrainedN: -1}
-	for _, f := range folds {
+	points := make([][]Point, len(folds))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, f := range folds {
 		if len(f.test) == 0 {
 			continue
-		}
-		if err := Guard(f.train, f.test, sp); err != nil {
-			return Result{}, err
-		}
-		e, err := t.Train(samples(f.train))
-		if err != nil {
-			return Result{}, fmt.Errorf("train on %d rows: %w", len(f.train), err)
 		}
 		if r.TrainedN < 0 || len(f.train) < r.TrainedN {
 			r.TrainedN = len(f.train)
 		}
-		for j := range f.test {
-			r.Points = append(r.Points, point(e, &f.test[j], s.Target))
-		}
+		g.Go(func() (err error) {
+			points[i], err = scoreFold(s.Target, sp, f, t)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return Result{}, err
+	}
+	for _, p := range points { // in the order of the folds, whichever was ready first
+		r.Points = append(r.Points, p...)
 	}
 	r.scores = score(r.Points, s.Target.memory())
 	return r, nil
+}
+
+// scoreFold trains on one part and predicts the other.
+func scoreFold(target Target, sp Split, f fold, t Trainer) ([]Point, error) {
+	if err := Guard(f.train, f.test, sp); err != nil {
+		return nil, err
+	}
+	e, err := t.Train(samples(f.train))
+	if err != nil {
+		return nil, fmt.Errorf("train on %d rows: %w", len(f.train), err)
+	}
+	out := make([]Point, len(f.test))
+	for i := range f.test {
+		out[i] = point(e, &f.test[i], target)
+	}
+	return out, nil
 }
 
 func samples(rows []Row) []model.Sample {

@@ -1,8 +1,6 @@
 package eval
 
 import (
-	"strings"
-
 	"github.com/berth-scheduler/berth/model"
 	"github.com/berth-scheduler/berth/model/gpuspec"
 	"github.com/berth-scheduler/berth/model/graph"
@@ -93,7 +91,7 @@ func readLambda(b *builder, t *table) error {
 	both := func(reason string) { b.skip(dataset, Time, reason); b.skip(dataset, Util, reason) }
 	for _, cells := range t.lines {
 		l := line{t, cells}
-		r := b.row(l, dataset, cardName(l.text("gpu")))
+		r := b.row(l, dataset, l.text("gpu"))
 		k, ok := models[plain(r.Model)]
 		switch {
 		case !ok:
@@ -123,16 +121,6 @@ func readLambda(b *builder, t *table) error {
 		b.add(Util, r)
 	}
 	return nil
-}
-
-// cardName drops remarks in parentheses: "A100 (SXM4 or PCIe, unclear) 40GB".
-func cardName(s string) string {
-	head, rest, ok := strings.Cut(s, "(")
-	if !ok {
-		return s
-	}
-	_, tail, _ := strings.Cut(rest, ")")
-	return strings.TrimSpace(head) + " " + strings.TrimSpace(tail)
 }
 
 // containerPrecision is what FP32 means in NVIDIA's containers: TF32 on cards

@@ -36,7 +36,7 @@ func newModelEvalCmd(e *Env) *cobra.Command {
 	f.StringVar(&o.test, "test", "", "`DIR` of the data sets to score; by default those of --train, cross-validated")
 	f.StringSliceVar(&o.targets, "target", nil, "what to predict: memory, memory_summary, util, time; by default all")
 	f.StringSliceVar(&o.splits, "split", nil, "what to leave out: random, model, family, gpu, model_gpu; by default all that apply")
-	f.StringSliceVar(&o.with, "with", eval.TrainerNames(), "predictors to compare")
+	f.StringSliceVar(&o.with, "with", eval.DefaultTrainers(), "predictors to compare: "+strings.Join(eval.TrainerNames(), ", "))
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the random split")
 	addFormat(cmd, &o.output, formatTable, formatJSON, formatYAML)
 	return cmd
