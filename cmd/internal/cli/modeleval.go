@@ -13,7 +13,7 @@ import (
 type evalOptions struct {
 	train, test           string
 	targets, splits, with []string
-	output                string
+	output, plot          string
 	seed                  uint64
 }
 
@@ -37,6 +37,7 @@ func newModelEvalCmd(e *Env) *cobra.Command {
 	f.StringSliceVar(&o.targets, "target", nil, "what to predict: memory, memory_summary, util, time; by default all")
 	f.StringSliceVar(&o.splits, "split", nil, "what to leave out: random, model, family, gpu, model_gpu; by default all that apply")
 	f.StringSliceVar(&o.with, "with", eval.DefaultTrainers(), "predictors to compare: "+strings.Join(eval.TrainerNames(), ", "))
+	f.StringVar(&o.plot, "plot", "", "`DIR` for drawings (SVG) of predictions beside measurements and of errors by split")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the random split")
 	addFormat(cmd, &o.output, formatTable, formatJSON, formatYAML)
 	return cmd
@@ -65,6 +66,13 @@ func runModelEval(e *Env, o *evalOptions) error {
 	results, err := eval.Run(train, test, opt)
 	if err != nil {
 		return fmt.Errorf("evaluate: %w", err)
+	}
+	if o.plot != "" {
+		files, err := eval.Plot(o.plot, results)
+		if err != nil {
+			return fmt.Errorf("--plot: %w", err)
+		}
+		note(fmt.Sprintf("%d drawings are in %s", len(files), o.plot))
 	}
 	report := eval.NewReport(results)
 	if done, err := printList(e, format(o.output), report); done {
