@@ -77,6 +77,8 @@ func (l *learner) usable() model.Weights {
 	for _, v := range l.fsm.WeightsState().Versions {
 		w, err := model.DecodeWeights(v.Blob)
 		if err == nil {
+			// Imported ones may come from a cluster that counts its own samples.
+			w.TrainedSeq = min(w.TrainedSeq, v.SampleSeq)
 			return w
 		}
 		if _, said := l.refused[v.Version]; !said {
@@ -108,7 +110,7 @@ func modelSample(s *fsm.Sample) model.Sample {
 	m := model.Sample{
 		Signature: s.Signature, GPUType: s.GPUType, PeakMiB: s.GPUMemPeakMiB, UtilMilli: s.Milli,
 		Seconds: s.Duration.Seconds(), Steps: s.Steps, HostMiB: s.HostMemMiB, CPUMilli: s.CPUMilli, Censored: s.Censored,
-		User: strconv.FormatUint(uint64(s.UID), 10),
+		Seq: s.Seq, User: strconv.FormatUint(uint64(s.UID), 10),
 	}
 	if len(s.Features) > 0 {
 		// Features of another version say nothing here; the rest does.

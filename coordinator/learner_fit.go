@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/model"
+	"github.com/berth-scheduler/berth/model/learn"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -22,8 +23,8 @@ type Learning struct {
 	Every time.Duration
 	// Challenge compares what can be learned from the samples, oldest first,
 	// with the weights in use. It computes in the goroutine that calls it, for
-	// a second at most; nil means not to learn.
-	Challenge func(samples []model.Sample, champion model.Weights) (Verdict, error)
+	// a second at most; nil means learn.Challenge.
+	Challenge func(samples []model.Sample, champion model.Weights) (learn.Verdict, error)
 }
 
 func (c Learning) withDefaults() Learning {
@@ -33,22 +34,12 @@ func (c Learning) withDefaults() Learning {
 	if c.Every == 0 {
 		c.Every = 10 * time.Second
 	}
+	if c.Challenge == nil {
+		c.Challenge = func(samples []model.Sample, champion model.Weights) (learn.Verdict, error) {
+			return learn.Challenge(samples, champion, learn.Options{})
+		}
+	}
 	return c
-}
-
-// ErrTooFew is what Challenge answers when there is too little to learn from.
-var ErrTooFew = errors.New("too few samples to learn from")
-
-// Verdict says whether learned weights beat those in use.
-type Verdict struct {
-	Weights model.Weights
-	Better  bool
-	Reason  string // for people
-	// Trained counts the samples that were learned from, Tested those kept
-	// apart; the errors are medians of the absolute logarithmic error of memory
-	// on these, of the weights in use and of the learned ones.
-	Trained, Tested            int
-	ChampionErr, ChallengerErr float64
 }
 
 // Why what was learned is not published.
@@ -64,9 +55,6 @@ const (
 // run learns in the background until ctx ends: one fit at a time, on one core,
 // and never within Every of the last. It is the leader's.
 func (l *learner) run(ctx context.Context) error {
-	if l.cfg.Challenge == nil {
-		return nil
-	}
 	tried := uint64(0) // newest sample at the last fit
 	seen, last := uint64(0), time.Time{}
 	for {
@@ -113,10 +101,10 @@ func (l *learner) refit(ctx context.Context, seq uint64) {
 	l.metrics.refit(l.clock(), time.Since(began))
 	reason := ""
 	switch {
-	case errors.Is(err, ErrTooFew):
-		reason = rejectTooFew
 	case err != nil:
 		reason = rejectError
+	case !v.Better && v.Tested == 0:
+		reason = rejectTooFew
 	case !v.Better:
 		reason = rejectNotBetter
 	default:
@@ -131,21 +119,21 @@ func (l *learner) refit(ctx context.Context, seq uint64) {
 	case reason == rejectError || reason == rejectUnusable:
 		l.log.WarnContext(ctx, "cannot learn", append(attrs, "err", err)...)
 	default:
-		l.log.DebugContext(ctx, "nothing better was learned", append(attrs, "reason", reason, "err", err)...)
+		l.log.DebugContext(ctx, "nothing better was learned", append(attrs, "reason", v.Reason, "err", err)...)
 	}
 	l.metrics.rejected.WithLabelValues(reason).Inc()
 }
 
 // challenge computes in a goroutine of its own, which outlives an office that
 // ends meanwhile: nobody waits for it, and what it finds is dropped.
-func (l *learner) challenge(ctx context.Context, samples []model.Sample, champion model.Weights) (Verdict, error) {
+func (l *learner) challenge(ctx context.Context, samples []model.Sample, champion model.Weights) (learn.Verdict, error) {
 	select {
 	case l.busy <- struct{}{}:
 	case <-ctx.Done():
-		return Verdict{}, ctx.Err()
+		return learn.Verdict{}, ctx.Err()
 	}
 	type answer struct {
-		v   Verdict
+		v   learn.Verdict
 		err error
 	}
 	done := make(chan answer, 1)
@@ -166,7 +154,7 @@ func (l *learner) challenge(ctx context.Context, samples []model.Sample, champio
 	case a := <-done:
 		return a.v, a.err
 	case <-ctx.Done():
-		return Verdict{}, ctx.Err()
+		return learn.Verdict{}, ctx.Err()
 	}
 }
 
@@ -174,7 +162,7 @@ const publishTimeout = 30 * time.Second
 
 // publish proposes learned weights as the version after the one that they
 // were compared with. It returns why not, "" when they are in use now.
-func (l *learner) publish(ctx context.Context, version, seq uint64, v Verdict) (reason string, err error) {
+func (l *learner) publish(ctx context.Context, version, seq uint64, v learn.Verdict) (reason string, err error) {
 	blob := v.Weights.Encode()
 	if _, err := model.DecodeWeights(blob); err != nil {
 		return rejectUnusable, err // nobody else could read them either

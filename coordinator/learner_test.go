@@ -18,14 +18,15 @@ import (
 	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	"github.com/berth-scheduler/berth/model"
+	"github.com/berth-scheduler/berth/model/learn"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
 // better answers a challenge with weights that differ from the champion.
-func better(samples []model.Sample, champion model.Weights) (coordinator.Verdict, error) {
+func better(samples []model.Sample, champion model.Weights) (learn.Verdict, error) {
 	champion.EstimateMarginMiB++
-	return coordinator.Verdict{
+	return learn.Verdict{
 		Weights: champion, Better: true, Reason: "the test says so", Trained: len(samples), Tested: 3, ChampionErr: 0.2, ChallengerErr: 0.1,
 	}, nil
 }
@@ -175,7 +176,7 @@ func (w *taught) onAll(m *apiv1.Model) {
 func TestNothingIsPublishedThatIsNotBetter(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
-	worse := func(kind int32, s []model.Sample, champion model.Weights) (coordinator.Verdict, error) {
+	worse := func(kind int32, s []model.Sample, champion model.Weights) (learn.Verdict, error) {
 		v, _ := better(s, champion)
 		switch kind % 5 {
 		case 0:
@@ -183,7 +184,7 @@ func TestNothingIsPublishedThatIsNotBetter(t *testing.T) {
 		case 1:
 			return v, errors.New("cannot")
 		case 2:
-			return v, coordinator.ErrTooFew
+			return learn.Verdict{Weights: champion, Reason: "too few"}, nil
 		case 3:
 			v.Weights.EstimateMarginMiB = math.NaN()
 		case 4:
@@ -191,7 +192,7 @@ func TestNothingIsPublishedThatIsNotBetter(t *testing.T) {
 		}
 		return v, nil
 	}
-	w := startTaught(t, 1, coordinator.Learning{MinSamples: 1, Every: time.Millisecond, Challenge: func(s []model.Sample, c model.Weights) (coordinator.Verdict, error) {
+	w := startTaught(t, 1, coordinator.Learning{MinSamples: 1, Every: time.Millisecond, Challenge: func(s []model.Sample, c model.Weights) (learn.Verdict, error) {
 		return worse(calls.Add(1)-1, s, c)
 	}})
 	for i := range int32(5) {
@@ -218,7 +219,7 @@ func (w *taught) until(what string, ok func() bool) {
 func TestWhatWasComparedWithOldWeightsIsDropped(t *testing.T) {
 	t.Parallel()
 	began, goOn := make(chan struct{}, 10), make(chan struct{})
-	w := startTaught(t, 1, coordinator.Learning{MinSamples: 1, Every: time.Millisecond, Challenge: func(s []model.Sample, c model.Weights) (coordinator.Verdict, error) {
+	w := startTaught(t, 1, coordinator.Learning{MinSamples: 1, Every: time.Millisecond, Challenge: func(s []model.Sample, c model.Weights) (learn.Verdict, error) {
 		began <- struct{}{}
 		<-goOn
 		return better(s, c)
@@ -255,7 +256,7 @@ func TestALeaderThatComputesCanBeLost(t *testing.T) {
 	began, goOn := make(chan struct{}, 10), make(chan struct{})
 	var first atomic.Bool
 	first.Store(true)
-	w := startTaught(t, 3, coordinator.Learning{MinSamples: 1, Every: time.Millisecond, Challenge: func(s []model.Sample, c model.Weights) (coordinator.Verdict, error) {
+	w := startTaught(t, 3, coordinator.Learning{MinSamples: 1, Every: time.Millisecond, Challenge: func(s []model.Sample, c model.Weights) (learn.Verdict, error) {
 		if first.Swap(false) {
 			began <- struct{}{}
 			<-goOn

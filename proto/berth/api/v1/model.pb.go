@@ -42,8 +42,9 @@ type Model struct {
 	// tested 0 the errors say nothing.
 	Trained uint32 `protobuf:"varint,10,opt,name=trained,proto3" json:"trained,omitempty"`
 	Tested  uint32 `protobuf:"varint,11,opt,name=tested,proto3" json:"tested,omitempty"`
-	// Median relative error of memory on those others, of the version before
-	// and of this one; 0.05 is 5 %.
+	// Median relative error on those others, the mean of what memory,
+	// utilization and time have, of the version before and of this one; 0.05 is
+	// 5 %.
 	ErrorBefore   float64 `protobuf:"fixed64,12,opt,name=error_before,json=errorBefore,proto3" json:"error_before,omitempty"`
 	ErrorAfter    float64 `protobuf:"fixed64,13,opt,name=error_after,json=errorAfter,proto3" json:"error_after,omitempty"`
 	Reason        string  `protobuf:"bytes,14,opt,name=reason,proto3" json:"reason,omitempty"`

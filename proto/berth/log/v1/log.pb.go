@@ -4044,8 +4044,8 @@ type WeightsOrigin struct {
 	// Samples that they were learned from, and others on which they were tried.
 	Trained uint32 `protobuf:"varint,4,opt,name=trained,proto3" json:"trained,omitempty"`
 	Tested  uint32 `protobuf:"varint,5,opt,name=tested,proto3" json:"tested,omitempty"`
-	// Median relative error of memory on those others, in millionths, of the
-	// weights that were in use and of these.
+	// Median relative error on those others, the mean over what is predicted, in
+	// millionths, of the weights that were in use and of these.
 	ChampionErrPpm   int64 `protobuf:"varint,6,opt,name=champion_err_ppm,json=championErrPpm,proto3" json:"champion_err_ppm,omitempty"`
 	ChallengerErrPpm int64 `protobuf:"varint,7,opt,name=challenger_err_ppm,json=challengerErrPpm,proto3" json:"challenger_err_ppm,omitempty"`
 	// Why the learner took them to be better, for people.
