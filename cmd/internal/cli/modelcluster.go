@@ -143,7 +143,7 @@ func runModelShow(ctx context.Context, e *Env, c *client, f format, args []strin
 	}
 	if m.GetTested() > 0 {
 		kv = append(kv, "Learned from", plural(int(m.GetTrained()), "sample", "samples"),
-			"Tried on", fmt.Sprintf("%s: median error of memory %s before, %s after", plural(int(m.GetTested()), "other", "others"),
+			"Tried on", fmt.Sprintf("%s: median error %s before, %s after", plural(int(m.GetTested()), "other", "others"),
 				modelError(m, m.GetErrorBefore()), modelError(m, m.GetErrorAfter())))
 	}
 	keyValues(e, "", append(kv, "Reason", m.GetReason())...)

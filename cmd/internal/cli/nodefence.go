@@ -37,7 +37,7 @@ func newNodeFenceCmd(e *Env, c *client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "fence NODE --yes", Short: "Give up a silent node: its jobs end, or wait again",
 		Long: "Give up a node that does not answer. Its jobs end as NODE_FAIL, or wait again when they were\n" +
-			"submitted with --requeue. Make sure that it is off, or cut off, first: what still runs there\n" +
+			"submitted with --requeue-on-loss. Make sure that it is off, or cut off, first: what still runs there\n" +
 			"goes on until the node reaches a coordinator, and a job that waits again may run twice.\n" +
 			"A node that comes back stops what is left of them and takes new jobs.",
 		Example: "  berth node fence n7 --yes",
