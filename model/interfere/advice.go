@@ -36,12 +36,12 @@ func (v Verdict) String() string {
 const (
 	// MinAdvicePairs is the number of different pairs that a verdict needs.
 	MinAdvicePairs = 20
-	// MinAdviceJobs is the number of different jobs among them: one that gets on
-	// with nobody is no reason to stop the others.
-	MinAdviceJobs = 6
 	// pairsPerUser is how many of them one user may bring, so that it takes three
 	// users, or the site's own measurements, to end sharing on a type.
 	pairsPerUser = 7
+	// pairsPerJob is how many of them one job may be in: one that gets on with
+	// nobody is no reason to stop the others.
+	pairsPerJob = 7
 )
 
 // Advice compares sharing one type of GPU in one mode with taking turns, for
@@ -50,8 +50,9 @@ type Advice struct {
 	GPUType string // normal form
 	Mode    Mode
 	Verdict Verdict
-	// Pairs is the number of different pairs of which both jobs were measured,
-	// Losing that of those whose speeds add up to less than 1.
+	// Pairs is the number of different pairs of which both jobs were measured, at
+	// most 7 of one user and 7 with one job, the newest; Losing is that of those
+	// whose speeds add up to less than 1.
 	Pairs, Losing int
 	// Jobs is the number of different jobs in these pairs.
 	Jobs int
@@ -70,7 +71,7 @@ func (a Advice) String() string {
 func (a *Advice) judge() {
 	margin := float64(2 * a.StdErr)
 	switch {
-	case a.Pairs < MinAdvicePairs || a.Jobs < MinAdviceJobs:
+	case a.Pairs < MinAdvicePairs:
 		a.Verdict = Unsure
 	case a.MeanSum+margin < 1:
 		a.Verdict = Loses
@@ -136,7 +137,7 @@ func (m *Model) advise(obs []Observation) {
 	var all []coupleSpeeds // newest first
 	for i := len(obs) - 1; i >= 0; i-- {
 		o := &obs[i]
-		if len(o.Others) != 1 {
+		if len(o.Others) != 1 || o.Job.Signature == "" || o.Others[0].Signature == "" {
 			continue
 		}
 		v, w := identity(&o.Job), identity(&o.Others[0])
@@ -174,15 +175,19 @@ func identity(j *Job) uint64 { return mix(digest(j.Signature) ^ mix(digest(j.Fam
 // adviceOf judges the couples of one type and mode.
 func (m *Model) adviceOf(cs []coupleSpeeds) Advice {
 	a := Advice{GPUType: m.types[cs[0].typ].name, Mode: cs[0].mode}
-	voices, jobs := make(map[string]int), make(map[uint64]struct{})
+	voices, jobs := make(map[string]int), make(map[uint64]int)
 	var sum, squares float64
 	for i := range cs {
-		s, ok := cs[i].both()
-		if !ok || cs[i].user != "" && voices[cs[i].user] == pairsPerUser {
+		c := &cs[i]
+		s, ok := c.both()
+		if !ok || c.user != "" && voices[c.user] == pairsPerUser || max(jobs[c.lo], jobs[c.hi]) == pairsPerJob {
 			continue
 		}
-		voices[cs[i].user]++
-		jobs[cs[i].lo], jobs[cs[i].hi] = struct{}{}, struct{}{}
+		voices[c.user]++
+		jobs[c.lo]++
+		if c.hi != c.lo {
+			jobs[c.hi]++
+		}
 		a.Pairs++
 		sum += s
 		squares += float64(s * s)

@@ -140,6 +140,10 @@ func TestEvaluateDoesNotPeek(t *testing.T) {
 		if learned, constant := rs[0], rs[3]; learned.MAPE < 0.97*constant.MAPE {
 			t.Errorf("%s: noise is predicted to %.3f, the constant to %.3f", split, learned.MAPE, constant.MAPE)
 		}
+		// Of unseen families nothing in particular can be known.
+		if split == interfere.UnseenFamilies && rs[0].MAPE != rs[1].MAPE {
+			t.Errorf("learned %v beyond the coefficients' %v of families never seen", rs[0].MAPE, rs[1].MAPE)
+		}
 		if d := cmp.Diff(rs, interfere.Evaluate(pairs, split, 7)); d != "" {
 			t.Errorf("%s: a second evaluation differs:\n%s", split, d)
 		}

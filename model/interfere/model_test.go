@@ -224,6 +224,45 @@ func TestTriples(t *testing.T) {
 	}
 }
 
+// TestCrowd: bandwidth that is short only when three meet is learned from
+// threes.
+func TestCrowd(t *testing.T) {
+	truth := interfere.Coefficients{Switch: 0.02, Compute: 0.3, Bandwidth: 2}
+	var obs []interfere.Observation
+	for i := range 400 {
+		var jobs []interfere.Job
+		for k := range 3 {
+			jobs = append(jobs, interfere.Job{Util: 0.3 + 0.07*float64((i*(k+3))%10), Bandwidth: 0.2 + 0.03*float64((i*(k+1)+k)%11)})
+		}
+		obs = append(obs, interfere.Observation{
+			GPUType: gpuType, Mode: interfere.MPS, Job: jobs[0], Others: jobs[1:], Speed: truth.Speeds(jobs, nil)[0],
+		})
+	}
+	m := interfere.Fit(obs)
+	for i := range 20 {
+		jobs := append([]interfere.Job{obs[i].Job}, obs[i].Others...)
+		got := m.Speeds(interfere.Set{GPUType: gpuType, Mode: interfere.MPS, Jobs: jobs}, nil)[0]
+		if math.Abs(got/obs[i].Speed-1) > 0.06 {
+			t.Errorf("three jobs %v: speed %.3f, want %.3f", jobs, got, obs[i].Speed)
+		}
+	}
+}
+
+// TestCrowdIsNobodysFault: slowness that the crowd explains is not put down to
+// the jobs in it.
+func TestCrowdIsNobodysFault(t *testing.T) {
+	c := interfere.DefaultCoefficients(interfere.MPS)
+	jobs := []interfere.Job{
+		{Signature: "a", Util: 0.5, Bandwidth: 0.5}, {Signature: "b", Util: 0.5, Bandwidth: 0.5}, {Signature: "c", Util: 0.5, Bandwidth: 0.5},
+	}
+	o := interfere.Observation{GPUType: gpuType, Mode: interfere.MPS, Job: jobs[0], Others: jobs[1:], Speed: c.Speeds(jobs, nil)[0]}
+	for _, n := range interfere.Fit([]interfere.Observation{o}).Explain(interfere.Set{GPUType: gpuType, Mode: interfere.MPS, Jobs: jobs})[0].Neighbours {
+		if math.Abs(n.Sensitivity)+math.Abs(n.Aggression)+math.Abs(n.History) > 1e-4 {
+			t.Errorf("offsets %v, %v, %v out of what the prior explains", n.Sensitivity, n.Aggression, n.History)
+		}
+	}
+}
+
 // TestPlaces: what was learned holds for its mode and class of GPU only.
 func TestPlaces(t *testing.T) {
 	w := newWorld(12)
@@ -287,7 +326,7 @@ func TestGolden(t *testing.T) {
 			obs = append(obs, ob)
 		}
 	}
-	const want = 0x294eb37f
+	const want = 0x2c8d2b7f
 	if got := crc32.ChecksumIEEE(interfere.Fit(obs).Encode()); got != want {
 		t.Errorf("checksum %#08x, want %#08x", got, want)
 	}

@@ -3,6 +3,7 @@ package interfere
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/berth-scheduler/berth/model/gpuspec"
@@ -82,12 +83,20 @@ func checkLoad(j *Job) error {
 
 // company identifies whose job ran beside what and where.
 func (o *Observation) company() uint64 {
-	h := mix(digest(o.Job.Signature)^digest(o.Job.Family)<<1) ^ digest(gpuspec.Normalize(o.GPUType)) ^ uint64(o.Mode)
+	h := who(&o.Job) ^ digest(gpuspec.Normalize(o.GPUType)) ^ uint64(o.Mode)
 	var others uint64 // a sum: their order has no meaning
 	for i := range o.Others {
-		others += mix(digest(o.Others[i].Signature) ^ digest(o.Others[i].Family)<<1)
+		others += mix(who(&o.Others[i]))
 	}
 	return mix(h) ^ others
+}
+
+// who is a job's identity, or its load if it has no name.
+func who(j *Job) uint64 {
+	if j.Signature == "" {
+		return mix(math.Float64bits(j.Util) ^ mix(math.Float64bits(j.Bandwidth)) ^ digest(j.Family))
+	}
+	return identity(j)
 }
 
 // Window keeps the newest observations, within the bounds above. It is not safe

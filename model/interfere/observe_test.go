@@ -112,6 +112,20 @@ func TestLiar(t *testing.T) {
 	}
 }
 
+// TestRepeats: saying it more often than MaxRepeats adds nothing.
+func TestRepeats(t *testing.T) {
+	var obs []interfere.Observation
+	for range 5 * interfere.MaxRepeats {
+		obs = append(obs, sound())
+	}
+	if !bytes.Equal(interfere.Fit(obs).Encode(), interfere.Fit(obs[:interfere.MaxRepeats]).Encode()) {
+		t.Error("repeats beyond the bound change the model")
+	}
+	if bytes.Equal(interfere.Fit(obs).Encode(), interfere.Fit(obs[:interfere.MaxRepeats-1]).Encode()) {
+		t.Error("the last repeat within the bound does not count")
+	}
+}
+
 // TestBounds: models of far more jobs, pairs and types than there is room for
 // keep the newest and stay small.
 func TestBounds(t *testing.T) {
