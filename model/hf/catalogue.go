@@ -30,7 +30,7 @@ func decoders() []shape {
 }
 
 func gptLike() []shape {
-	return []shape{
+	return append(neoxLike(), []shape{
 		{"gpt2|gpt2-small|gpt2-base", "gpt2", 768, 12, 12, 0, 0, 50257, 1024, "", nil},
 		{"gpt2-medium|gpt2_med", "gpt2", 1024, 24, 16, 0, 0, 50257, 1024, "", nil},
 		{"gpt2-large", "gpt2", 1280, 36, 20, 0, 0, 50257, 1024, "", nil},
@@ -48,26 +48,6 @@ func gptLike() []shape {
 		{"opt-13b", "opt", 5120, 40, 40, 0, 0, 50272, 2048, half, nil},
 		{"opt-30b", "opt", 7168, 48, 56, 0, 0, 50272, 2048, half, nil},
 		{"opt-66b", "opt", 9216, 64, 72, 0, 0, 50272, 2048, half, nil},
-		{"pythia-14m", "gpt_neox", 128, 6, 4, 0, 0, 50304, 512, half, nil},
-		{"pythia-31m", "gpt_neox", 256, 6, 8, 0, 0, 50304, 1024, half, nil},
-		{"pythia-70m", "gpt_neox", 512, 6, 8, 0, 0, 50304, 2048, half, nil},
-		{"pythia-160m", "gpt_neox", 768, 12, 12, 0, 0, 50304, 2048, half, nil},
-		{"pythia-410m", "gpt_neox", 1024, 24, 16, 0, 0, 50304, 2048, half, nil},
-		{"pythia-1b", "gpt_neox", 2048, 16, 8, 0, 0, 50304, 2048, half, nil},
-		{"pythia-1.4b", "gpt_neox", 2048, 24, 16, 0, 0, 50304, 2048, half, nil},
-		{"pythia-2.8b", "gpt_neox", 2560, 32, 32, 0, 0, 50304, 2048, half, nil},
-		{"pythia-6.9b", "gpt_neox", 4096, 32, 32, 0, 0, 50432, 2048, half, nil},
-		{"pythia-12b", "gpt_neox", 5120, 36, 40, 0, 0, 50688, 2048, half, nil},
-		{"gpt-neox-20b", "gpt_neox", 6144, 44, 64, 0, 0, 50432, 2048, half, nil},
-		{"dolly-v2-3b", "gpt_neox", 2560, 32, 32, 0, 0, 50280, 2048, brain, nil},
-		{"dolly-v2-7b", "gpt_neox", 4096, 32, 32, 0, 0, 50280, 2048, brain, nil},
-		{"dolly-v2-12b", "gpt_neox", 5120, 36, 40, 0, 0, 50280, 2048, brain, nil},
-		{"redpajama-incite-base-3b|redpajama-incite-3b", "gpt_neox", 2560, 32, 32, 0, 0, 50432, 2048, half, nil},
-		{"redpajama-incite-7b-base|redpajama-incite-7b", "gpt_neox", 4096, 32, 32, 0, 0, 50432, 2048, half, nil},
-		{"stablelm-base-alpha-3b|stablelm-alpha-3b|stablelm-alpha", "gpt_neox", 4096, 16, 32, 0, 0, 50688, 4096, half, nil},
-		{"stablelm-base-alpha-7b|stablelm-alpha-7b", "gpt_neox", 6144, 16, 48, 0, 0, 50432, 4096, half, nil},
-		{"stablecode-completion-alpha-3b|stablecode-instruct-alpha-3b|stablecode-alpha-3b|stablecode-3b", "gpt_neox", 2560, 32, 32, 0, 0, 49152, 16384, half, nil},
-		{"stablecode-completion-alpha-3b-4k", "gpt_neox", 2560, 32, 32, 0, 0, 49152, 4096, half, nil},
 		{"gpt-j-6b|gpt-j", "gptj", 4096, 28, 16, 0, 0, 50400, 2048, half, nil},
 		{"gpt-neo-125m", "gpt_neo", 768, 12, 12, 0, 0, 50257, 2048, "", nil},
 		{"gpt-neo-1.3b", "gpt_neo", 2048, 24, 16, 0, 0, 50257, 2048, "", nil},
@@ -92,6 +72,32 @@ func gptLike() []shape {
 		{"stablelm-3b-4e1t|stablelm-3b|stablelm-zephyr-3b|zephyr-3b", "stablelm", 2560, 32, 32, 0, 6912, 50304, 4096, brain, nil},
 		{"stable-code-3b|stablecode-stable-3b", "stablelm", 2560, 32, 32, 0, 6912, 50304, 16384, brain, nil},
 		{"stablelm-2-1.6b|stablelm-2-zephyr-1.6b", "stablelm", 2048, 24, 32, 0, 5632, 100352, 4096, brain, qkvBias},
+}...)
+}
+
+// neoxLike are GPT-NeoX and what was made of it.
+func neoxLike() []shape {
+	return []shape{
+		{"pythia-14m", "gpt_neox", 128, 6, 4, 0, 0, 50304, 512, half, nil},
+		{"pythia-31m", "gpt_neox", 256, 6, 8, 0, 0, 50304, 1024, half, nil},
+		{"pythia-70m", "gpt_neox", 512, 6, 8, 0, 0, 50304, 2048, half, nil},
+		{"pythia-160m", "gpt_neox", 768, 12, 12, 0, 0, 50304, 2048, half, nil},
+		{"pythia-410m", "gpt_neox", 1024, 24, 16, 0, 0, 50304, 2048, half, nil},
+		{"pythia-1b", "gpt_neox", 2048, 16, 8, 0, 0, 50304, 2048, half, nil},
+		{"pythia-1.4b", "gpt_neox", 2048, 24, 16, 0, 0, 50304, 2048, half, nil},
+		{"pythia-2.8b", "gpt_neox", 2560, 32, 32, 0, 0, 50304, 2048, half, nil},
+		{"pythia-6.9b", "gpt_neox", 4096, 32, 32, 0, 0, 50432, 2048, half, nil},
+		{"pythia-12b", "gpt_neox", 5120, 36, 40, 0, 0, 50688, 2048, half, nil},
+		{"gpt-neox-20b", "gpt_neox", 6144, 44, 64, 0, 0, 50432, 2048, half, nil},
+		{"dolly-v2-3b", "gpt_neox", 2560, 32, 32, 0, 0, 50280, 2048, brain, nil},
+		{"dolly-v2-7b", "gpt_neox", 4096, 32, 32, 0, 0, 50280, 2048, brain, nil},
+		{"dolly-v2-12b", "gpt_neox", 5120, 36, 40, 0, 0, 50280, 2048, brain, nil},
+		{"redpajama-incite-base-3b|redpajama-incite-3b", "gpt_neox", 2560, 32, 32, 0, 0, 50432, 2048, half, nil},
+		{"redpajama-incite-7b-base|redpajama-incite-7b", "gpt_neox", 4096, 32, 32, 0, 0, 50432, 2048, half, nil},
+		{"stablelm-base-alpha-3b|stablelm-alpha-3b|stablelm-alpha", "gpt_neox", 4096, 16, 32, 0, 0, 50688, 4096, half, nil},
+		{"stablelm-base-alpha-7b|stablelm-alpha-7b", "gpt_neox", 6144, 16, 48, 0, 0, 50432, 4096, half, nil},
+		{"stablecode-completion-alpha-3b|stablecode-instruct-alpha-3b|stablecode-alpha-3b|stablecode-3b", "gpt_neox", 2560, 32, 32, 0, 0, 49152, 16384, half, nil},
+		{"stablecode-completion-alpha-3b-4k", "gpt_neox", 2560, 32, 32, 0, 0, 49152, 4096, half, nil},
 	}
 }
 

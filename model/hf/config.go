@@ -19,19 +19,23 @@ const maxKeys = 4096
 // A model_type that is not known is read as Llama's kin or GPT's, and the
 // result marked partial.
 func ParseConfig(r io.Reader) (Config, error) {
-	data, err := readBounded(r, MaxConfigBytes)
-	if err != nil {
-		return Config{}, fmt.Errorf("config.json: %w", err)
-	}
-	o, err := parseObject(data, maxKeys)
-	if err != nil {
-		return Config{}, fmt.Errorf("config.json: %w", err)
-	}
-	c, err := fromObject(o)
+	c, err := parseConfig(r)
 	if err != nil {
 		return Config{}, fmt.Errorf("config.json: %w", err)
 	}
 	return c, nil
+}
+
+func parseConfig(r io.Reader) (Config, error) {
+	data, err := readBounded(r, MaxConfigBytes)
+	if err != nil {
+		return Config{}, err
+	}
+	o, err := parseObject(data, maxKeys)
+	if err != nil {
+		return Config{}, err
+	}
+	return fromObject(o)
 }
 
 // hiddenKeys are the names of the width of the residual stream.

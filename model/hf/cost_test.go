@@ -112,7 +112,7 @@ func TestFLOPs(t *testing.T) {
 	if got, want := f.Linears, int64(48*6+1); got != want { // queries, keys and values count apart
 		t.Errorf("%d linear layers, want %d", got, want)
 	}
-	if f.Norms != 48*2+2 || f.Blocks != 48 || f.Width != 1600 || f.Activations != 48 {
+	if f.Norms != 48*2+1 || f.Blocks != 48 || f.Width != 1600 || f.Activations != 48 {
 		t.Errorf("%d norms, %d blocks of width %d, %d activations", f.Norms, f.Blocks, f.Width, f.Activations)
 	}
 	if want := int64(48 * 2 * 25 * 512 * 512 * (4 + 4 + 1)); f.ScoreBytes != want {

@@ -179,7 +179,12 @@ func (c *Config) addEnds(n *numbers, f *model.Features, w *widths) {
 	n.matrix += out * w.act
 	n.moved += (out+t*h*4)*w.act + hd.params*w.weight
 	n.others += 2
-	n.norms += 2
+	if !c.traits.noFinalNorm {
+		n.norms++
+	}
+	if c.traits.embedNorm {
+		n.norms++
+	}
 	n.saved += b * last * h * (w.stream + w.act) // final norm and head
 	if w.full {
 		n.saved += t * 8 // positions of embedding rows

@@ -83,8 +83,11 @@ func Lookup(name string) (Config, error) {
 			}
 		}
 	}
-	return Config{}, fmt.Errorf("model %q: is not in the catalogue; near names are %s; or give its config.json",
-		clip(name, model.MaxModelName), strings.Join(near(name), ", "))
+	near := ""
+	if names := Near(name); len(names) > 0 {
+		near = "; near names are " + strings.Join(names, ", ")
+	}
+	return Config{}, fmt.Errorf("model %q: is not in the catalogue%s; or give its config.json", clip(name, model.MaxModelName), near)
 }
 
 // maxName bounds the names that key looks at.
@@ -149,23 +152,28 @@ func idle(w string) bool {
 	return len(w) > 1 && w[0] == 'v' && strings.Trim(w[1:], "0123456789.") == ""
 }
 
-// near finds the five names most like name: those that share the most words,
-// then those of the most similar length.
-func near(name string) []string {
+// Near lists at most five names that share most with name, best first; none
+// when no word of it occurs in the catalogue.
+func Near(name string) []string {
 	want := strings.Fields(key(name, true))
 	names := Names()
-	score := func(s string) int {
-		have, n := strings.Fields(key(s, true)), 0
+	scores := make(map[string]int, len(names))
+	for _, n := range names {
+		have, same := strings.Fields(key(n, true)), 0
 		for _, w := range want {
-			if slices.Contains(have, w) {
-				n += 4
-			} else if slices.ContainsFunc(have, func(h string) bool { return strings.HasPrefix(h, w) || strings.HasPrefix(w, h) }) {
-				n++
+			switch {
+			case slices.Contains(have, w):
+				same += 4
+			case len(w) > 2 && slices.ContainsFunc(have, func(h string) bool { return len(h) > 2 && (strings.HasPrefix(h, w) || strings.HasPrefix(w, h)) }):
+				same += 2
 			}
 		}
-		return 8*n - max(len(have)-len(want), len(want)-len(have))
+		if same > 0 {
+			scores[n] = 8*same - max(len(have)-len(want), len(want)-len(have))
+		}
 	}
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(score(b), score(a)) })
+	names = slices.DeleteFunc(names, func(n string) bool { _, ok := scores[n]; return !ok })
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(scores[b], scores[a]) })
 	return names[:min(5, len(names))]
 }
 

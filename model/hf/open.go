@@ -161,7 +161,7 @@ func (f *folder) read(name string, use func(io.Reader) error) error {
 
 func (m *Model) config(f *folder, name string) error {
 	return f.read(name, func(r io.Reader) error {
-		c, err := ParseConfig(r)
+		c, err := parseConfig(r)
 		if err != nil {
 			return err
 		}
@@ -272,7 +272,7 @@ func (f *folder) list() []string {
 // beside reads the configurations beside weights; a missing one is no fault.
 func (m *Model) beside(f *folder) {
 	if err := m.config(f, configFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		m.Notes = append(m.Notes, err.Error())
+		m.Notes = append(m.Notes, fmt.Sprintf("%s: %v", configFile, err))
 	}
 	err := f.read(adapterFile, m.adapter)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

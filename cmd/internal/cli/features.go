@@ -14,20 +14,23 @@ func newFeaturesCmd(e *Env) *cobra.Command {
 	var r request
 	var output string
 	cmd := &cobra.Command{
-		Use:   "features FILE",
-		Short: "Show what is read from an ONNX file",
-		Long: "Show what is read from an ONNX file. These figures, and nothing else of the file, go to the\n" +
-			"coordinator when a job is submitted with --onnx.",
-		Example: "  berth features resnet50.onnx --batch 64\n  berth features bert.onnx --batch 8 --seq-len 512 --inference -o json",
-		Args:    oneArg("ONNX file"),
+		Use:   "features (FILE | --model NAME)",
+		Short: "Show what is read from a model's file",
+		Long: "Show what is read from a model's file: an ONNX file, a transformer's config.json, its weights\n" +
+			"(.safetensors, or the .safetensors.index.json of several), or the directory of a checkpoint. These\n" +
+			"figures, and nothing else of the file, go to the coordinator when a job is submitted with --onnx\n" +
+			"or --config.",
+		Example: "  berth features resnet50.onnx --batch 64\n  berth features bert.onnx --batch 8 --seq-len 512 --inference -o json\n" +
+			"  berth features ./my-checkpoint --batch 4 --seq-len 1024 --lora-rank 8\n  berth features --model llama-2-7b --batch 1 --weight-bits 4 --inference",
+		Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return runFeatures(e, &r, format(output), args[0])
+			return runFeatures(e, &r, format(output), args)
 		},
 	}
 	all := modelFields()
 	for i := range all {
 		f := &all[i]
-		if f.name == "onnx" || f.name == "model" || f.name == "steps" {
+		if f.name == "onnx" || f.name == "config" || f.name == "steps" {
 			continue
 		}
 		flag := cmd.Flags().VarPF(&flagValue{f, &r}, f.name, f.short, f.usage)
@@ -40,77 +43,146 @@ func newFeaturesCmd(e *Env) *cobra.Command {
 }
 
 type featuresView struct {
-	Model          string `json:"model"`
-	Training       bool   `json:"training"`
-	Batch          int64  `json:"batch"`
-	SeqLen         int64  `json:"seq_len"`
-	Precision      string `json:"precision"`
-	Optimizer      string `json:"optimizer"`
-	Params         int64  `json:"params"`
-	ParamBytes     int64  `json:"param_bytes"`
-	SavedBytes     int64  `json:"saved_bytes"`
-	LiveBytes      int64  `json:"live_bytes"`
-	LargestBytes   int64  `json:"largest_bytes"`
-	InputBytes     int64  `json:"input_bytes"`
-	OutputBytes    int64  `json:"output_bytes"`
-	WorkspaceBytes int64  `json:"workspace_bytes"`
-	MovedBytes     int64  `json:"moved_bytes"`
-	FLOPs          int64  `json:"flops"`
-	Convs          int64  `json:"convs"`
-	Linears        int64  `json:"linears"`
-	Activations    int64  `json:"activations"`
-	Norms          int64  `json:"norms"`
-	Others         int64  `json:"others"`
-	Partial        bool   `json:"partial"`
-	EncodedBytes   int    `json:"encoded_bytes"`
+	Model          string   `json:"model"`
+	Source         string   `json:"source"`
+	Training       bool     `json:"training"`
+	Batch          int64    `json:"batch"`
+	SeqLen         int64    `json:"seq_len"`
+	Precision      string   `json:"precision"`
+	Optimizer      string   `json:"optimizer"`
+	Framework      string   `json:"framework"`
+	Checkpointing  bool     `json:"checkpointing"`
+	LoRARank       int64    `json:"lora_rank"`
+	WeightBits     int64    `json:"weight_bits"`
+	Params         int64    `json:"params"`
+	ParamBytes     int64    `json:"param_bytes"`
+	TrainedBytes   int64    `json:"trained_bytes"`
+	SavedBytes     int64    `json:"saved_bytes"`
+	LiveBytes      int64    `json:"live_bytes"`
+	LargestBytes   int64    `json:"largest_bytes"`
+	InputBytes     int64    `json:"input_bytes"`
+	OutputBytes    int64    `json:"output_bytes"`
+	WorkspaceBytes int64    `json:"workspace_bytes"`
+	MovedBytes     int64    `json:"moved_bytes"`
+	ActBytes       int64    `json:"act_bytes"`
+	MatrixBytes    int64    `json:"matrix_bytes"`
+	ScoreBytes     int64    `json:"score_bytes"`
+	TracedBytes    int64    `json:"traced_bytes"`
+	FLOPs          int64    `json:"flops"`
+	Blocks         int64    `json:"blocks"`
+	Width          int64    `json:"width"`
+	Convs          int64    `json:"convs"`
+	Linears        int64    `json:"linears"`
+	Activations    int64    `json:"activations"`
+	Norms          int64    `json:"norms"`
+	Others         int64    `json:"others"`
+	Partial        bool     `json:"partial"`
+	Confidence     float64  `json:"confidence"`
+	Notes          []string `json:"notes"`
+	EncodedBytes   int      `json:"encoded_bytes"`
 }
 
-func runFeatures(e *Env, r *request, f format, file string) error {
+func newFeaturesView(ft *model.Features, confidence float64, notes []string) featuresView {
+	return featuresView{
+		Model: ft.Model, Source: string(ft.Source), Training: ft.Mode == model.Training, Batch: ft.Batch, SeqLen: ft.SeqLen,
+		Precision: string(ft.Precision), Optimizer: string(ft.Optimizer), Framework: ft.Framework, Checkpointing: ft.Checkpointing,
+		LoRARank: ft.LoRARank, WeightBits: ft.WeightBits, Params: ft.Params, ParamBytes: ft.ParamBytes, TrainedBytes: ft.TrainedBytes,
+		SavedBytes: ft.SavedBytes, LiveBytes: ft.LiveBytes, LargestBytes: ft.LargestBytes, InputBytes: ft.InputBytes,
+		OutputBytes: ft.OutputBytes, WorkspaceBytes: ft.WorkspaceBytes, MovedBytes: ft.MovedBytes, ActBytes: ft.ActBytes,
+		MatrixBytes: ft.MatrixBytes, ScoreBytes: ft.ScoreBytes, TracedBytes: ft.TracedBytes, FLOPs: ft.FLOPs, Blocks: ft.Blocks, Width: ft.Width,
+		Convs: ft.Convs, Linears: ft.Linears, Activations: ft.Activations, Norms: ft.Norms, Others: ft.Others,
+		Partial: ft.Partial, Confidence: confidence, Notes: append([]string{}, notes...), EncodedBytes: len(ft.Encode()),
+	}
+}
+
+func runFeatures(e *Env, r *request, f format, files []string) error {
 	if err := r.applyFlags(); err != nil {
 		return err
 	}
 	run, _ := r.modelRun()
-	ft, err := readONNX(file, run)
+	read, from := readFile, r.run.model
+	switch {
+	case len(files) == 1 && from == "":
+		from = files[0]
+	case len(files) == 0 && from != "":
+		read = fromCatalogue
+	default:
+		return Usagef("want one file, or a name with --model, such as: berth features model.onnx")
+	}
+	ft, notes, err := read(from, run)
 	if err != nil {
 		return err
 	}
-	v := featuresView{
-		Model: ft.Model, Training: ft.Mode == model.Training, Batch: ft.Batch, SeqLen: ft.SeqLen,
-		Precision: string(ft.Precision), Optimizer: string(ft.Optimizer), Params: ft.Params, ParamBytes: ft.ParamBytes,
-		SavedBytes: ft.SavedBytes, LiveBytes: ft.LiveBytes, LargestBytes: ft.LargestBytes, InputBytes: ft.InputBytes,
-		OutputBytes: ft.OutputBytes, WorkspaceBytes: ft.WorkspaceBytes, MovedBytes: ft.MovedBytes, FLOPs: ft.FLOPs,
-		Convs: ft.Convs, Linears: ft.Linears, Activations: ft.Activations, Norms: ft.Norms, Others: ft.Others,
-		Partial: ft.Partial, EncodedBytes: len(ft.Encode()),
+	sure, err := confidence(&ft)
+	if err != nil {
+		return err
 	}
+	v := newFeaturesView(&ft, sure, notes)
 	if done, err := printList(e, f, v); done {
 		return err
 	}
+	keyValues(e, "", featureRows(&v)...)
+	for _, n := range notes {
+		e.warnf("warning: %s", escape(n))
+	}
+	return nil
+}
+
+// confidence is how sure a predictor with nothing but f is of the memory that
+// it would predict, 0 to 1.
+func confidence(f *model.Features) (float64, error) {
+	p, err := model.NewPredictor(model.DefaultWeights(), nil)
+	if err != nil {
+		return 0, err
+	}
+	q := p.Predict(model.Request{Features: *f, Types: []model.TypeInfo{{Name: "A100-SXM4-80GB"}}})
+	return q[0].Confidence, nil
+}
+
+// featureRows are names and values in turn; rows without a value are left out.
+func featureRows(v *featuresView) []string {
 	mode := "inference"
 	if v.Training {
 		mode = "training"
 	}
-	partial := ""
-	if v.Partial {
-		partial = "part of the graph was not understood; figures may be low"
+	if v.Checkpointing {
+		mode += " with checkpointing"
 	}
-	keyValues(e, "",
+	bits := ""
+	if v.WeightBits > 0 {
+		bits = fmt.Sprintf(", %d bits each", v.WeightBits)
+	}
+	some := func(n int64) string {
+		if n == 0 {
+			return ""
+		}
+		return bytesText(n)
+	}
+	blocks := ""
+	if v.Blocks > 0 {
+		blocks = fmt.Sprintf("%d of width %d", v.Blocks, v.Width)
+	}
+	return []string{
 		"Model", v.Model,
 		"Counted for", fmt.Sprintf("%s, batch %d", mode, v.Batch),
 		"Sequence length", positive(v.SeqLen),
 		"Precision", v.Precision,
 		"Optimizer", v.Optimizer,
+		"Adapter rank", positive(v.LoRARank),
 		"Parameters", strconv.FormatInt(v.Params, 10),
-		"Weights", bytesText(v.ParamBytes),
+		"Weights", bytesText(v.ParamBytes) + bits,
+		"Trained weights", some(v.TrainedBytes),
 		"Kept activations", bytesText(v.SavedBytes),
 		"Live activations", bytesText(v.LiveBytes),
+		"Attention scores", some(v.ScoreBytes),
 		"Largest tensor", bytesText(v.LargestBytes),
-		"Inputs, outputs", bytesText(v.InputBytes)+", "+bytesText(v.OutputBytes),
+		"Inputs, outputs", bytesText(v.InputBytes) + ", " + bytesText(v.OutputBytes),
 		"Workspace", bytesText(v.WorkspaceBytes),
 		"Forward FLOPs", fmt.Sprintf("%.3g", float64(v.FLOPs)),
+		"Blocks", blocks,
 		"Layers", fmt.Sprintf("%d convolutions, %d linear, %d activations, %d norms, %d others", v.Convs, v.Linears, v.Activations, v.Norms, v.Others),
-		"Note", partial,
-	)
-	return nil
+		"Confidence", fmt.Sprintf("%.0f%%", 100*v.Confidence),
+	}
 }
 
 func positive(n int64) string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
+	"github.com/berth-scheduler/berth/model"
 	"github.com/berth-scheduler/berth/model/graph"
 )
 
@@ -26,10 +27,12 @@ type request struct {
 
 // runFlags describe the model, for the predictor.
 type runFlags struct {
-	onnx, model          string
-	batch, seqLen, steps int64
-	optimizer, precision string
-	inference            bool
+	onnx, config, model      string
+	batch, seqLen, steps     int64
+	optimizer, precision     string
+	framework                string
+	loraRank, weightBits     int64
+	inference, checkpointing bool
 }
 
 // flagText is one flag as it was typed; flags are applied after the file.
@@ -184,6 +187,7 @@ func fileFields() []field {
 func modelFields() []field {
 	return []field{
 		{"onnx", "", kindText, "ONNX `FILE` of the model, read here to predict what it needs", text(func(r *request) *string { return &r.run.onnx })},
+		{"config", "", kindText, "config.json, .safetensors `FILE` or checkpoint's directory of a transformer, read here as well", text(func(r *request) *string { return &r.run.config })},
 		{"model", "", kindText, "model of the catalogue, by `NAME`, to predict what it needs", text(func(r *request) *string { return &r.run.model })},
 		{"batch", "", kindAmount, "samples in a step on one GPU, a `NUMBER`", whole("batch", graph.MaxBatch, func(r *request) *int64 { return &r.run.batch })},
 		{"seq-len", "", kindAmount, "tokens in a sample, a `NUMBER`", whole("sequence length", graph.MaxBatch, func(r *request) *int64 { return &r.run.seqLen })},
@@ -191,7 +195,24 @@ func modelFields() []field {
 		{"optimizer", "", kindText, "optimizer `NAME`: " + joined(graph.Optimizers()), oneOf("optimizer", graph.Optimizers(), func(r *request) *string { return &r.run.optimizer })},
 		{"precision", "", kindText, "precision `NAME`: " + joined(graph.Precisions()), oneOf("precision", graph.Precisions(), func(r *request) *string { return &r.run.precision })},
 		{"inference", "", kindTruth, "the model infers; by default it trains", truth(func(r *request) *bool { return &r.run.inference })},
+		{"lora-rank", "", kindAmount, "train only low-rank adapters, of this `RANK`", whole("rank", model.MaxLoRARank, func(r *request) *int64 { return &r.run.loraRank })},
+		{"weight-bits", "", kindAmount, "`WIDTH` of stored weights, when it is not the precision's: 4, 8, 16, 32", setWeightBits},
+		{"checkpointing", "", kindTruth, "activations are computed again instead of kept", truth(func(r *request) *bool { return &r.run.checkpointing })},
+		{"framework", "", kindText, "framework `NAME`: " + joined(frameworks()), oneOf("framework", frameworks(), func(r *request) *string { return &r.run.framework })},
 	}
+}
+
+// frameworks lists the names that users may give.
+func frameworks() []string { return []string{"pytorch", "tensorflow", "jax"} }
+
+func setWeightBits(r *request, v string) error {
+	switch v {
+	case "4", "8", "16", "32":
+		n, err := strconv.ParseInt(v, 10, 64)
+		r.run.weightBits = n
+		return err
+	}
+	return fmt.Errorf("width %s: want 4, 8, 16 or 32", shortQuote(v))
 }
 
 func oneOf[T ~string](what string, known []T, p func(*request) *string) func(*request, string) error {

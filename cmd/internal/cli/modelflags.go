@@ -4,45 +4,55 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/berth-scheduler/berth/model"
 	"github.com/berth-scheduler/berth/model/graph"
+	"github.com/berth-scheduler/berth/model/hf"
 )
+
+// named tells whether a model was named, by a file or by its name.
+func (m *runFlags) named() bool { return m.onnx != "" || m.config != "" || m.model != "" }
 
 // readModel turns the model flags into the spec's features. A model that
 // cannot be understood is a warning, since prediction must never keep a job
 // from running; a file that is not there is an error.
 func (r *request) readModel() (warnings []string, err error) {
-	if r.run.onnx != "" && r.run.model != "" {
-		return nil, Usagef("--onnx and --model: give one of the two")
+	m := &r.run
+	if m.onnx != "" && m.config != "" || m.onnx != "" && m.model != "" || m.config != "" && m.model != "" {
+		return nil, Usagef("--onnx, --config and --model: give one of them")
 	}
 	run, given := r.modelRun()
+	if !given && !m.named() {
+		return nil, nil
+	}
 	f := model.Features{Source: model.SourceNone, Run: run}
-	switch {
-	case r.run.onnx != "":
-		if r.run.batch == 0 {
+	if m.named() {
+		if m.batch == 0 && m.model == "" {
 			warnings = append(warnings, "--batch is missing: the prediction counts with 1 sample a step")
 		}
-		got, err := readONNX(r.run.onnx, run)
+		flag, file := "--onnx", m.onnx
+		read := readONNX
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-			return nil, Usagef("--onnx: %w", err)
+		case m.config != "":
+			flag, file, read = "--config", m.config, readCheckpoint
+		case m.model != "":
+			flag, file, read = "--model", m.model, fromCatalogue
+		}
+		got, notes, err := read(file, run)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), err != nil && m.model != "":
+			return nil, Usagef("%s: %w", flag, err)
 		case err != nil:
-			warnings = append(warnings, fmt.Sprintf("--onnx: %v; the job is predicted without its model", err))
+			warnings = append(warnings, fmt.Sprintf("%s: %v; the job is predicted without its model", flag, err))
 		default:
 			f = got
-			if f.Partial {
-				warnings = append(warnings, "--onnx: part of the graph was not understood; the prediction may be low")
+			for _, n := range notes {
+				warnings = append(warnings, flag+": "+n)
 			}
 		}
-	case r.run.model != "":
-		if f, err = model.FromCatalogue(r.run.model, run); err != nil {
-			return nil, Usagef("--model: %w", err)
-		}
-	case !given:
-		return nil, nil
 	}
 	if err := f.Check(); err != nil {
 		return nil, Usagef("model: %w", err)
@@ -57,26 +67,94 @@ func (r *request) modelRun() (run model.Run, given bool) {
 	m := &r.run
 	run = model.Run{
 		Mode: model.Training, Batch: max(1, m.batch), SeqLen: m.seqLen, Steps: m.steps,
-		Precision: model.Precision(m.precision), Optimizer: model.Optimizer(m.optimizer),
+		Precision: model.Precision(m.precision), Optimizer: model.Optimizer(m.optimizer), Framework: m.framework,
+		Checkpointing: m.checkpointing, LoRARank: m.loraRank, WeightBits: m.weightBits,
 	}
 	if m.inference {
-		run.Mode, run.Optimizer = model.Inference, ""
+		run.Mode, run.Optimizer, run.Checkpointing = model.Inference, "", false
 	}
-	given = m.batch > 0 || m.seqLen > 0 || m.steps > 0 || m.precision != "" || m.optimizer != "" || m.inference
+	given = m.batch > 0 || m.seqLen > 0 || m.steps > 0 || m.precision != "" || m.optimizer != "" || m.inference ||
+		m.framework != "" || m.checkpointing || m.loraRank > 0 || m.weightBits > 0
 	return run, given
 }
 
-// readONNX reads a model file of the caller's.
-func readONNX(name string, run model.Run) (model.Features, error) {
-	f, err := openRegular(name)
-	if err != nil {
-		return model.Features{}, err
+// readFile reads a model file of the caller's, of whichever kind. notes say
+// what was assumed, left out or odd.
+func readFile(name string, run model.Run) (f model.Features, notes []string, err error) {
+	if st, err := os.Stat(name); err == nil && st.IsDir() || hf.Reads(name) {
+		return readCheckpoint(name, run)
 	}
-	defer f.Close()
-	g, err := graph.Read(f)
+	return readONNX(name, run)
+}
+
+// readONNX reads an ONNX file.
+func readONNX(name string, run model.Run) (f model.Features, notes []string, err error) {
+	file, err := openRegular(name)
 	if err != nil {
-		return model.Features{}, fmt.Errorf("%s: %w", name, err)
+		return f, nil, err
+	}
+	defer file.Close()
+	g, err := graph.Read(file)
+	if err != nil {
+		return f, nil, fmt.Errorf("%s: %w", name, err)
 	}
 	base := filepath.Base(name)
-	return model.FromGraph(g, strings.TrimSuffix(base, filepath.Ext(base)), run)
+	f, err = model.FromGraph(g, strings.TrimSuffix(base, filepath.Ext(base)), run)
+	if f.Partial {
+		notes = append(notes, "part of the graph was not understood; the prediction may be low")
+	}
+	return f, append(notes, uncounted(run)...), err
+}
+
+// readCheckpoint reads what Hugging Face's tools write.
+func readCheckpoint(name string, run model.Run) (f model.Features, notes []string, err error) {
+	m, err := hf.Open(name)
+	if err != nil {
+		return f, nil, err
+	}
+	if f, notes, err = m.Features(run); err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return f, notes, err
+}
+
+// fromCatalogue finds a model by its name. What changes a transformer's layers
+// is counted only where its shape is known, so that comes first then.
+func fromCatalogue(name string, run model.Run) (f model.Features, notes []string, err error) {
+	c, notFound := hf.Lookup(name)
+	changed := uncounted(run)
+	if notFound == nil && changed != nil {
+		f, err = c.Features(run)
+		return f, c.Warnings(run), err
+	}
+	if f, err = model.FromCatalogue(name, run); err == nil {
+		return f, changed, nil
+	}
+	if notFound == nil {
+		f, err = c.Features(run)
+		return f, c.Warnings(run), err
+	}
+	if near := hf.Near(name); len(near) > 0 {
+		return f, nil, notFound
+	}
+	return f, nil, err
+}
+
+// uncounted tells which flags do not change what is counted of other models
+// than transformers whose shape is known.
+func uncounted(run model.Run) []string {
+	var flags []string
+	if run.LoRARank > 0 {
+		flags = append(flags, "--lora-rank")
+	}
+	if run.WeightBits > 0 {
+		flags = append(flags, "--weight-bits")
+	}
+	if run.Checkpointing {
+		flags = append(flags, "--checkpointing")
+	}
+	if flags == nil {
+		return nil
+	}
+	return []string{strings.Join(flags, " and ") + ": the sizes of this model are counted without; for a transformer give its config.json with --config"}
 }

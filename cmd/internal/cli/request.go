@@ -60,7 +60,7 @@ func (r *request) complete(e *Env) (warnings []string, err error) {
 	if s.Name == "" {
 		s.Name = defaultName(s.Command[0])
 	}
-	if !r.gpus && (s.Exclusive || s.GPUType != "" || s.GPUMemMiB > 0 || s.GPUMilli > 0 || r.run.onnx != "" || r.run.model != "") {
+	if !r.gpus && (s.Exclusive || s.GPUType != "" || s.GPUMemMiB > 0 || s.GPUMilli > 0 || r.run.named()) {
 		s.GPUs = 1 // each of these is about a GPU
 	}
 	if err := r.setDir(e); err != nil {
