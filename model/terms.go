@@ -41,11 +41,13 @@ func (t Target) Label(s *Sample) (v float64, ok bool) {
 	return v, v > 0 && !s.Censored
 }
 
-// term is one addend of a target's physics: a name for users, and what the
-// coefficient is before anything was learned.
+// term is one addend of a target's physics: a name for users, what the
+// coefficient is before anything was learned, and the range in which samples
+// may move it. The ranges are wide, but physical: few samples of large models
+// must not make the constant part of small ones out of their own.
 type term struct {
-	name  string
-	prior float64
+	name             string
+	prior, low, high float64
 }
 
 // maxTerms is the most that a target has.
@@ -55,8 +57,10 @@ const maxTerms = 13
 // that autograd keeps where they are known, else what all layers put out, else
 // what convolutions and matrix products put out.
 var memoryTerms = []term{
-	{"context", 1}, {"libraries", 0.5}, {"libraries", 1}, {"weights", 1}, {"gradients", 1}, {"optimizer", 1},
-	{"activations", 1.1}, {"activations", 1.2}, {"activations", 2.2}, {"transient", 1}, {"transient", 2}, {"workspace", 1}, {"attention", 1},
+	{"context", 1, 0.5, 2}, {"libraries", 0.5, 0, 4}, {"libraries", 1, 0, 8},
+	{"weights", 1, 0.8, 4}, {"gradients", 1, 0.5, 4}, {"optimizer", 1, 0.5, 2},
+	{"activations", 1.1, 0.7, 2}, {"activations", 1.2, 0.3, 3}, {"activations", 2.2, 0.7, 6},
+	{"transient", 1, 0, 10}, {"transient", 2, 0, 6}, {"workspace", 1, 0, 2}, {"attention", 1, 0, 2},
 }
 
 // libraryUnit is what the constant term counts in, MiB.
@@ -110,7 +114,8 @@ func (f *Features) kept() (saved, acts, matrix float64) {
 
 // The time terms, in seconds.
 var timeTerms = []term{
-	{"matrix products", 1}, {"memory traffic", 1}, {"kernels", 4}, {"step", 1}, {"input", 1}, {"optimizer", 1.3},
+	{"matrix products", 1, 0.3, 6}, {"memory traffic", 1, 0.2, 6}, {"kernels", 4, 0.5, 40},
+	{"step", 1, 0, 200}, {"input", 1, 0, 20}, {"optimizer", 1.3, 0, 6},
 }
 
 func fillTime(f *Features, spec *gpuspec.Spec, w *Weights, out []float64) {
@@ -182,7 +187,7 @@ func sustained(p Precision, spec *gpuspec.Spec) float64 {
 }
 
 // The utilization terms: what the roofline says, and a constant.
-var utilTerms = []term{{"roofline", 0.7}, {"constant", 0.3}}
+var utilTerms = []term{{"roofline", 0.7, 0, 1.5}, {"constant", 0.3, 0, 2}}
 
 // terms are t's, in the order of fill.
 func (t Target) terms() []term {
@@ -197,13 +202,14 @@ func (w *Weights) Terms(t Target, f *Features, spec *gpuspec.Spec) []float64 {
 	return out
 }
 
-// Priors are the coefficients of t before anything was learned.
-func (t Target) Priors() []float64 {
-	out := make([]float64, len(t.terms()))
+// Priors are the coefficients of t before anything was learned, and the ranges
+// in which samples may move them.
+func (t Target) Priors() ([]float64, []fit.Box) {
+	out, boxes := make([]float64, len(t.terms())), make([]fit.Box, len(t.terms()))
 	for i, x := range t.terms() {
-		out[i] = x.prior
+		out[i], boxes[i] = x.prior, fit.Box{Low: x.low, High: x.high}
 	}
-	return out
+	return out, boxes
 }
 
 // terms fills out, which has room for maxTerms.

@@ -101,7 +101,8 @@ func (tr *trainer) groups(train []int, c *core) ([]model.Group, error) {
 			r.target = r.label / math.Exp(float64(c.factors[k]))
 		}
 	}
-	root, err := tr.coefficients(train, tr.t.Priors(), rootPull)
+	prior, _ := tr.t.Priors()
+	root, err := tr.coefficients(train, prior, rootPull)
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +159,7 @@ func (tr *trainer) coefficients(train []int, prior []float64, pull float64) ([]f
 		force[k] = 1
 	}
 	var c []float64
+	_, boxes := tr.t.Priors()
 	for range rounds {
 		for k, i := range train {
 			r := &tr.rows[i]
@@ -169,7 +171,7 @@ func (tr *trainer) coefficients(train []int, prior []float64, pull float64) ([]f
 			y[k] = s
 		}
 		var err error
-		if c, err = fit.NNLS(rows, y, prior, pull); err != nil {
+		if c, err = fit.Bounded(rows, y, prior, boxes, pull); err != nil {
 			return nil, err
 		}
 		for k, i := range train {
