@@ -74,9 +74,17 @@ func (c *Coordinator) govern(ctx context.Context) error {
 	}
 	term := c.raft.Term()
 	g, ctx := errgroup.WithContext(ctx)
+	c.prop.version.Store(c.fsm.EntryVersion())
 	g.Go(func() error { return c.prop.run(ctx, term) })
 	if err := c.ensureInit(ctx); err != nil {
 		return errors.Join(err, g.Wait())
+	}
+	if len(c.raft.Members()) == 1 {
+		if err := c.agree(ctx); err != nil { // there is nobody to wait for
+			return errors.Join(err, g.Wait())
+		}
+	} else {
+		g.Go(func() error { return c.agree(ctx) })
 	}
 	c.learn.reload()
 	c.live.reset()

@@ -106,7 +106,7 @@ func TestTheLastGoodWeightsStayInUse(t *testing.T) {
 	good := model.DefaultWeights()
 	good.EstimateMarginMiB += 100
 	for i, blob := range [][]byte{good.Encode(), []byte("garbage"), []byte("more of it")} {
-		data, err := fsm.EncodeEntry(1, 1, []*logv1.Command{installWeights(uint64(i)+1, blob, &logv1.WeightsOrigin{Source: fsm.WeightsImport})})
+		data, err := fsm.EncodeEntry(fsm.EntryVersion, 1, 1, []*logv1.Command{installWeights(uint64(i)+1, blob, &logv1.WeightsOrigin{Source: fsm.WeightsImport})})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -80,7 +80,7 @@ func (l *learner) due(seq, tried uint64) bool {
 	if len(ws.Versions) > 0 { // also of another leader, or put in use by hand
 		tried = max(tried, ws.Versions[0].SampleSeq)
 	}
-	if ws.Pinned || seq <= tried {
+	if ws.Pinned || seq <= tried || l.prop.version.Load() < 2 { // nothing could be published
 		return false
 	}
 	fresh, enough := seq-tried, uint64(l.cfg.MinSamples)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -34,6 +35,8 @@ type proposer struct {
 	fsm   *fsm.FSM
 	clock func() time.Time
 	wake  chan struct{}
+	// version is that of the entries it makes.
+	version atomic.Uint32
 
 	mu      sync.Mutex
 	queue   []*proposal
@@ -60,6 +63,10 @@ func newProposer(r *raftnode.Node, f *fsm.FSM, clock func() time.Time) *proposer
 // errNotLeader says that nothing was proposed.
 var errNotLeader = &cluster.Error{Code: cluster.CodeUnavailable, Msg: "this coordinator does not lead now; nothing was done; try again"}
 
+// errOldMembers says that nothing was proposed.
+var errOldMembers = &cluster.Error{Code: cluster.CodeUnavailable,
+	Msg: "not every coordinator is known to understand this: one is down or runs an older version; nothing was done; start or upgrade it, then try again"}
+
 // do proposes cmds in one entry and waits for their results. Errors are
 // *cluster.Error: CodeUnavailable when certainly nothing was done, CodeUnknown
 // when it may have been. When ctx ends first the outcome is unknown too.
@@ -67,6 +74,9 @@ func (p *proposer) do(ctx context.Context, cmds ...*logv1.Command) ([]fsm.Result
 	pr := &proposal{cmds: cmds, done: make(chan proposed, 1)}
 	for _, c := range cmds {
 		pr.size += proto.Size(c)
+		if fsm.NeedsVersion(c) > p.version.Load() {
+			return nil, errOldMembers
+		}
 	}
 	if pr.size > maxCallBytes {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "the request is %d bytes in the log, at most %d are allowed; send it in parts", pr.size, maxCallBytes)
@@ -177,7 +187,7 @@ func (p *proposer) commit(ctx context.Context, term uint64, next cluster.JobID, 
 		}
 		cmds = append(cmds, pr.cmds...)
 	}
-	data, err := fsm.EncodeEntry(term, cluster.TimeOf(p.clock()), cmds)
+	data, err := fsm.EncodeEntry(p.version.Load(), term, cluster.TimeOf(p.clock()), cmds)
 	var answer any
 	if err == nil {
 		// The callers wait with their own deadlines; the entry is not taken

@@ -55,19 +55,9 @@ func (s *clusterServer) GetStatus(ctx context.Context, _ *apiv1.GetStatusRequest
 // member asks one coordinator how it stands.
 func (c *Coordinator) member(ctx context.Context, m raftnode.Member, leader bool) *apiv1.Member {
 	out := &apiv1.Member{Id: m.ID, Address: m.Addr, Voter: m.Voter, Leader: leader}
-	var r *peerv1.GetMemberResponse
-	if m.ID == c.cfg.ID {
-		r = c.self()
-	} else {
-		ctx, cancel := context.WithTimeout(ctx, memberTimeout)
-		defer cancel()
-		conn, err := c.peers.get(m.Addr)
-		if err != nil {
-			return out
-		}
-		if r, err = peerv1.NewPeerServiceClient(conn).GetMember(ctx, &peerv1.GetMemberRequest{}); err != nil {
-			return out
-		}
+	r, err := c.ask(ctx, m)
+	if err != nil {
+		return out
 	}
 	out.Reachable = true
 	out.Term, out.LastIndex, out.AppliedIndex = r.Term, r.LastIndex, r.AppliedIndex
@@ -75,6 +65,20 @@ func (c *Coordinator) member(ctx context.Context, m raftnode.Member, leader bool
 	out.Pid, out.Version = r.Pid, r.Version
 	out.ModelVersion, out.ModelSha256 = r.WeightsVersion, hex.EncodeToString(r.WeightsSha256)
 	return out
+}
+
+// ask returns how a coordinator describes itself.
+func (c *Coordinator) ask(ctx context.Context, m raftnode.Member) (*peerv1.GetMemberResponse, error) {
+	if m.ID == c.cfg.ID {
+		return c.self(), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
+	defer cancel()
+	conn, err := c.peers.get(m.Addr)
+	if err != nil {
+		return nil, err
+	}
+	return peerv1.NewPeerServiceClient(conn).GetMember(ctx, &peerv1.GetMemberRequest{})
 }
 
 func (c *Coordinator) self() *peerv1.GetMemberResponse {
@@ -86,7 +90,7 @@ func (c *Coordinator) self() *peerv1.GetMemberResponse {
 	return &peerv1.GetMemberResponse{
 		Id: c.cfg.ID, Term: c.raft.Term(), LastIndex: c.raft.LastIndex(), AppliedIndex: c.raft.AppliedIndex(),
 		StateHash: hash, StateHashIndex: index, Pid: uint32(os.Getpid()), Version: c.cfg.Version,
-		WeightsVersion: weights.Version, WeightsSha256: weights.SHA256,
+		EntryVersion: fsm.EntryVersion, WeightsVersion: weights.Version, WeightsSha256: weights.SHA256,
 	}
 }
 

@@ -55,7 +55,7 @@ func (m *machine) apply(entryTerm, logTerm uint64, cmds ...*logv1.Command) []Res
 
 func encode(t tb, term uint64, now cluster.Time, cmds ...*logv1.Command) []byte {
 	t.Helper()
-	data, err := EncodeEntry(term, now, cmds)
+	data, err := EncodeEntry(EntryVersion, term, now, cmds)
 	if err != nil {
 		t.Fatalf("encode: %v", err)
 	}

@@ -18,11 +18,15 @@ import (
 )
 
 const (
-	entryVersion     = 2
 	checkpointEvery  = 1000
 	rememberedHashes = 64
 	defaultRing      = 65536
 )
+
+// EntryVersion is the highest version of log entries that is read here.
+// Entries of version 2 keep more in samples than those of version 1, and may
+// hold the commands that NeedsVersion names.
+const EntryVersion = 2
 
 // Options configures an FSM.
 type Options struct {
@@ -93,9 +97,20 @@ type Result struct {
 	Lost, Requeued []cluster.JobID
 }
 
-// EncodeEntry makes the log entry of commands that are proposed together.
-func EncodeEntry(term uint64, now cluster.Time, cmds []*logv1.Command) ([]byte, error) {
-	data, err := proto.Marshal(&logv1.Entry{Version: entryVersion, Term: term, NowUs: int64(now), Commands: cmds})
+// NeedsVersion returns the least version of an entry that may hold cmd: older
+// coordinators do not know it.
+func NeedsVersion(cmd *logv1.Command) uint32 {
+	switch cmd.Kind.(type) {
+	case *logv1.Command_InstallWeights, *logv1.Command_RollbackWeights, *logv1.Command_PinWeights, *logv1.Command_FenceNode:
+		return 2
+	}
+	return 1
+}
+
+// EncodeEntry makes the log entry of commands that are proposed together, of
+// a version that every coordinator reads.
+func EncodeEntry(version uint32, term uint64, now cluster.Time, cmds []*logv1.Command) ([]byte, error) {
+	data, err := proto.Marshal(&logv1.Entry{Version: version, Term: term, NowUs: int64(now), Commands: cmds})
 	if err != nil {
 		return nil, fmt.Errorf("encode log entry: %w", err)
 	}
@@ -109,8 +124,8 @@ func decode(data []byte) (*logv1.Entry, error) {
 	if err := proto.Unmarshal(data, e); err != nil {
 		return nil, fmt.Errorf("malformed: %w", err)
 	}
-	if e.Version < 1 || e.Version > entryVersion {
-		return nil, fmt.Errorf("version %d, this berth reads 1 to %d", e.Version, entryVersion)
+	if e.Version < 1 || e.Version > EntryVersion {
+		return nil, fmt.Errorf("version %d, this berth reads 1 to %d", e.Version, EntryVersion)
 	}
 	for i, c := range e.Commands {
 		if c.Kind == nil {
@@ -163,7 +178,9 @@ func (s *State) applyEntry(index, term uint64, e *logv1.Entry) []Result {
 		}
 		return results
 	}
-	s.rules = e.Version
+	if s.rules = e.Version; s.rules > 1 {
+		s.format = max(s.format, s.rules)
+	}
 	s.now = max(s.now, cluster.Time(e.NowUs))
 	for i, c := range e.Commands {
 		results[i] = s.apply(index, c)

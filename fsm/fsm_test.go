@@ -83,7 +83,7 @@ func TestUnreadableEntriesStopTheReplica(t *testing.T) {
 
 func TestTextThatIsNotUTF8IsNeverProposed(t *testing.T) {
 	t.Parallel()
-	if _, err := EncodeEntry(1, t0, []*logv1.Command{denyCmd("a", "\xff")}); err == nil {
+	if _, err := EncodeEntry(EntryVersion, 1, t0, []*logv1.Command{denyCmd("a", "\xff")}); err == nil {
 		t.Fatal("encoded")
 	}
 }

@@ -61,6 +61,12 @@ func (f *FSM) Index() uint64 { return read(f, func(s *State) uint64 { return s.i
 // Term returns the term of the last applied entry.
 func (f *FSM) Term() uint64 { return read(f, func(s *State) uint64 { return s.term }) }
 
+// EntryVersion returns the highest version of an entry in the log so far: every
+// coordinator reads it.
+func (f *FSM) EntryVersion() uint32 {
+	return read(f, func(s *State) uint32 { return max(1, s.format) })
+}
+
 // Now returns the leader's clock as of the last entry; it never goes back.
 func (f *FSM) Now() cluster.Time { return read(f, func(s *State) cluster.Time { return s.now }) }
 

@@ -58,7 +58,7 @@ func (s *State) record(e entity) proto.Message {
 func (s *State) metaRecord() *logv1.Meta {
 	return &logv1.Meta{
 		Index: s.index, Term: s.term, NowUs: int64(s.now), NextJob: uint64(s.nextJob),
-		LastHashIndex: s.lastHash, SampleSeq: s.sampleNo,
+		LastHashIndex: s.lastHash, SampleSeq: s.sampleNo, EntryVersion: s.format,
 	}
 }
 
@@ -153,7 +153,7 @@ func (s *State) load(r *logv1.Record) error {
 	case *logv1.Record_Meta:
 		m := k.Meta
 		s.index, s.term, s.now, s.nextJob = m.Index, m.Term, cluster.Time(m.NowUs), cluster.JobID(m.NextJob)
-		s.lastHash, s.sampleNo = m.LastHashIndex, m.SampleSeq
+		s.lastHash, s.sampleNo, s.format = m.LastHashIndex, m.SampleSeq, m.EntryVersion
 	case *logv1.Record_Config:
 		s.config = copyConfig(k.Config)
 		s.hash.rest.touch(entity{kind: kindConfig})

@@ -75,6 +75,9 @@ func (s *State) ended(a *cluster.Attempt, r *logv1.ReportAttempt) {
 		a.Exit = &cluster.Exit{Code: r.Exit.Code, Signal: r.Exit.Signal}
 	}
 	a.Usage = saneUsage(conv.UsageFromLog(r.Usage), a.Ended.Sub(max(a.Started, a.Placed)))
+	if s.rules < 2 { // a coordinator that reads no more does not see them
+		a.Usage.PowerW, a.Usage.Steps = 0, 0
+	}
 	a.Reason = conv.ReasonFromLog(r.Reason)
 }
 

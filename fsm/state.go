@@ -30,6 +30,7 @@ type State struct {
 	samples  []Sample // oldest first
 	sampleNo uint64
 	lastHash uint64 // index of the last checkpoint
+	format   uint32 // highest version of an entry so far, 0 while it is 1
 
 	rules uint32 // version of the entry being applied
 

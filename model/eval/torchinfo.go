@@ -20,6 +20,7 @@ type layerTable struct {
 	// the whole batch, for tables that name only the upper layers.
 	actBytes, inputBytes float64
 	flops                float64
+	norms                bool // such a table has norms
 	transformer          *transformer
 }
 
@@ -52,7 +53,8 @@ func parseLayerTable(r io.Reader) (*layerTable, error) {
 		s := strings.TrimSpace(sc.Text())
 		switch {
 		case strings.ContainsAny(s, "├└"):
-			if tree = true; t.batch == 0 {
+			tree, t.norms = true, t.norms || strings.Contains(s, "Norm")
+			if t.batch == 0 {
 				t.batch = leadingDim(s)
 			}
 		case t.footer(s, tree), t.module(s):
@@ -189,11 +191,11 @@ func (t *layerTable) module(s string) bool {
 	}
 	if t.transformer == nil {
 		for _, k := range []string{"bert", "gpt2", "xlnet"} {
-			if name == "" && strings.HasPrefix(strings.ToLower(kind), k) {
+			if (name == "" || name == "module") && strings.HasPrefix(strings.ToLower(kind), k) {
 				t.transformer = &transformer{kind: k}
 			}
 		}
-		return t.transformer != nil
+		return t.transformer != nil || kind == "DataParallel"
 	}
 	t.transformer.add(name, kind, args)
 	return true
@@ -249,8 +251,16 @@ func (t *layerTable) features(run model.Run) (model.Features, bool) {
 		f.Params, f.ParamBytes = t.params, 4*t.params
 		return f, true
 	case t.actBytes > 0: // a tree of upper layers
-		f.InputBytes, f.ActBytes, f.FLOPs = whole(t.inputBytes*per), whole(t.actBytes*per), whole(t.flops*per)
-		f.Source, f.Partial = model.SourceCatalogue, true
+		// Its total is of the layers that have parameters. What autograd keeps is
+		// as much: a convolution's output for the norm behind it, and the
+		// activation's, which is as large as the norm's; a linear layer's through
+		// the activation behind it.
+		f.InputBytes, f.SavedBytes, f.ActBytes, f.FLOPs = whole(t.inputBytes*per), whole(t.actBytes*per), whole(1.5*t.actBytes*per), whole(t.flops*per)
+		f.MatrixBytes = f.SavedBytes
+		if t.norms {
+			f.MatrixBytes /= 2
+		}
+		f.Partial = true
 		return f, true
 	}
 	return f, false

@@ -72,7 +72,7 @@ func gptLike() []shape {
 		{"stablelm-3b-4e1t|stablelm-3b|stablelm-zephyr-3b|zephyr-3b", "stablelm", 2560, 32, 32, 0, 6912, 50304, 4096, brain, nil},
 		{"stable-code-3b|stablecode-stable-3b", "stablelm", 2560, 32, 32, 0, 6912, 50304, 16384, brain, nil},
 		{"stablelm-2-1.6b|stablelm-2-zephyr-1.6b", "stablelm", 2048, 24, 32, 0, 5632, 100352, 4096, brain, qkvBias},
-}...)
+	}...)
 }
 
 // neoxLike are GPT-NeoX and what was made of it.

@@ -19,6 +19,8 @@ NORM = {"native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit", "_b
 ACTIVATION = {"relu": 1, "relu_": 1, "sigmoid": 1, "sigmoid_": 1, "tanh": 1, "tanh_": 1, "elu": 1, "elu_": 1, "hardtanh": 1,
               "hardtanh_": 1, "clamp": 1, "clamp_": 1, "gelu": 4, "silu": 4, "silu_": 4, "hardswish": 4, "hardswish_": 4,
               "hardsigmoid": 4, "leaky_relu": 4, "leaky_relu_": 4, "_prelu_kernel": 4, "prelu": 4, "softplus": 4, "mish": 4, "mish_": 4}
+COPY = {"clone", "copy_", "_to_copy", "contiguous", "cat", "stack", "fill_", "zero_", "repeat", "constant_pad_nd", "index_select",
+        "embedding", "gather", "roll", "_reshape_copy", "_unsafe_view", "new_zeros", "full", "arange", "scalar_tensor"}
 SOFTMAX = {"_softmax", "_log_softmax", "_safe_softmax"}
 ATTENTION = "_scaled_dot_product_"  # fused kernels, named by backend
 BOOKKEEPING = {"detach", "alias", "empty", "empty_strided", "empty_like", "zeros", "ones", "lift_fresh", "_local_scalar_dense"}
@@ -296,7 +298,7 @@ class Recorder:
             n["flops"] += ACTIVATION[name] * elems
         else:
             n["others"] += 1
-            n["flops"] += (5 if name in SOFTMAX else 1) * elems
+            n["flops"] += 0 if name in COPY else (5 if name in SOFTMAX else 1) * elems
             if name in SOFTMAX and outs[0].dim() >= 3 and self.n["blocks"]:
                 n["score_bytes"] += outs[0].numel() * outs[0].element_size()
 

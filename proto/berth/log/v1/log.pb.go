@@ -2126,6 +2126,8 @@ type Meta struct {
 	LastHashIndex uint64                 `protobuf:"varint,4,opt,name=last_hash_index,json=lastHashIndex,proto3" json:"last_hash_index,omitempty"`
 	SampleSeq     uint64                 `protobuf:"varint,5,opt,name=sample_seq,json=sampleSeq,proto3" json:"sample_seq,omitempty"`
 	Term          uint64                 `protobuf:"varint,6,opt,name=term,proto3" json:"term,omitempty"`
+	// The highest version of an entry so far, 0 while it is 1.
+	EntryVersion  uint32 `protobuf:"varint,7,opt,name=entry_version,json=entryVersion,proto3" json:"entry_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2198,6 +2200,13 @@ func (x *Meta) GetSampleSeq() uint64 {
 func (x *Meta) GetTerm() uint64 {
 	if x != nil {
 		return x.Term
+	}
+	return 0
+}
+
+func (x *Meta) GetEntryVersion() uint32 {
+	if x != nil {
+		return x.EntryVersion
 	}
 	return 0
 }
@@ -4530,7 +4539,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04kind\";\n" +
 	"\vSnapshotEnd\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x18\n" +
-	"\arecords\x18\x02 \x01(\x04R\arecords\"\xa9\x01\n" +
+	"\arecords\x18\x02 \x01(\x04R\arecords\"\xce\x01\n" +
 	"\x04Meta\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x15\n" +
 	"\x06now_us\x18\x02 \x01(\x03R\x05nowUs\x12\x19\n" +
@@ -4538,7 +4547,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x0flast_hash_index\x18\x04 \x01(\x04R\rlastHashIndex\x12\x1d\n" +
 	"\n" +
 	"sample_seq\x18\x05 \x01(\x04R\tsampleSeq\x12\x12\n" +
-	"\x04term\x18\x06 \x01(\x04R\x04term\"`\n" +
+	"\x04term\x18\x06 \x01(\x04R\x04term\x12#\n" +
+	"\rentry_version\x18\a \x01(\rR\fentryVersion\"`\n" +
 	"\x06Config\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x12\n" +

@@ -73,8 +73,10 @@ type GetMemberResponse struct {
 	// The predictor's weights in use here, 0 when they are the built-in ones.
 	WeightsVersion uint64 `protobuf:"varint,9,opt,name=weights_version,json=weightsVersion,proto3" json:"weights_version,omitempty"`
 	WeightsSha256  []byte `protobuf:"bytes,10,opt,name=weights_sha256,json=weightsSha256,proto3" json:"weights_sha256,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The highest version of log entries that it reads; 0 is 1.
+	EntryVersion  uint32 `protobuf:"varint,11,opt,name=entry_version,json=entryVersion,proto3" json:"entry_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetMemberResponse) Reset() {
@@ -177,12 +179,19 @@ func (x *GetMemberResponse) GetWeightsSha256() []byte {
 	return nil
 }
 
+func (x *GetMemberResponse) GetEntryVersion() uint32 {
+	if x != nil {
+		return x.EntryVersion
+	}
+	return 0
+}
+
 var File_berth_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_berth_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
 	"\x18berth/peer/v1/peer.proto\x12\rberth.peer.v1\"\x12\n" +
-	"\x10GetMemberRequest\"\xc0\x02\n" +
+	"\x10GetMemberRequest\"\xe5\x02\n" +
 	"\x11GetMemberResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1d\n" +
@@ -196,7 +205,8 @@ const file_berth_peer_v1_peer_proto_rawDesc = "" +
 	"\aversion\x18\b \x01(\tR\aversion\x12'\n" +
 	"\x0fweights_version\x18\t \x01(\x04R\x0eweightsVersion\x12%\n" +
 	"\x0eweights_sha256\x18\n" +
-	" \x01(\fR\rweightsSha2562]\n" +
+	" \x01(\fR\rweightsSha256\x12#\n" +
+	"\rentry_version\x18\v \x01(\rR\fentryVersion2]\n" +
 	"\vPeerService\x12N\n" +
 	"\tGetMember\x12\x1f.berth.peer.v1.GetMemberRequest\x1a .berth.peer.v1.GetMemberResponseB=Z;github.com/berth-scheduler/berth/proto/berth/peer/v1;peerv1b\x06proto3"
 
