@@ -66,6 +66,21 @@ func TestTrainedParametersOfLoRA(t *testing.T) {
 	}
 }
 
+// TestFusedProjection: values that are a view keep queries and keys alive.
+func TestFusedProjection(t *testing.T) {
+	t.Parallel()
+	c := lookup(t, "llama-3-8b")
+	run := model.Run{Mode: model.Training, Batch: 2, SeqLen: 100, Precision: graph.BF16}
+	apart := features(t, &c, run).SavedBytes
+	c.Fused = true
+	if got, want := features(t, &c, run).SavedBytes-apart, int64(32*2*100*(4096+1024)*2); got != want {
+		t.Errorf("keeps %d bytes more, want %d", got, want)
+	}
+	if n := lookup(t, "pythia-1b"); !n.Fused {
+		t.Error("GPT-NeoX has one projection")
+	}
+}
+
 func TestKeyValueCache(t *testing.T) {
 	t.Parallel()
 	c := lookup(t, "llama-3-8b")

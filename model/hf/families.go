@@ -90,6 +90,7 @@ func (c *Config) rotaryFamily() {
 	t.learned = false
 	switch c.Type {
 	case "gpt_neox":
+		c.Fused = true
 	case "bloom":
 		t.embedNorm, c.Tied = true, true
 	case "starcoder2":
@@ -101,7 +102,7 @@ func (c *Config) rotaryFamily() {
 		c.Tied, c.Tiled = true, false
 	case "falcon", "RefinedWeb", "RefinedWebModel":
 		t.norms, t.qkvBias, t.kBias, t.outBias, t.mlpBias = 1, false, false, false, false
-		c.Tied = true
+		c.Tied, c.Fused = true, true
 	case "stablelm", "stablelm_epoch":
 		t.qkvBias, t.kBias, t.outBias, t.mlpBias = false, false, false, false
 		c.Gated = true
@@ -160,7 +161,7 @@ func (c *Config) llamaFamily() {
 	switch c.Type {
 	case "llama", "mistral", "mixtral", "internlm", "baichuan", "yi", "phi3", "olmoe", "granite", "qwen2_moe", "exaone", "arcee", "smollm3", "ministral":
 		c.traits.qkvBias, c.traits.kBias = c.Type == "qwen2_moe", c.Type == "qwen2_moe"
-		c.traits.qkNorm = c.Type == "olmoe"
+		c.traits.qkNorm, c.Fused = c.Type == "olmoe", c.Type == "phi3"
 		c.Tied = false
 	case "qwen2":
 		c.traits.qkvBias, c.traits.kBias = true, true

@@ -94,6 +94,10 @@ type Config struct {
 	// Tiled says that attention never holds its score matrices (Dao et al.
 	// 2022, arXiv:2205.14135), as frameworks do for most types today.
 	Tiled bool
+	// Fused says that one matrix puts out queries, keys and values, and that
+	// rotating the first two copies them: the values, a view, then keep all of
+	// that matrix's output alive beside the copies.
+	Fused bool
 	// Dropout and AttentionDropout say that training keeps dropout masks.
 	Dropout, AttentionDropout bool
 	// LoRATargets are the projections that adapters go to, of "q", "k", "v",

@@ -156,6 +156,9 @@ func (c *Config) savedLayer(s *stack, w *widths, batch float64) float64 {
 	}
 	n += blocks * c.savedInputs(s, w, t, false)
 	n += blocks*t*s.queries()*w.act + (t+src)*2*s.kvDim*w.act // queries, keys, values
+	if c.Fused {
+		n += blocks * t * (s.queries() + s.kvDim) * w.act
+	}
 	if c.Tiled {
 		n += blocks * t * (s.queries()*w.act + s.heads*4) // output and log-sum-exp
 	} else {
