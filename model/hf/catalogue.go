@@ -20,6 +20,10 @@ func experts(n, used int64) func(*Config) {
 	return func(c *Config) { c.Experts, c.ExpertsPerToken = n, used }
 }
 
+func qwenExperts(width int64) func(*Config) {
+	return func(c *Config) { c.HeadDim, c.Experts, c.ExpertsPerToken, c.ExpertFFN = 128, 128, 8, width }
+}
+
 func falconModern(c *Config) { c.traits.norms = 2 }
 
 func qkvBias(c *Config) { c.traits.qkvBias, c.traits.kBias = true, true }
@@ -132,6 +136,9 @@ func llamaLike() []shape {
 		{"codellama-70b|code-llama-70b|codellama-70b-python", "llama", 8192, 80, 64, 8, 28672, 32016, 16384, brain, nil},
 		{"yi-6b", "llama", 4096, 32, 32, 4, 11008, 64000, 4096, brain, nil},
 		{"yi-34b", "llama", 7168, 60, 56, 8, 20480, 64000, 4096, brain, nil},
+		{"salamandra-2b", "llama", 2048, 24, 16, 0, 5440, 256000, 8192, brain, nil},
+		{"salamandra-7b", "llama", 4096, 32, 32, 8, 11008, 256000, 8192, brain, nil},
+		{"microllama-300m|microllama", "llama", 1024, 12, 16, 4, 5632, 32000, 2048, brain, nil},
 		{"smollm2-135m|smollm-135m", "llama", 576, 30, 9, 3, 1536, 49152, 8192, brain, tied},
 		{"smollm2-360m|smollm-360m", "llama", 960, 32, 15, 5, 2560, 49152, 8192, brain, tied},
 		{"smollm2-1.7b|smollm-1.7b", "llama", 2048, 24, 32, 0, 8192, 49152, 8192, brain, tied},
@@ -148,6 +155,8 @@ func newerLlamaLike() []shape {
 		{"mistral-7b|mistral-7b-v0.1|mistral-7b-v0.2|mistral|zephyr-7b|zephyr-7b-beta", "mistral", 4096, 32, 32, 8, 14336, 32000, 32768, brain, nil},
 		{"mistral-7b-v0.3|mistral-7b-instruct-v0.3|mathstral-7b", "mistral", 4096, 32, 32, 8, 14336, 32768, 32768, brain, nil},
 		{"mistral-nemo-12b|mistral-nemo|mistral-nemo-2407", "mistral", 5120, 40, 32, 8, 14336, 131072, 131072, brain, headDim(128)},
+		{"mistral-small-24b|mistral-small", "mistral", 5120, 40, 32, 8, 32768, 131072, 32768, brain, headDim(128)},
+		{"mistral-large-123b|mistral-large|mistral-large-2407", "mistral", 12288, 88, 96, 8, 28672, 32768, 131072, brain, nil},
 		{"mixtral-8x7b|mixtral", "mixtral", 4096, 32, 32, 8, 14336, 32000, 32768, brain, experts(8, 2)},
 		{"mixtral-8x22b", "mixtral", 6144, 56, 48, 8, 16384, 32768, 65536, brain, experts(8, 2)},
 		{"danube2-1.8b|danube2|danube-1.8b", "mistral", 2560, 24, 32, 8, 6912, 32000, 8192, brain, nil},
@@ -168,8 +177,8 @@ func newerLlamaLike() []shape {
 		{"qwen2-1.5b|qwen2.5-1.5b|qwen2.5-coder-1.5b|qwen2.5-math-1.5b", "qwen2", 1536, 28, 12, 2, 8960, 151936, 32768, brain, tied},
 		{"deepseek-r1-distill-qwen-1.5b", "qwen2", 1536, 28, 12, 2, 8960, 151936, 131072, brain, nil},
 		{"qwen2.5-3b|qwen2.5-coder-3b", "qwen2", 2048, 36, 16, 2, 11008, 151936, 32768, brain, tied},
-		{"qwen2-7b|qwen2.5-7b|qwen2.5-coder-7b|qwen2.5-math-7b|deepseek-r1-distill-qwen-7b", "qwen2", 3584, 28, 28, 4, 18944, 152064, 131072, brain, nil},
-		{"qwen2.5-14b|qwen2.5-coder-14b|deepseek-r1-distill-qwen-14b", "qwen2", 5120, 48, 40, 8, 13824, 152064, 131072, brain, nil},
+		{"qwen2-7b|qwen2.5-7b|qwen2.5-7b-1m|qwen2.5-coder-7b|qwen2.5-math-7b|deepseek-r1-distill-qwen-7b", "qwen2", 3584, 28, 28, 4, 18944, 152064, 131072, brain, nil},
+		{"qwen2.5-14b|qwen2.5-14b-1m|qwen2.5-coder-14b|deepseek-r1-distill-qwen-14b", "qwen2", 5120, 48, 40, 8, 13824, 152064, 131072, brain, nil},
 		{"qwen2.5-32b|qwen2.5-coder-32b|qwq-32b|deepseek-r1-distill-qwen-32b", "qwen2", 5120, 64, 40, 8, 27648, 152064, 131072, brain, nil},
 		{"qwen2-72b|qwen2.5-72b|qwen2.5-math-72b", "qwen2", 8192, 80, 64, 8, 29568, 152064, 131072, brain, nil},
 		{"qwen3-0.6b", "qwen3", 1024, 28, 16, 8, 3072, 151936, 40960, brain, headDimTied(128)},
@@ -178,6 +187,11 @@ func newerLlamaLike() []shape {
 		{"qwen3-8b", "qwen3", 4096, 36, 32, 8, 12288, 151936, 40960, brain, headDim(128)},
 		{"qwen3-14b", "qwen3", 5120, 40, 40, 8, 17408, 151936, 40960, brain, headDim(128)},
 		{"qwen3-32b", "qwen3", 5120, 64, 64, 8, 25600, 151936, 40960, brain, headDim(128)},
+		{"qwen3-30b-a3b|qwen3-30b", "qwen3_moe", 2048, 48, 32, 4, 6144, 151936, 40960, brain, qwenExperts(768)},
+		{"qwen3-235b-a22b|qwen3-235b", "qwen3_moe", 4096, 94, 64, 4, 12288, 151936, 40960, brain, qwenExperts(1536)},
+		{"olmo-2-1b|olmo-2-0425-1b", "olmo2", 2048, 16, 16, 0, 8192, 100352, 4096, brain, nil},
+		{"olmo-2-7b|olmo-2-1124-7b", "olmo2", 4096, 32, 32, 0, 11008, 100352, 4096, brain, nil},
+		{"olmo-2-13b|olmo-2-1124-13b", "olmo2", 5120, 40, 40, 0, 13824, 100352, 4096, brain, nil},
 		{"olmo-1b", "olmo", 2048, 16, 16, 0, 8192, 50304, 2048, "", tied},
 		{"olmo-7b", "olmo", 4096, 32, 32, 0, 11008, 50304, 2048, "", nil},
 	}

@@ -159,9 +159,9 @@ func (c *Config) pairFamily() {
 func (c *Config) llamaFamily() {
 	c.traits, c.Gated = llamaTraits(), true
 	switch c.Type {
-	case "llama", "mistral", "mixtral", "internlm", "baichuan", "yi", "phi3", "olmoe", "granite", "qwen2_moe", "exaone", "arcee", "smollm3", "ministral":
+	case "llama", "mistral", "mixtral", "olmo2", "internlm", "baichuan", "yi", "phi3", "olmoe", "granite", "qwen2_moe", "exaone", "arcee", "smollm3", "ministral":
 		c.traits.qkvBias, c.traits.kBias = c.Type == "qwen2_moe", c.Type == "qwen2_moe"
-		c.traits.qkNorm, c.Fused = c.Type == "olmoe", c.Type == "phi3"
+		c.traits.qkNorm, c.Fused = c.Type == "olmoe" || c.Type == "olmo2", c.Type == "phi3"
 		c.Tied = false
 	case "qwen2":
 		c.traits.qkvBias, c.traits.kBias = true, true

@@ -31,6 +31,8 @@ func TestPublishedParameterCounts(t *testing.T) {
 		"whisper-tiny": 37_760_640, "whisper-base": 72_593_920, "whisper-small": 241_734_912, "whisper-medium": 763_857_920, "whisper-large-v2": 1_543_304_960, "whisper-large-v3": 1_543_490_560,
 		"vit-base": 86_567_656, "vit-large": 304_326_632, "starcoder": 15_517_456_384, "starcoder2-3b": 3_030_371_328, "starcoder2-7b": 7_173_923_840, "starcoder2-15b": 15_957_889_024,
 		"mpt-7b": 6_649_286_656, "olmo-1b": 1_176_764_416, "olmo-7b": 6_888_095_744, "yi-6b": 6_061_035_520, "yi-34b": 34_388_917_248,
+		"mistral-small-24b": 23_572_403_200, "qwen3-30b-a3b": 30_532_122_624, "qwen3-235b-a22b": 235_093_634_560, "olmo-2-7b": 7_298_617_344, "olmo-2-13b": 13_716_198_400,
+		"salamandra-2b": 2_253_490_176, "salamandra-7b": 7_768_117_248, "mistral-large-123b": 122_610_069_504, "falcon-40b": 41_303_293_952, "bloom-1b1": 1_065_314_304, "bloom-3b": 3_002_557_440,
 		"smollm2-135m": 134_515_008, "smollm2-360m": 361_821_120, "smollm2-1.7b": 1_711_376_384,
 	} {
 		c, err := Lookup(name)

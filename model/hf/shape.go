@@ -176,9 +176,9 @@ func (c *Config) normParams(n float64) float64 {
 }
 
 // qkNormParams is what norms of queries and keys weigh: of one head for most,
-// of all heads for OLMoE and Cohere.
+// of all heads for OLMo and Cohere.
 func (c *Config) qkNormParams(q, kv float64) float64 {
-	if c.Type == "olmoe" || c.Type == "cohere" {
+	if c.Type == "olmoe" || c.Type == "olmo2" || c.Type == "cohere" {
 		return q + kv
 	}
 	return 2 * c.normParams(float64(c.HeadDim))
