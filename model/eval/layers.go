@@ -20,7 +20,7 @@ type layer struct {
 // Bounds of a layer list.
 const (
 	maxLayers     = 1 << 14
-	maxLayerElems = int64(1) << 40
+	maxLayerElems = int64(1) << 40 // sums of all layers stay below 2^60
 )
 
 // parseLayers reads a Python list of tuples, [('conv2d', 100, 20), …].
@@ -205,13 +205,10 @@ func (w *walk) conv(l layer) {
 			w.kept = false // the sum of the last block, which nothing has kept yet
 		}
 		in = w.side
-		if kernel == 1 {
-			in = w.blockSide(in, side)
-		}
 	} else if side < w.side {
 		w.pool(side)
 	}
-	read := cin * in * in
+	read := min(cin*in*in, maxLayerElems)
 	switch {
 	case read > w.cur && w.shape == dense: // a concatenation, made for this layer alone
 		w.saved += read
@@ -225,9 +222,6 @@ func (w *walk) conv(l layer) {
 	}
 	w.side, w.chans = side, l.elems/(side*side)
 }
-
-// blockSide is the side of what a shortcut reads.
-func (w *walk) blockSide(in, _ int64) int64 { return in }
 
 func (w *walk) countBlock(kernel int64) {
 	if kernel == 1 {

@@ -15,7 +15,7 @@ type learned struct{ opt learn.Options }
 func (learned) Name() string { return "berth" }
 
 func (l learned) Train(samples []model.Sample) (Estimator, error) {
-	w, err := learn.Fit(samples, model.DefaultWeights(), l.opt)
+	w, err := learn.Fit(samples, model.CoreWeights(), l.opt)
 	if errors.Is(err, learn.ErrTooFew) {
 		return nil, ErrNoSamples
 	}
@@ -27,4 +27,30 @@ func (l learned) Train(samples []model.Sample) (Estimator, error) {
 		return nil, fmt.Errorf("build predictor: %w", err)
 	}
 	return predictor{p}, nil
+}
+
+// Samples returns the rows of sets as samples to learn from, each line once,
+// however many targets it serves. Summaries are left out: they tell of the
+// same runs as the full rows.
+func Samples(sets []Set) []model.Sample {
+	type line struct {
+		dataset string
+		id      uint64
+	}
+	seen := make(map[line]struct{})
+	var out []model.Sample
+	for i := range sets {
+		if sets[i].Target == MemorySummary {
+			continue
+		}
+		for j := range sets[i].Rows {
+			r := &sets[i].Rows[j]
+			k := line{r.Dataset, r.ID}
+			if _, ok := seen[k]; !ok {
+				seen[k] = struct{}{}
+				out = append(out, r.Sample)
+			}
+		}
+	}
+	return out
 }

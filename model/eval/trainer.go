@@ -65,7 +65,7 @@ type physics struct{}
 func (physics) Name() string { return "physics" }
 
 func (physics) Train([]model.Sample) (Estimator, error) {
-	p, err := model.NewPredictor(model.DefaultWeights(), nil)
+	p, err := model.NewPredictor(model.CoreWeights(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("build predictor: %w", err)
 	}

@@ -222,9 +222,10 @@ func networkHash(l line) uint64 {
 }
 
 func networkFeatures(l line, ls []layer, family, name string) model.Features {
-	side, chans := l.count("input_size"), int64(0)
+	const widest = 1 << 16 // so that products of three stay in range
+	side, chans := min(l.count("input_size"), widest), int64(0)
 	input, sh := side, sequential
-	if c := l.count("in_channels"); c > 0 {
+	if c := min(l.count("in_channels"), widest); c > 0 {
 		chans = c
 		input = c * side * side
 	} else {
