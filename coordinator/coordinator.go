@@ -115,6 +115,7 @@ type Coordinator struct {
 	metrics *metrics
 	feed    *feed
 	peers   *peerConns
+	builtIn fsm.WeightsVersion
 
 	office atomic.Pointer[office]
 	fatal  sync.Once
@@ -141,7 +142,7 @@ func New(cfg Config) (*Coordinator, error) {
 	}
 	c := &Coordinator{
 		cfg: cfg, log: cfg.Log.With("component", "coordinator", "id", cfg.ID),
-		metrics: newMetrics(cfg.Registry), began: cfg.Clock(),
+		metrics: newMetrics(cfg.Registry), began: cfg.Clock(), builtIn: builtIn(),
 	}
 	c.fsm = fsm.New(fsm.Options{Version: cfg.Version, OnDiverged: c.diverged})
 	node, err := raftnode.Open(raftnode.Config{

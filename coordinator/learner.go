@@ -86,7 +86,9 @@ func (l *learner) usable() model.Weights {
 			l.log.Error("published weights cannot be used; the last good ones are", "index", v.Version, "err", err)
 		}
 	}
-	return model.DefaultWeights()
+	w := model.DefaultWeights()
+	w.TrainedSeq = 0
+	return w
 }
 
 // modelSamples returns what the state's samples say, oldest first. Each is

@@ -83,7 +83,7 @@ func (c *Coordinator) ask(ctx context.Context, m raftnode.Member) (*peerv1.GetMe
 
 func (c *Coordinator) self() *peerv1.GetMemberResponse {
 	index, hash := c.fsm.LastCheckpoint()
-	weights := builtIn()
+	weights := c.builtIn
 	if ws := c.fsm.WeightsState(); len(ws.Versions) > 0 {
 		weights = ws.Versions[0]
 	}

@@ -38,7 +38,7 @@ func builtIn() fsm.WeightsVersion {
 // ones last. The first are in use.
 func (c *Coordinator) versions() (vs []fsm.WeightsVersion, pinned bool) {
 	ws := c.fsm.WeightsState()
-	return append(ws.Versions, builtIn()), ws.Pinned
+	return append(ws.Versions, c.builtIn), ws.Pinned
 }
 
 // model returns one version for users; nil is the one in use.

@@ -38,8 +38,10 @@ const (
 
 // Options describes a Cluster.
 type Options struct {
-	N     int
-	Lease time.Duration // 0 means a minute
+	N int
+	// Absent is how many of the N, the last ones, wait for Restart.
+	Absent int
+	Lease  time.Duration // 0 means a minute
 	// MaxQueued and AllowRoot are passed on.
 	MaxQueued int
 	AllowRoot bool
@@ -54,6 +56,7 @@ type Cluster struct {
 	peers []raftnode.Server
 	api   []string // gRPC addresses
 	nodes []*node
+	held  map[string]net.Listener
 }
 
 type node struct {
@@ -70,12 +73,16 @@ func Start(t testing.TB, o Options) *Cluster {
 	if o.Lease == 0 {
 		o.Lease = time.Minute
 	}
-	c := &Cluster{t: t, opts: o, dir: t.TempDir(), nodes: make([]*node, o.N)}
+	c := &Cluster{t: t, opts: o, dir: t.TempDir(), nodes: make([]*node, o.N), held: map[string]net.Listener{}}
 	for i := range o.N {
 		c.peers = append(c.peers, raftnode.Server{ID: fmt.Sprintf("c%d", i+1), Addr: freeAddr(t)})
 		c.api = append(c.api, freeAddr(t))
 	}
-	for i := range o.N {
+	for i := o.N - o.Absent; i < o.N; i++ {
+		c.hold(c.peers[i].Addr)
+		c.hold(c.api[i])
+	}
+	for i := range o.N - o.Absent {
 		c.Restart(i)
 	}
 	t.Cleanup(func() {
@@ -85,6 +92,28 @@ func Start(t testing.TB, o Options) *Cluster {
 	})
 	c.Leader()
 	return c
+}
+
+// hold keeps an address until Restart wants it, so that no other test gets it.
+func (c *Cluster) hold(addr string) {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.held[addr] = ln
+	c.t.Cleanup(func() { ln.Close() })
+}
+
+func (c *Cluster) listen(addr string) net.Listener {
+	if ln := c.held[addr]; ln != nil {
+		ln.Close()
+		delete(c.held, addr)
+	}
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return ln
 }
 
 func freeAddr(t testing.TB) string {
@@ -102,14 +131,7 @@ func (c *Cluster) Restart(i int) {
 	if n := c.nodes[i]; n != nil {
 		<-n.done // a killed one, as soon as its files are free
 	}
-	raftLn, err := net.Listen("tcp", c.peers[i].Addr)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	apiLn, err := net.Listen("tcp", c.api[i])
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	raftLn, apiLn := c.listen(c.peers[i].Addr), c.listen(c.api[i])
 	n := &node{done: make(chan struct{}), raft: newLink(raftLn), api: newLink(apiLn), socket: filepath.Join(c.t.TempDir(), "s")}
 	sock, err := net.Listen("unix", n.socket)
 	if err != nil {

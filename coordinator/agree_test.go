@@ -1,0 +1,39 @@
+package coordinator_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// TestNewCommandsWaitForEveryCoordinator: one that was never heard may run a
+// version that would stop at them. Once they are in the log they stay.
+func TestNewCommandsWaitForEveryCoordinator(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 3, Absent: 1})
+	pin := func() error {
+		_, err := apiv1.NewModelServiceClient(c.Dial(c.Leader(), "gate", "g")).PinModel(as(t, admin), &apiv1.PinModelRequest{Pinned: true})
+		return err
+	}
+	if err := pin(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "upgrade") {
+		t.Fatalf("with a coordinator that was never heard: %v, want Unavailable that says why", err)
+	}
+	if _, err := submit(t, c.Dial(c.Leader(), "gate", "g"), alice, reqID(1), spec(0)); err != nil {
+		t.Fatalf("all else must go on: %v", err)
+	}
+	c.Restart(2)
+	w := &taught{t: t, c: c}
+	w.until("the command to be understood", func() bool { return pin() == nil })
+	lead := c.Leader()
+	c.Kill((lead + 1) % 3)
+	c.Kill(lead)
+	c.Restart(lead) // and leads again, with one that it cannot ask
+	if err := pin(); err != nil {
+		t.Errorf("what every coordinator had read before: %v", err)
+	}
+}
