@@ -13,7 +13,7 @@ import (
 
 func newPredictor(t testing.TB, samples ...Sample) *Predictor {
 	t.Helper()
-	p, err := NewPredictor(DefaultWeights(), NewHistory(samples))
+	p, err := NewPredictor(CoreWeights(), NewHistory(samples))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestPredictionsStayInRange(t *testing.T) {
 				Censored: rapid.Bool().Draw(t, "censored"),
 			}
 		})
-		p, err := NewPredictor(DefaultWeights(), NewHistory(rapid.SliceOfN(sample, 0, 8).Draw(t, "samples")))
+		p, err := NewPredictor(CoreWeights(), NewHistory(rapid.SliceOfN(sample, 0, 8).Draw(t, "samples")))
 		if err != nil {
 			t.Fatal(err)
 		}

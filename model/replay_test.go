@@ -45,7 +45,7 @@ func replayAll(t *testing.T) []outcome {
 	spec, _ := gpuspec.Lookup("A100-SXM4-80GB")
 	// What the process takes outside the allocator is a fact of the machine. Both
 	// sides get the same figure, so errors in it do not show here.
-	w := DefaultWeights()
+	w := CoreWeights()
 	fixed := spec.ContextMiB + int64(w.LibraryMiB)
 	var out []outcome
 	for _, name := range Catalogue() {

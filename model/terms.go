@@ -20,6 +20,7 @@ const (
 	numTargets
 )
 
+// String is the target's name: memory, util or time.
 func (t Target) String() string { return [...]string{"memory", "util", "time"}[t] }
 
 // Targets lists them all.

@@ -57,19 +57,19 @@ type Weights struct {
 	DynamicPowerShare float64 // of the TDP at full utilization
 }
 
-// DefaultWeights is the built-in core. No coefficient comes out of a
-// regression; they are of three kinds:
+// CoreWeights is the analytic core alone, with nothing learned. No coefficient
+// comes out of a regression; they are of three kinds:
 //
 //   - Arithmetic: BackwardFLOPs (each product's gradient is two products),
 //     LargestFactor, OutputFactor, ScratchFactor, ContextFactor.
 //   - Round numbers around published figures: FP32Efficiency 0.5 lies amid the
 //     0.23 to 0.71 of the FP32 peak that NeuSight's published transformer times
 //     (MIT licence) come to on L4, T4, H100 and A100.
-//   - Judgement: LibraryMiB and EstimateMarginMiB were set by hand, with an eye
-//     on published training peaks of image models on an A100, which lie 1 to
-//     2 GiB above what tensors explain; the rest are guesses of the right order,
-//     which a site should replace by its own measurements.
-func DefaultWeights() Weights {
+//     LibraryMiB lies amid the 340 to 1,000 MiB that SchedTune's published
+//     peaks (MIT licence) leave beside context and tensors, K80 to RTX 3090.
+//   - Judgement: the rest are guesses of the right order, which DefaultWeights
+//     and each site's own runs replace.
+func CoreWeights() Weights {
 	return Weights{
 		LibraryMiB: 600, ContextFactor: 1, SavedFactor: 1.10, LiveFactor: 1.15, LargestFactor: 2, OutputFactor: 2, ScratchFactor: 1,
 		GraphMargin: 1.15, CatalogueMargin: 1.20, PartialMargin: 1.50, HistoryMargin: 1.05, OtherTypeMargin: 1.15,

@@ -13,7 +13,7 @@ import (
 
 func TestWeightsRoundTrip(t *testing.T) {
 	t.Parallel()
-	w := DefaultWeights()
+	w := CoreWeights()
 	got, err := DecodeWeights(w.Encode())
 	if err != nil {
 		t.Fatal(err)
@@ -32,12 +32,12 @@ func reseal(b []byte) []byte {
 func TestDecodeWeightsRefuses(t *testing.T) {
 	t.Parallel()
 	encode := func(change func(*Weights)) []byte {
-		w := DefaultWeights()
+		w := CoreWeights()
 		change(&w)
 		return w.Encode()
 	}
 	bytesOf := func(change func([]byte)) []byte {
-		w := DefaultWeights()
+		w := CoreWeights()
 		b := w.Encode()
 		change(b)
 		return b
@@ -72,7 +72,7 @@ func TestDecodeWeightsRefuses(t *testing.T) {
 }
 
 func FuzzDecodeWeights(f *testing.F) {
-	w := DefaultWeights()
+	w := CoreWeights()
 	f.Add(w.Encode())
 	f.Add([]byte(weightsMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {

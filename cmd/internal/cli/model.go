@@ -10,7 +10,7 @@ func newModelCmd(e *Env, c *client) *cobra.Command {
 		Short:   "Evaluate the model that predicts what jobs need, and manage it",
 		Example: "  berth model list\n  berth model show\n  berth model eval --train data --test held-out",
 	}
-	cmd.AddCommand(newModelEvalCmd(e))
+	cmd.AddCommand(newModelEvalCmd(e), newModelFitCmd(e))
 	cmd.AddCommand(clusterModelCmds(e, c)...)
 	return cmd
 }

@@ -1,0 +1,53 @@
+package eval
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/berth-scheduler/berth/model"
+	"github.com/berth-scheduler/berth/model/learn"
+)
+
+// free are the data sets whose licences allow weights fitted on them to be
+// given away; see model/builtin.md.
+var free = []string{"litgpt", "neusight", "schedtune", "timm_speed"}
+
+// TestBuiltinWeightsAreTheFit: what ships is what the data and this source
+// give, to the byte.
+func TestBuiltinWeightsAreTheFit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fits some 13,000 rows")
+	}
+	t.Parallel()
+	sets := loadReal(t)
+	sets = slices.DeleteFunc(slices.Clone(sets), func(s Set) bool { return !slices.Contains(free, s.Dataset) })
+	w, err := learn.Fit(Samples(sets), model.CoreWeights(), learn.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	builtin := model.DefaultWeights()
+	if !bytes.Equal(w.Encode(), builtin.Encode()) {
+		t.Errorf("the fit has checksum %08x, the built-in weights %08x: run berth model fit as model/builtin.md says", w.Checksum(), builtin.Checksum())
+	}
+}
+
+// loadReal reads the measured data sets: those that -data names, else those
+// that stand beside the repository; without any the test is skipped.
+func loadReal(t *testing.T) []Set {
+	t.Helper()
+	dir := *dataDir
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "shared", "data", "predictor")
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("no measured data at hand (give them with -data): %v", err)
+	}
+	sets, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sets
+}
