@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -67,6 +68,9 @@ func runModelEval(e *Env, o *evalOptions) error {
 	if err != nil {
 		return fmt.Errorf("evaluate: %w", err)
 	}
+	if len(results) == 0 {
+		note("nothing was scored: no data set has rows enough for these targets and splits")
+	}
 	if o.plot != "" {
 		files, err := eval.Plot(o.plot, results)
 		if err != nil {
@@ -84,7 +88,7 @@ func runModelEval(e *Env, o *evalOptions) error {
 		scored = test
 	}
 	for i := range scored {
-		if t := scored[i].SkippedText(); t != "" {
+		if t := scored[i].SkippedText(); t != "" && (len(opt.Targets) == 0 || slices.Contains(opt.Targets, scored[i].Target)) {
 			note(fmt.Sprintf("%s, %s: %d rows; left out: %s", scored[i].Dataset, scored[i].Target, len(scored[i].Rows), t))
 		}
 	}
