@@ -59,7 +59,7 @@ const maxTerms = 13
 // what convolutions and matrix products put out.
 var memoryTerms = []term{
 	{"context", 1, 0.5, 2}, {"libraries", 0.5, 0, 4}, {"libraries", 1, 0, 8},
-	{"weights", 1, 0.8, 4}, {"gradients", 1, 0.5, 4}, {"optimizer", 1, 0.5, 2},
+	{"weights", 1, 0.9, 2}, {"gradients", 1, 0.5, 2.5}, {"optimizer", 1, 0.8, 1.5},
 	{"activations", 1.1, 0.7, 2}, {"activations", 1.2, 0.3, 3}, {"activations", 2.2, 0.7, 6},
 	{"transient", 1, 0, 10}, {"transient", 2, 0, 6}, {"workspace", 1, 0, 2}, {"attention", 1, 0, 2},
 }
@@ -115,8 +115,8 @@ func (f *Features) kept() (saved, acts, matrix float64) {
 
 // The time terms, in seconds.
 var timeTerms = []term{
-	{"matrix products", 1, 0.3, 6}, {"memory traffic", 1, 0.2, 6}, {"kernels", 4, 0.5, 40},
-	{"step", 1, 0, 200}, {"input", 1, 0, 20}, {"optimizer", 1.3, 0, 6},
+	{"matrix products", 1, 0.3, 6}, {"memory traffic", 1, 0.2, 6}, {"kernels", 4, 0.5, 15},
+	{"step", 1, 0, 5}, {"input", 1, 0, 5}, {"optimizer", 1.3, 0, 6},
 }
 
 func fillTime(f *Features, spec *gpuspec.Spec, w *Weights, out []float64) {
