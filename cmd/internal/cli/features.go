@@ -39,6 +39,7 @@ func newFeaturesCmd(e *Env) *cobra.Command {
 		}
 	}
 	addFormat(cmd, &output, formatTable, formatJSON, formatYAML)
+	cmd.AddCommand(newTraceCmd(e))
 	return cmd
 }
 
