@@ -2,6 +2,8 @@ package coordinator
 
 import (
 	"log/slog"
+	"math"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -34,9 +36,10 @@ type learner struct {
 	pred    *model.Predictor
 	samples uint64 // sequence number of the newest sample in pred
 	weights uint64 // version in use when pred was made
+	built   time.Time
 	loaded  bool
-	decoded map[uint64]model.Sample // by number, those that the state holds
-	refused map[uint64]struct{}     // versions that cannot be used, said once
+	decoded []model.Sample      // those that the state held last, oldest first
+	refused map[uint64]struct{} // versions that cannot be used, said once
 }
 
 func newLearner(c *Coordinator) *learner {
@@ -53,13 +56,18 @@ func (l *learner) reload() {
 	l.loaded = false
 }
 
-// predictor returns one that knows all samples and the newest weights.
-func (l *learner) predictor() *model.Predictor {
+// staleFor is how long samples of other jobs may be missing from a prediction:
+// building a history takes milliseconds, and jobs may end by the hundred.
+const staleFor = time.Second
+
+// predictor returns one that knows the newest weights, all samples of the job
+// with the given signature, and those of the others until a moment ago.
+func (l *learner) predictor(signature string) *model.Predictor {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	seq := l.fsm.SampleSeq()
+	seq, now := l.fsm.SampleSeq(), l.clock()
 	version, _ := l.fsm.Weights()
-	if l.loaded && seq == l.samples && version == l.weights {
+	if l.loaded && version == l.weights && (seq == l.samples || now.Sub(l.built) < staleFor && !l.news(signature, seq)) {
 		return l.pred
 	}
 	p, err := model.NewPredictor(l.usable(), model.NewHistory(l.modelSamples()))
@@ -67,8 +75,13 @@ func (l *learner) predictor() *model.Predictor {
 		l.log.Error("weights cannot be used; the built-in ones are", "index", version, "err", err)
 		p, _ = model.NewPredictor(model.DefaultWeights(), nil)
 	}
-	l.pred, l.samples, l.weights, l.loaded = p, seq, version, true
+	l.pred, l.samples, l.weights, l.built, l.loaded = p, seq, version, now, true
 	return p
+}
+
+// news tells whether a sample of the job came since the predictor was built.
+func (l *learner) news(signature string, seq uint64) bool {
+	return slices.ContainsFunc(l.fsm.NewestSamples(int(min(seq-l.samples, math.MaxInt32))), func(s fsm.Sample) bool { return s.Signature == signature })
 }
 
 // usable returns the newest weights that this program can read: those in use,
@@ -94,17 +107,19 @@ func (l *learner) usable() model.Weights {
 // modelSamples returns what the state's samples say, oldest first. Each is
 // decoded once. l.mu is held.
 func (l *learner) modelSamples() []model.Sample {
-	in := l.fsm.Samples()
-	now, out := make(map[uint64]model.Sample, len(in)), make([]model.Sample, 0, len(in))
+	in, old := l.fsm.Samples(), l.decoded
+	out := make([]model.Sample, len(in)) // a fit may still read the last one
 	for i := range in {
-		m, ok := l.decoded[in[i].Seq]
-		if !ok {
-			m = modelSample(&in[i])
+		for len(old) > 0 && old[0].Seq < in[i].Seq {
+			old = old[1:] // dropped since
 		}
-		now[in[i].Seq] = m
-		out = append(out, m)
+		if len(old) > 0 && old[0].Seq == in[i].Seq {
+			out[i] = old[0]
+		} else {
+			out[i] = modelSample(&in[i])
+		}
 	}
-	l.decoded = now
+	l.decoded = out
 	return out
 }
 
@@ -165,7 +180,7 @@ func (l *learner) predict(who caller, spec *cluster.Spec, types []model.TypeInfo
 	if spec.GPUs == 0 {
 		req.Types = []model.TypeInfo{{Name: cluster.CPUType}}
 	}
-	return l.predictor().Predict(req), sig, nil
+	return l.predictor(sig).Predict(req), sig, nil
 }
 
 // identity is what makes two runs the same job beyond their model: who runs

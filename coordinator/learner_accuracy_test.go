@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"log/slog"
 	"math"
 	"strings"
@@ -115,10 +116,10 @@ func TestTheLastGoodWeightsStayInUse(t *testing.T) {
 		}
 	}
 	var logged strings.Builder
-	l := &learner{fsm: f, log: slog.New(slog.NewTextHandler(&logged, nil)), refused: map[uint64]struct{}{}}
+	l := &learner{fsm: f, clock: time.Now, log: slog.New(slog.NewTextHandler(&logged, nil)), refused: map[uint64]struct{}{}}
 	for range 3 {
 		l.reload()
-		if l.predictor() == nil {
+		if l.predictor("") == nil {
 			t.Fatal("no predictor")
 		}
 		if w := l.usable(); w.EstimateMarginMiB != good.EstimateMarginMiB {
@@ -127,5 +128,110 @@ func TestTheLastGoodWeightsStayInUse(t *testing.T) {
 	}
 	if n := strings.Count(logged.String(), "cannot be used"); n != 2 {
 		t.Errorf("said %d times for 2 bad versions:\n%s", n, logged.String())
+	}
+}
+
+// finishedJobs is a state in which n jobs with their own signatures have
+// ended, and a function that ends one more.
+func finishedJobs(t testing.TB, n int) (f *fsm.FSM, end func(signature string, peak int64)) {
+	t.Helper()
+	f = fsm.New(fsm.Options{})
+	index := uint64(0)
+	apply := func(cmds ...*logv1.Command) []fsm.Result {
+		index++
+		data, err := fsm.EncodeEntry(fsm.EntryVersion, 1, cluster.Time(index*1_000_000), cmds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rs := f.Apply(&raft.Log{Index: index, Term: 1, Data: data}).([]fsm.Result)
+		for _, r := range rs {
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		return rs
+	}
+	apply(&logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: &logv1.Node{
+		Id: "n1", State: 1, BootId: "b", CpuMilli: 1000, MemMib: 1000,
+		Gpus: []*logv1.GPU{{Id: "g", Type: "T4", MemMib: 15_360, SellableMib: 15_000, MaxShares: 3, CapMode: "sim"}},
+	}}}})
+	end = func(signature string, peak int64) {
+		id := uint64(f.NextJobID())
+		apply(&logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: &logv1.SubmitJob{
+			FirstJob: id, RequestId: fmt.Sprint("r", id), BodyHash: make([]byte, 32), Owner: &logv1.Owner{Uid: uint32(id)},
+			Jobs: []*logv1.NewJob{{Spec: &logv1.Spec{Name: "j", Gpus: 1, Signature: signature}}},
+		}}})
+		apply(&logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: &logv1.ApplyPlan{Starts: []*logv1.Start{{
+			Job: id, Attempt: 1, Berth: &logv1.Berth{Node: "n1", Gpus: []*logv1.GPUShare{{Gpu: "g", MemMib: 1000, Milli: 100}}},
+		}}}}})
+		apply(&logv1.Command{Kind: &logv1.Command_ReportAttempt{ReportAttempt: &logv1.ReportAttempt{
+			Node: "n1", Job: id, Attempt: 1, Token: index, State: uint32(cluster.JobCompleted), Usage: &logv1.Usage{GpuMemPeakMib: peak},
+		}}})
+	}
+	for i := range n {
+		end(fmt.Sprint("s", i), 500)
+	}
+	return f, end
+}
+
+// TestAPredictorIsBuiltAnewWhenItMust: for the job that ended at once, for the
+// others within a second.
+func TestAPredictorIsBuiltAnewWhenItMust(t *testing.T) {
+	t.Parallel()
+	f, end := finishedJobs(t, 3)
+	now := time.Unix(1000, 0)
+	l := &learner{fsm: f, clock: func() time.Time { return now }, log: slog.New(slog.DiscardHandler), refused: map[uint64]struct{}{}}
+	mem := func(signature string) int64 {
+		return l.predictor(signature).Predict(model.Request{Signature: signature, Types: []model.TypeInfo{{Name: "T4"}}})[0].GPUMemMiB
+	}
+	if got := mem("s1"); got != 500 {
+		t.Fatalf("%d MiB, want the 500 that it took", got)
+	}
+	first := l.predictor("s1")
+	end("s9", 900)
+	if l.predictor("s1") != first {
+		t.Error("built anew for a job that has no news")
+	}
+	if got := mem("s9"); got != 900 {
+		t.Errorf("%d MiB, want the 900 that it took just now", got)
+	}
+	end("s8", 800)
+	now = now.Add(staleFor)
+	second := l.predictor("s1")
+	if got := mem("s8"); got != 800 || l.predictor("s8") != second {
+		t.Errorf("%d MiB after a second, want 800", got)
+	}
+	l.reload()
+	if l.predictor("s1") == second {
+		t.Error("a new leader did not read anew")
+	}
+}
+
+// TestSamplesAreDecodedOnce, and those that were dropped are dropped here.
+func TestSamplesAreDecodedOnce(t *testing.T) {
+	t.Parallel()
+	f, end := finishedJobs(t, 2)
+	l := &learner{fsm: f}
+	for i := range 200 { // 64 of one job are kept
+		end("same", int64(i))
+		want := f.Samples()
+		got := l.modelSamples()
+		if len(got) != len(want) {
+			t.Fatalf("%d samples, want %d", len(got), len(want))
+		}
+		for k := range want {
+			if got[k].Seq != want[k].Seq || got[k].PeakMiB != want[k].GPUMemPeakMiB || got[k].Signature != want[k].Signature {
+				t.Fatalf("sample %d is %+v, want %+v", k, got[k], want[k])
+			}
+		}
+	}
+}
+
+func BenchmarkPredictorAfterASample(b *testing.B) {
+	f, end := finishedJobs(b, 4096)
+	l := &learner{fsm: f, clock: time.Now, log: slog.New(slog.DiscardHandler), refused: map[uint64]struct{}{}}
+	for b.Loop() {
+		end("s1", 500)
+		l.predictor("s1")
 	}
 }
