@@ -78,6 +78,9 @@ func (w *Weights) overrule(f *model.Features) {
 
 // features is for weights without a configuration.
 func (w *Weights) features(run *model.Run, notes *[]string) (model.Features, error) {
+	if w.Params == 0 && w.LoRAParams > 0 {
+		return model.Features{}, fmt.Errorf("holds adapters alone; give the checkpoint of the model that they are for")
+	}
 	if w.Params == 0 {
 		return model.Features{}, fmt.Errorf("%w: holds no weights of a model", ErrMalformed)
 	}

@@ -39,7 +39,7 @@ func parseConfig(r io.Reader) (Config, error) {
 }
 
 // hiddenKeys are the names of the width of the residual stream.
-var hiddenKeys = [...]string{"hidden_size", "n_embd", "d_model", "dim"}
+var hiddenKeys = [...]string{"hidden_size", "n_embd", "d_model", "dim", "n_embed"}
 
 func fromObject(o *object) (Config, error) {
 	var c Config
@@ -100,7 +100,15 @@ func (c *Config) guessFamily(o *object) {
 	c.note("model type %s is not known; its layers are counted as %s's", shorten(name), like)
 }
 
+// classDefaults are what the type's own class fills in where files leave it out.
+func (c *Config) classDefaults() {
+	if c.Type == "gemma3_text" {
+		c.Heads, c.KVHeads, c.HeadDim, c.Vocab = 8, 4, 256, 262_208
+	}
+}
+
 func (c *Config) readShape(o *object) error {
+	c.classDefaults()
 	for _, f := range []struct {
 		p     *int64
 		names []string
@@ -108,10 +116,10 @@ func (c *Config) readShape(o *object) error {
 		{&c.Hidden, hiddenKeys[:]},
 		{&c.Layers, []string{"num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers"}},
 		{&c.Heads, []string{"num_attention_heads", "n_head", "num_heads", "n_heads", "encoder_attention_heads"}},
-		{&c.KVHeads, []string{"num_key_value_heads", "num_kv_heads", "n_head_kv", "num_query_groups"}},
+		{&c.KVHeads, []string{"num_key_value_heads", "num_kv_heads", "n_head_kv", "num_query_groups", "multi_query_group_num"}},
 		{&c.HeadDim, []string{"head_dim", "d_kv", "kv_channels", "attention_head_size"}},
-		{&c.FFN, []string{"intermediate_size", "n_inner", "ffn_dim", "d_ff", "hidden_dim", "ffn_hidden_size", "encoder_ffn_dim"}},
-		{&c.Vocab, []string{"vocab_size"}},
+		{&c.FFN, []string{"intermediate_size", "n_inner", "ffn_dim", "d_ff", "hidden_dim", "ffn_hidden_size", "encoder_ffn_dim", "d_inner", "dff"}},
+		{&c.Vocab, []string{"vocab_size", "padded_vocab_size"}},
 		{&c.Positions, []string{"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length", "max_target_positions", "max_sequence_length"}},
 		{&c.TokenTypes, []string{"type_vocab_size"}},
 		{&c.EmbedDim, []string{"word_embed_proj_dim", "embedding_size"}},
@@ -177,7 +185,7 @@ func (c *Config) readExperts(o *object) error {
 		names []string
 	}{
 		{&c.Experts, []string{"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}},
-		{&c.ExpertsPerToken, []string{"num_experts_per_tok", "num_selected_experts", "moe_top_k", "num_experts_per_token"}},
+		{&c.ExpertsPerToken, []string{"num_experts_per_tok", "num_selected_experts", "moe_top_k", "num_experts_per_token", "experts_per_token"}},
 		{&c.ExpertFFN, []string{"moe_intermediate_size"}},
 		{&c.SharedFFN, []string{"shared_expert_intermediate_size"}},
 		{&c.SparseStep, []string{"encoder_sparse_step", "decoder_sparse_step"}},

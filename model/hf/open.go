@@ -56,8 +56,11 @@ func Open(path string) (*Model, error) {
 		return nil, err
 	}
 	dir, base := filepath.Split(filepath.Clean(path))
-	if st.IsDir() {
+	switch {
+	case st.IsDir():
 		dir, base = path, ""
+	case base == adapterFile: // means little without what is beside it
+		base = ""
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -261,6 +261,7 @@ func TestOpen(t *testing.T) {
 		{"one shard is missing", indexFile, []string{indexFile, "m-2.safetensors", configFile}, tinyParams, false, []string{"1 of 2 files"}},
 		{"a single file of another name", "", []string{configFile, "other.safetensors"}, tinyParams, false, nil},
 		{"adapters", "", []string{configFile, adapterFile, "adapter_model.safetensors"}, tinyParams + 2*2*32*512, false, []string{"adapters of rank 32"}},
+		{"adapters by their own file", adapterFile, []string{adapterFile, "adapter_model.safetensors"}, 6_738_415_616 + 32*2*32*8192, false, []string{"adapters of rank 32"}},
 		{"adapters for a known model", "", []string{adapterFile, "adapter_model.safetensors"}, 6_738_415_616 + 32*2*32*8192, false, []string{"adapters of rank 32"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -286,6 +287,18 @@ func TestOpen(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAdaptersAlone(t *testing.T) {
+	t.Parallel()
+	dir := checkpoint(t, map[string][]byte{"adapter_model.safetensors": tensorFile(t, "layers.0.q.lora_A.weight", "F32", []int64{8, 256})})
+	m, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := m.Features(model.Run{Batch: 1}); err == nil || !strings.Contains(err.Error(), "adapters alone") {
+		t.Errorf("error %v", err)
 	}
 }
 

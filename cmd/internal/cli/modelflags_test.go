@@ -164,3 +164,17 @@ func TestBadModelFlags(t *testing.T) {
 	}
 	golden(t, "bad-model", all.String())
 }
+
+// TestModelInSpecFile: the flags' names work in a spec file, with _ for -.
+func TestModelInSpecFile(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "job.yaml")
+	const spec = "config: testdata/tiny-llama\nbatch: 2\nseq_len: 64\nlora_rank: 8\nweight_bits: 4\ncheckpointing: true\nframework: pytorch\n"
+	if err := os.WriteFile(name, []byte(spec), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, warned := submitted(t, "--spec", name)
+	if f.Model != "tiny-llama" || f.LoRARank != 8 || f.WeightBits != 4 || !f.Checkpointing || f.Framework != "pytorch" || f.SeqLen != 64 || warned != "" {
+		t.Errorf("%+v, %q", f, warned)
+	}
+}
