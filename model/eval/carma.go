@@ -83,9 +83,12 @@ func jobName(s string) string {
 // readCarma reads measured jobs of Yousefzadeh-Asl-Miandoab et al., "CARMA",
 // whose models stand in layer tables beside them or in an earlier folder.
 func readCarma(b *builder, t *table) error {
-	name := []string{"model", "job", "name", "workload", "model_name", "task", "file"}
-	mem := []string{"peak_mem", "peak_memory", "gpu_memory", "gpu_mem", "memory", "mem", "actual_memory", "measured_memory", "max_memory", "memory_usage", "peak", "actual"}
-	wall := []string{"run_time", "runtime", "execution_time", "exec_time", "time", "duration", "wall", "et"}
+	name := []string{"model", "job", "name", "workload", "model_name", "job_name", "task", "file", "script"}
+	mem := []string{
+		"peak_mem", "peak_memory", "measured_memory", "measured_mem", "actual_memory", "actual_mem", "real_memory", "real_mem", "gpu_memory", "gpu_mem",
+		"gpu_memory_used", "memory_used", "mem_used", "memory_usage", "mem_usage", "max_memory", "max_mem", "memory", "mem", "measured", "actual", "peak",
+	}
+	wall := []string{"run_time", "runtime", "execution_time", "exec_time", "time", "duration", "wall", "wall_time", "et"}
 	if err := t.has(name); err != nil {
 		return err
 	}
@@ -156,30 +159,65 @@ func carmaRun(job string, l line) model.Run {
 		}
 	}
 	if m := batchInName.FindStringSubmatch(job); run.Batch == 0 && m != nil {
-		v, _ := number64(m[1])
-		run.Batch = v
+		if v, _, _ := numberOf(m[1]); v >= smallestNamed {
+			run.Batch = v
+		}
+	}
+	if gpus := l.count("n_gpus", "num_gpus", "gpus", "gpu_count"); gpus > 1 { // DataParallel deals a batch out
+		run.Batch = (run.Batch + gpus - 1) / gpus
 	}
 	return run
 }
 
-func number64(s string) (int64, bool) {
-	v, _, ok := number(s)
-	return whole(v), ok
-}
+// smallestNamed is the smallest number in a job's name that is its batch:
+// lower ones count repetitions or GPUs.
+const smallestNamed = 16
 
-// tableOf finds the layer table of a job, by its name or by its name with its
-// batch, and the batch to take where none is known.
+// tableOf finds the layer table of a job, and the batch to take where none is
+// known. Names match whole, with the batch behind them, or less what stands
+// behind the last '_' or digits of a version; at last a name may be the
+// beginning of one table's name alone.
 func (b *builder) tableOf(job string, batch int64) (*layerTable, int64) {
-	key := jobName(job)
-	for _, k := range []string{key, fmt.Sprint(key, batch)} {
-		if t := b.tables[k]; t != nil {
-			if t.batch > 0 {
-				return t, t.batch
+	base := strings.ToLower(filepath.Base(job))
+	for short := base; short != ""; short = shorter(short) {
+		key := jobName(short)
+		for _, k := range []string{key, fmt.Sprint(key, batch)} {
+			if t := b.tables[k]; t != nil && key != "" {
+				return t, usual(t, jobName(base))
 			}
-			return t, usualBatch(key)
 		}
 	}
-	return nil, 0
+	var only *layerTable
+	for k, t := range b.tables {
+		if strings.HasPrefix(k, jobName(base)) {
+			if only != nil {
+				return nil, 0
+			}
+			only = t
+		}
+	}
+	if only == nil {
+		return nil, 0
+	}
+	return only, usual(only, jobName(base))
+}
+
+var version = regexp.MustCompile(`v?\d+$`)
+
+// shorter drops a version, or what stands behind the last '_', '-' or '.';
+// empty when nothing is left to drop.
+func shorter(s string) string {
+	if cut := version.ReplaceAllString(s, ""); cut != s {
+		return strings.TrimRight(cut, "_-.")
+	}
+	return s[:max(0, strings.LastIndexAny(s, "_-."))]
+}
+
+func usual(t *layerTable, key string) int64 {
+	if t.batch > 0 {
+		return t.batch
+	}
+	return usualBatch(key)
 }
 
 // usualBatch is the batch of CARMA's scripts that do not name theirs.

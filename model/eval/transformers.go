@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/berth-scheduler/berth/model"
@@ -43,14 +44,32 @@ func readNeuSight(b *builder, t *table) error {
 	return nil
 }
 
+// neuSightShape is what a line says of its model; where it is silent, as the
+// published configurations of opt-1.3b and of Switch Transformers with four
+// experts have it.
+func neuSightShape(l line, name string) (hidden, layers, heads, ffn, vocab int64) {
+	hidden, layers, heads, ffn, vocab = l.count("hidden"), l.count("layers"), l.count("heads"), l.count("ffn"), l.count("vocab")
+	known := [5]int64{0, 0, 0, 4 * hidden, 50257}
+	switch name {
+	case "opt_13":
+		known = [5]int64{2048, 24, 32, 8192, 50272}
+	case "switchxl4":
+		known = [5]int64{1024, 24, 32, 16384, 32128}
+	}
+	for i, p := range []*int64{&hidden, &layers, &heads, &ffn, &vocab} {
+		if *p == 0 {
+			*p = known[i]
+		}
+	}
+	return hidden, layers, heads, ffn, vocab
+}
+
 func neuSightFeatures(l line, name string) (model.Features, error) {
 	seq := l.count("seq_len", "sequence_length")
+	hidden, layers, heads, ffn, vocab := neuSightShape(l, name)
 	shape := map[string]any{
-		"hidden_size": l.count("hidden"), "num_hidden_layers": l.count("layers"), "num_attention_heads": l.count("heads"),
-		"intermediate_size": l.count("ffn"), "vocab_size": l.count("vocab"), "max_position_embeddings": seq,
-	}
-	if shape["intermediate_size"] == int64(0) {
-		shape["intermediate_size"] = 4 * l.count("hidden")
+		"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads,
+		"intermediate_size": ffn, "vocab_size": vocab, "max_position_embeddings": seq,
 	}
 	switch family := familyOf(name); family {
 	case "bert":
@@ -59,8 +78,9 @@ func neuSightFeatures(l line, name string) (model.Features, error) {
 		shape["model_type"], shape["architectures"] = "opt", []string{"OPTForCausalLM"}
 	case "switchxl":
 		shape["model_type"], shape["architectures"] = "switch_transformers", []string{"SwitchTransformersForConditionalGeneration"}
-		shape["num_experts"], _ = number64(strings.TrimPrefix(name, "switchxl"))
-		shape["num_decoder_layers"], shape["d_kv"], shape["is_encoder_decoder"] = l.count("layers"), 128, true
+		experts, _, _ := numberOf(strings.TrimPrefix(name, "switchxl"))
+		shape["num_experts"] = experts
+		shape["num_decoder_layers"], shape["d_kv"], shape["is_encoder_decoder"] = layers, 128, true
 		shape["encoder_sparse_step"], shape["decoder_sparse_step"] = 2, 2
 	default:
 		shape["model_type"], shape["architectures"] = "gpt2", []string{"GPT2LMHeadModel"}
@@ -115,8 +135,11 @@ func (x *transformer) features(run model.Run) (model.Features, bool) {
 // in 10^9 bytes, of runs on one GPU.
 func readLitGPT(b *builder, t *table) error {
 	const dataset = "litgpt"
-	name, peak := []string{"model", "name", "model_name"}, []string{"peak_gb", "peak_memory", "peak_mem", "max_gpu_ram", "peak_memory_gb", "memory", "mem", "peak"}
-	if err := t.has(name, peak); err != nil {
+	name, peak := []string{"model", "model_name", "name", "config", "recipe", "file"}, []string{"peak_gb", "peak_memory", "peak_mem", "max_gpu_ram", "peak_memory_gb", "memory", "mem", "peak"}
+	if t.find(name...) < 0 { // tables of documents often leave the first column's head empty
+		t.names[0], t.bases[0], t.units[0] = "name", "name", ""
+	}
+	if err := t.has(peak); err != nil {
 		return err
 	}
 	for _, cells := range t.lines {
@@ -176,13 +199,15 @@ const (
 	sharded
 )
 
+// severalGPUs finds "4xA10G" and "2 x A100".
+var severalGPUs = regexp.MustCompile(`(?i)(?:^|[^0-9a-z])([2-9]|1\d)\s?x\s?[a-z]+\d+`)
+
 // litRun reads what a line says of its run. Sharded stands for runs on several
 // GPUs, whose memory per GPU is no longer the job's.
 func litRun(l line) (model.Run, method) {
-	section := strings.ToLower(strings.Join([]string{l.text("section"), l.text("config"), l.text("method"), l.text("finetuning", "finetune")}, " "))
-	if strings.TrimSpace(section) == "" {
-		section = strings.ToLower(l.text("name", "recipe", "file"))
-	}
+	section := strings.ToLower(strings.Join([]string{
+		l.text("section"), l.text("config"), l.text("method"), l.text("finetuning", "finetune"), l.text("name"), l.text("recipe", "file"),
+	}, " "))
 	run := model.Run{
 		Mode: model.Training, Batch: max(1, l.count("microbatch_size", "micro_batch_size", "micro_batch", "batch_size")), Optimizer: graph.AdamW,
 		SeqLen: l.count("max_seq_length", "max_seq_len", "seq_len", "sequence_length"), Precision: graph.BF16, Framework: "pytorch",
@@ -196,8 +221,10 @@ func litRun(l line) (model.Run, method) {
 	} else if strings.Contains(quant, "int8") {
 		run.WeightBits = 8
 	}
-	machine := strings.ToLower(l.text("machine", "gpu", "hardware"))
-	several := strings.Contains(section, "multiple") || strings.HasPrefix(machine, "2") || strings.HasPrefix(machine, "4") || strings.HasPrefix(machine, "8")
+	several := false
+	for _, cell := range l.cells {
+		several = several || severalGPUs.MatchString(cell)
+	}
 	switch {
 	case strings.Contains(section, "inference"):
 		run.Mode, run.Optimizer, run.SeqLen = model.Inference, graph.OptimizerNone, 64 // a prompt and 50 new tokens
@@ -206,7 +233,7 @@ func litRun(l line) (model.Run, method) {
 		return run, sharded
 	case strings.Contains(section, "lora"):
 		run.LoRARank = 8
-		if l.text("config") != "" || l.t.find("max_seq_length", "max_seq_len") >= 0 {
+		if l.t.find("max_seq_length", "max_seq_len") >= 0 {
 			run.LoRARank = 32 // of LitGPT's collection of configurations
 		}
 		return run, loraTuning
@@ -220,7 +247,8 @@ func litRun(l line) (model.Run, method) {
 // longest example of the Alpaca data set, which LitGPT's runs begin with, by
 // tokenizer as its tables say.
 func litFeatures(l line, run model.Run, m method) (model.Features, error) {
-	c, err := litModel(l.text("model", "model_name", "name"), l.text("size"))
+	name, _, _ := strings.Cut(l.text("model", "model_name", "name", "config", "recipe", "file"), "/") // falcon-7b/lora.yaml
+	c, err := litModel(name, l.text("size"))
 	if err != nil {
 		return model.Features{}, err
 	}
