@@ -255,8 +255,9 @@ func litFeatures(l line, run model.Run, m method) (model.Features, error) {
 	if run.Mode == model.Training && run.SeqLen == 0 {
 		run.SeqLen = alpacaTokens(strings.ToLower(c.Name))
 	}
+	c.Fused = true // LitGPT computes queries, keys and values as one product
 	if c.Activation == "gelu_new" {
-		c.Activation = "gelu_pytorch_tanh" // LitGPT calls the fused kernel
+		c.Activation = "gelu_pytorch_tanh" // and calls the fused kernel
 	}
 	c.DoubleQuant = strings.Contains(strings.ToLower(l.text("quantization", "quantize")), "dq")
 	f, err := c.Features(run)
