@@ -2,6 +2,8 @@ package fit
 
 import (
 	"cmp"
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 )
@@ -12,7 +14,7 @@ type Options struct {
 	Depth   int     // 4, at most MaxDepth
 	MinLeaf int     // rows a leaf must have: 15
 	Rate    float64 // how much of each tree counts: 0.07
-	Sample  float64 // share of the rows that each tree sees: 0.6
+	Sample  float64 // share of the rows that each tree sees, at most 1: 0.6
 	Loss    Loss
 	Seed    uint64
 }
@@ -27,8 +29,15 @@ const (
 	Squared
 )
 
-// MaxDepth bounds Options.Depth.
-const MaxDepth = 8
+// MaxDepth bounds Options.Depth, MaxColumns how many numbers a row may have.
+const (
+	MaxDepth   = 8
+	MaxColumns = 256
+)
+
+// maxLabel bounds what Boost learns: leaves hold float32, and their squares are
+// summed up.
+const maxLabel = 1e15
 
 func (o Options) withDefaults() Options {
 	if o.Trees == 0 {
@@ -46,7 +55,8 @@ func (o Options) withDefaults() Options {
 	if o.Sample == 0 {
 		o.Sample = 0.6
 	}
-	o.Depth = min(o.Depth, MaxDepth)
+	o.Depth = min(max(o.Depth, 1), MaxDepth)
+	o.Sample = min(o.Sample, 1)
 	return o
 }
 
@@ -58,20 +68,49 @@ const maxBins = 96
 // with the squared error on what is left itself, and puts out means (Friedman
 // 2001, Greedy Function Approximation, algorithms 3 and 2), each on a random
 // part of the rows (Friedman 2002). Thresholds are quantiles of the columns.
-// weights may be nil. Rows must be finite.
+// weights, not negative, say how many rows each row counts like; nil means one
+// each. A forest that comes to MaxNodes has fewer trees than were asked for.
+// Errors wrap ErrData.
 func Boost(rows [][]float64, y, weights []float64, opt Options) (*Forest, error) {
 	n, err := columns(rows, y)
 	if err != nil {
 		return nil, err
 	}
+	if err := checkLabels(y, weights, n); err != nil {
+		return nil, err
+	}
 	g := newGrower(rows, y, weights, n, opt.withDefaults())
 	f := &Forest{Columns: n}
 	for range g.opt.Trees {
+		if len(f.nodes)+2<<g.opt.Depth > MaxNodes {
+			break
+		}
 		g.sample()
 		f.starts = append(f.starts, int32(len(f.nodes)))
 		f.nodes = g.tree(f.nodes)
 	}
 	return f, nil
+}
+
+// checkLabels checks what only Boost minds.
+func checkLabels(y, weights []float64, n int) error {
+	if n > MaxColumns {
+		return fmt.Errorf("%w: %d columns, at most %d are allowed", ErrData, n, MaxColumns)
+	}
+	if weights != nil && len(weights) != len(y) {
+		return fmt.Errorf("%w: %d weights for %d rows", ErrData, len(weights), len(y))
+	}
+	for i, v := range y {
+		if math.Abs(v) > maxLabel {
+			return fmt.Errorf("%w: value %d is %v, must be within ±%v", ErrData, i, v, float64(maxLabel))
+		}
+	}
+	for i, w := range weights {
+		if !(w >= 0 && w <= maxLabel) {
+			return fmt.Errorf("%w: weight %d is %v, must be 0 to %v", ErrData, i, w, float64(maxLabel))
+		}
+	}
+	return nil
 }
 
 // grower is the state of one Boost.
@@ -128,7 +167,7 @@ func thresholds(column []float64) []float64 {
 		if v[i] == v[i-1] || float64(i) < next {
 			continue
 		}
-		c := float64(float32(v[i-1] + (v[i]-v[i-1])/2))
+		c := float64(float32(v[i-1] + float64((v[i]-v[i-1])/2)))
 		if c >= v[i] || c < v[i-1] { // float32 cannot tell the two apart
 			continue
 		}
@@ -178,7 +217,7 @@ func (g *grower) grow(nodes []node, rows []int32, depth int) []node {
 		column, cut = g.split(rows)
 	}
 	if column < 0 {
-		return append(nodes, node{value: float32(float64(g.opt.Rate * g.center(rows)))})
+		return append(nodes, node{value: float32(g.opt.Rate * g.center(rows))})
 	}
 	nodes = append(nodes, node{column: uint8(column), value: float32(g.cuts[column][cut])})
 	k := g.partition(rows, column, cut)

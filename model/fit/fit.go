@@ -35,7 +35,7 @@ func Quantile(values []float64, q float64) float64 {
 		return 0
 	}
 	slices.Sort(values)
-	at := q * float64(len(values)-1)
+	at := float64(q * float64(len(values)-1))
 	i := min(max(int(at), 0), len(values)-1)
 	if i+1 == len(values) {
 		return values[i]

@@ -2,12 +2,17 @@ package fit
 
 import (
 	"errors"
+	"fmt"
 	"math"
 )
 
 // ErrData is wrapped by the errors of data that cannot be fitted: no rows, rows
-// of different lengths, numbers that are not finite.
+// of different lengths, numbers that are not finite or too large.
 var ErrData = errors.New("data cannot be fitted")
+
+// largest bounds the numbers that can be fitted, so that the squares of many
+// stay finite.
+const largest = 1e100
 
 // ridge keeps collinear columns apart: relative to a column's own weight.
 const ridge = 1e-6
@@ -21,14 +26,15 @@ type Box struct{ Low, High float64 }
 // 0 it is non-negative least squares. It descends along the coordinates of the
 // normal equations, which for a convex problem in a box leads to the minimum
 // (Bertsekas, Nonlinear Programming, 1999, section 2.7), for at most a few dozen
-// columns. A column of zeros keeps its prior.
+// columns. A column of zeros keeps its prior, or what is nearest to it in its
+// box. Boxes may be infinite. Errors wrap ErrData.
 func Bounded(rows [][]float64, y, prior []float64, boxes []Box, pull float64) ([]float64, error) {
 	n, err := columns(rows, y)
 	if err != nil {
 		return nil, err
 	}
-	if len(prior) != n || len(boxes) != n {
-		return nil, ErrData
+	if err := checkPriors(prior, boxes, n, pull); err != nil {
+		return nil, err
 	}
 	a, b, scale := normal(rows, y, n)
 	c := make([]float64, n)
@@ -61,6 +67,8 @@ func Bounded(rows [][]float64, y, prior []float64, boxes []Box, pull float64) ([
 		if c[j] /= scale[j]; scale[j] == 0 {
 			c[j] = prior[j]
 		}
+		// Scaling there and back may round across an edge.
+		c[j] = min(max(c[j], boxes[j].Low), boxes[j].High)
 	}
 	return c, nil
 }
@@ -68,18 +76,40 @@ func Bounded(rows [][]float64, y, prior []float64, boxes []Box, pull float64) ([
 // sweeps bounds the descent; most end within some dozens.
 const sweeps = 5000
 
+// checkPriors checks what Bounded gets beside the rows of n columns.
+func checkPriors(prior []float64, boxes []Box, n int, pull float64) error {
+	if len(prior) != n || len(boxes) != n {
+		return fmt.Errorf("%w: %d priors and %d boxes for %d columns", ErrData, len(prior), len(boxes), n)
+	}
+	if !(pull >= 0 && pull <= largest) {
+		return fmt.Errorf("%w: a pull of %v, must be 0 or more", ErrData, pull)
+	}
+	for j, b := range boxes {
+		if !usable(prior[j]) || !(b.Low <= b.High) {
+			return fmt.Errorf("%w: column %d: prior %v, box from %v to %v", ErrData, j, prior[j], b.Low, b.High)
+		}
+	}
+	return nil
+}
+
+// usable tells that v is finite, and not so large that its square is not.
+func usable(v float64) bool { return v >= -largest && v <= largest }
+
 // columns checks the data and tells how many columns there are.
 func columns(rows [][]float64, y []float64) (int, error) {
 	if len(rows) == 0 || len(rows) != len(y) {
-		return 0, ErrData
+		return 0, fmt.Errorf("%w: %d rows for %d values", ErrData, len(rows), len(y))
 	}
 	for i, r := range rows {
-		if len(r) != len(rows[0]) || math.IsNaN(y[i]) || math.IsInf(y[i], 0) {
-			return 0, ErrData
+		if len(r) != len(rows[0]) {
+			return 0, fmt.Errorf("%w: row %d has %d columns, row 0 has %d", ErrData, i, len(r), len(rows[0]))
 		}
-		for _, v := range r {
-			if math.IsNaN(v) || math.IsInf(v, 0) {
-				return 0, ErrData
+		if !usable(y[i]) {
+			return 0, fmt.Errorf("%w: value %d is %v", ErrData, i, y[i])
+		}
+		for j, v := range r {
+			if !usable(v) {
+				return 0, fmt.Errorf("%w: row %d, column %d is %v", ErrData, i, j, v)
 			}
 		}
 	}
