@@ -13,6 +13,7 @@ needs=(
 	"gcc|gcc|the race detector, and the reading of GPUs by NVML"
 	"protoc|protobuf-compiler|the check that generated code is up to date"
 	"systemd-analyze|systemd|the check of the systemd units in deploy"
+	"torchrun|python3-torch|PyTorch programs traced and measured: cmd/internal/tracer, deploy/profile"
 )
 
 # runc lies in sbin, which is not on every user's path.
