@@ -140,7 +140,7 @@ func grouped(rows []Row, s Split) (part []int, n int) {
 // Between picks the rows of test that a split is about, when all of train is
 // trained on: for Model those whose model is not in train but whose GPU type
 // is, for GPU the reverse, for Both those where neither is, for Family those
-// whose family is not. For Random it is all rows but those that train has too.
+// whose family and model are not. For Random it is all rows but those that train has too.
 func Between(train, test []Row, s Split) []int {
 	models, gpus, families, ids := keysOf(train, Model), keysOf(train, GPU), keysOf(train, Family), keysOf(train, Random)
 	var out []int
@@ -156,7 +156,7 @@ func Between(train, test []Row, s Split) []int {
 		case Both:
 			in = !m && !g
 		case Family:
-			in = !has(families, Family.key(r))
+			in = !m && !has(families, Family.key(r)) // a known model is no news under another family's name
 		default:
 			in = !has(ids, Random.key(r))
 		}
@@ -219,6 +219,6 @@ func (s Split) guards() []Split {
 	case Both:
 		return []Split{Random, Model, GPU}
 	default:
-		return []Split{Random, s, Both} // (model, GPU) pairs too: they follow from either
+		return []Split{Random, s}
 	}
 }

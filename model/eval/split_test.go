@@ -143,8 +143,9 @@ func TestBetween(t *testing.T) {
 		row(5, "resnet18", "resnet", "V100"), // 3: a new GPU type
 		row(6, "resnet50", "resnet", "V100"), // 4: both
 		row(7, "dense1", "dense", "K80"),     // 5: a new family
+		row(8, "vgg16", "classic", "K80"),    // 6: a known model by another family's name
 	}
-	for s, want := range map[Split][]int{Random: {1, 2, 3, 4, 5}, Model: {2, 5}, GPU: {3}, Both: {4}, Family: {5}} {
+	for s, want := range map[Split][]int{Random: {1, 2, 3, 4, 5, 6}, Model: {2, 5}, GPU: {3}, Both: {4}, Family: {5}} {
 		got := Between(train, test, s)
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: rows %v, want %v", s, got, want)
