@@ -948,13 +948,15 @@ func (x *PredictionPart) GetMib() int64 {
 }
 
 type Measured struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	GpuMemMib     int64                  `protobuf:"varint,1,opt,name=gpu_mem_mib,json=gpuMemMib,proto3" json:"gpu_mem_mib,omitempty"`
-	GpuUtilMilli  int64                  `protobuf:"varint,2,opt,name=gpu_util_milli,json=gpuUtilMilli,proto3" json:"gpu_util_milli,omitempty"`
-	Seconds       float64                `protobuf:"fixed64,3,opt,name=seconds,proto3" json:"seconds,omitempty"`
-	HostMemMib    int64                  `protobuf:"varint,4,opt,name=host_mem_mib,json=hostMemMib,proto3" json:"host_mem_mib,omitempty"`
-	CpuMilli      int64                  `protobuf:"varint,5,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
-	GpuOom        bool                   `protobuf:"varint,6,opt,name=gpu_oom,json=gpuOom,proto3" json:"gpu_oom,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	GpuMemMib    int64                  `protobuf:"varint,1,opt,name=gpu_mem_mib,json=gpuMemMib,proto3" json:"gpu_mem_mib,omitempty"`
+	GpuUtilMilli int64                  `protobuf:"varint,2,opt,name=gpu_util_milli,json=gpuUtilMilli,proto3" json:"gpu_util_milli,omitempty"`
+	Seconds      float64                `protobuf:"fixed64,3,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	HostMemMib   int64                  `protobuf:"varint,4,opt,name=host_mem_mib,json=hostMemMib,proto3" json:"host_mem_mib,omitempty"`
+	CpuMilli     int64                  `protobuf:"varint,5,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	GpuOom       bool                   `protobuf:"varint,6,opt,name=gpu_oom,json=gpuOom,proto3" json:"gpu_oom,omitempty"`
+	// Mean power of each of its GPUs, neighbours' part included; 0 is unknown.
+	PowerW        int64 `protobuf:"varint,7,opt,name=power_w,json=powerW,proto3" json:"power_w,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1029,6 +1031,13 @@ func (x *Measured) GetGpuOom() bool {
 		return x.GpuOom
 	}
 	return false
+}
+
+func (x *Measured) GetPowerW() int64 {
+	if x != nil {
+		return x.PowerW
+	}
+	return 0
 }
 
 type Attempt struct {
@@ -3322,7 +3331,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x05parts\x18\v \x03(\v2\x1c.berth.api.v1.PredictionPartR\x05parts\"6\n" +
 	"\x0ePredictionPart\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
-	"\x03mib\x18\x02 \x01(\x03R\x03mib\"\xc2\x01\n" +
+	"\x03mib\x18\x02 \x01(\x03R\x03mib\"\xdb\x01\n" +
 	"\bMeasured\x12\x1e\n" +
 	"\vgpu_mem_mib\x18\x01 \x01(\x03R\tgpuMemMib\x12$\n" +
 	"\x0egpu_util_milli\x18\x02 \x01(\x03R\fgpuUtilMilli\x12\x18\n" +
@@ -3330,7 +3339,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\fhost_mem_mib\x18\x04 \x01(\x03R\n" +
 	"hostMemMib\x12\x1b\n" +
 	"\tcpu_milli\x18\x05 \x01(\x03R\bcpuMilli\x12\x17\n" +
-	"\agpu_oom\x18\x06 \x01(\bR\x06gpuOom\"\xe0\x04\n" +
+	"\agpu_oom\x18\x06 \x01(\bR\x06gpuOom\x12\x17\n" +
+	"\apower_w\x18\a \x01(\x03R\x06powerW\"\xe0\x04\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
