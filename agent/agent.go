@@ -98,6 +98,7 @@ type Agent struct {
 	log     *slog.Logger
 	journal *Journal
 	out     *outbox
+	power   *powerMeter
 
 	mu    sync.Mutex
 	tasks map[cluster.AttemptID]*task
@@ -131,7 +132,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, log: cfg.Log.With("component", "agent", "node", string(cfg.Node)),
-		journal: j, out: newOutbox(),
+		journal: j, out: newOutbox(), power: newPowerMeter(),
 		tasks: map[cluster.AttemptID]*task{}, synced: make(chan struct{}),
 	}
 	if err := a.adopt(ctx); err != nil {

@@ -222,6 +222,7 @@ func (a *Agent) gpuUsage(ctx context.Context) []*nodev1.GPUUsage {
 	if err != nil {
 		a.log.WarnContext(ctx, "cannot read the use of every GPU", "err", err)
 	}
+	a.power.observe(time.Now(), usage)
 	a.mu.Lock()
 	usable := a.usable
 	a.mu.Unlock()

@@ -53,6 +53,7 @@ type task struct {
 	killAt   time.Time
 	killed   bool
 	end      *nodev1.Report
+	power    map[string]energy // what its cards had drawn when it began
 
 	mu         sync.Mutex
 	assignment *nodev1.Assignment
@@ -169,6 +170,7 @@ func (t *task) resumeAt(ctx context.Context, s Task, as *nodev1.Assignment) {
 		t.phase = phaseCreated
 	default:
 		t.phase = phaseRunning
+		t.power = t.agent.power.mark(as.GetGpus())
 	}
 	if as != nil && t.phase != phaseNew {
 		if _, err := t.agent.admit(ctx, as); err != nil {
@@ -270,6 +272,7 @@ func (t *task) start(ctx context.Context) error {
 	}
 	t.started = time.Now()
 	t.phase = phaseRunning
+	t.power = t.agent.power.mark(as.Gpus)
 	t.agent.out.put(&nodev1.Report{
 		Job: uint64(t.id.Job), Attempt: t.id.No, Token: uint64(t.token),
 		State: nodev1.AttemptState_ATTEMPT_STATE_RUNNING, Started: timestamppb.New(t.started),
