@@ -79,6 +79,7 @@ type measuredView struct {
 	HostMemMiB int64   `json:"host_mem_mib"`
 	CPUMilli   int64   `json:"cpu_milli"`
 	GPUOOM     bool    `json:"gpu_oom"`
+	PowerW     int64   `json:"power_w"` // 0 when it is not known
 }
 
 type attemptView struct {
@@ -176,7 +177,7 @@ func viewMeasured(m *apiv1.Measured) *measuredView {
 	if m == nil {
 		return nil
 	}
-	return &measuredView{m.GetGpuMemMib(), float64(m.GetGpuUtilMilli()) / 1000, m.GetSeconds(), m.GetHostMemMib(), m.GetCpuMilli(), m.GetGpuOom()}
+	return &measuredView{m.GetGpuMemMib(), float64(m.GetGpuUtilMilli()) / 1000, m.GetSeconds(), m.GetHostMemMib(), m.GetCpuMilli(), m.GetGpuOom(), m.GetPowerW()}
 }
 
 func viewSpec(s *apiv1.JobSpec) *specView {
