@@ -44,6 +44,9 @@ func measure(samples []fsm.Sample) accuracy {
 			a.outOfMemory++
 			continue
 		}
+		if !predicted(s) {
+			continue
+		}
 		if predictedMemory(s) {
 			mem = append(mem, relative(float64(s.Predicted.GPUMemMiB), float64(s.GPUMemPeakMiB)))
 			if s.GPUMemPeakMiB <= s.Predicted.GPUMemP95MiB {
@@ -64,10 +67,15 @@ func measure(samples []fsm.Sample) accuracy {
 	return a
 }
 
-func predictedMemory(s *fsm.Sample) bool {
+// predicted tells whether the predictor knew the job. The source is that of
+// the memory, and with it declared or unknown the rest is mostly so, too.
+func predicted(s *fsm.Sample) bool {
 	source := model.Source(s.Predicted.Source)
-	return !s.Censored && s.GPUMemPeakMiB > 0 && s.Predicted.GPUMemMiB > 0 &&
-		source != "" && source != model.SourceDeclared && source != model.SourceNone
+	return source != "" && source != model.SourceDeclared && source != model.SourceNone
+}
+
+func predictedMemory(s *fsm.Sample) bool {
+	return !s.Censored && s.GPUMemPeakMiB > 0 && s.Predicted.GPUMemMiB > 0 && predicted(s)
 }
 
 func relative(predicted, actual float64) float64 { return math.Abs(predicted-actual) / actual }

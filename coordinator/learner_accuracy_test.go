@@ -32,6 +32,7 @@ func TestMeasure(t *testing.T) {
 	t.Parallel()
 	declared, unknown, old, oom := ran(500, 1000), ran(500, 1000), fsm.Sample{GPUMemPeakMiB: 1000}, ran(500, 1000)
 	declared.Predicted.Source, unknown.Predicted.Source, oom.Censored = "declared", "none", true
+	declared.Milli, declared.Predicted.Milli = 100, 1000
 	timed := ran(900, 1000)
 	timed.Milli, timed.Predicted.Milli = 400, 300
 	timed.Duration, timed.Predicted.Duration = 10*time.Second, 15*time.Second
