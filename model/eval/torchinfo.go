@@ -217,8 +217,6 @@ func (x *transformer) add(name, kind, args string) {
 		}
 	case kind == "Linear" && x.hidden > 0 && a == x.hidden && b > x.hidden && b < 64*x.hidden && x.ffn == 0:
 		x.ffn = b
-	case kind == "Linear":
-		x.headOut = b
 	}
 }
 
