@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -227,5 +228,44 @@ func TestBadUse(t *testing.T) {
 	}
 	if b, err := os.ReadFile(other); err != nil || string(b) != "a,b\n1,2\n" {
 		t.Errorf("the other file is now %q, %v", b, err)
+	}
+}
+
+// TestWorkerFails: what does not fit is told from what cannot be done.
+func TestWorkerFails(t *testing.T) {
+	p := python(t)
+	for name, c := range map[string]struct {
+		batch, checkpointing int
+		oom                  bool
+		text                 string
+	}{
+		"too large":      {batch: 100_000_000, oom: true, text: "allocate memory"},
+		"no blocks":      {batch: 1, checkpointing: 1, text: "no repeated parts"},
+		"no such number": {batch: -1, text: "negative dimension"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job, err := json.Marshal(map[string]any{
+				"model": "tiny_mlp", "batch_size": c.batch, "seq_len": 0, "precision": "fp32", "optimizer": "sgd", "mode": "training",
+				"checkpointing": c.checkpointing, "device": "cpu", "warmup": 1, "seconds": 0.1, "min_steps": 1,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -v 16000000; exec "$0" -B worker.py "$1"`, p, string(job))
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got struct {
+				Event, Error string
+				OOM          bool
+			}
+			if err := json.Unmarshal(out, &got); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if got.Event != "failed" || got.OOM != c.oom || !strings.Contains(got.Error, c.text) {
+				t.Errorf("%s", out)
+			}
+		})
 	}
 }

@@ -83,7 +83,7 @@ class Recorder:
         self.pid = os.getpid()
         self.depth = 0
         self.phase = "idle"  # forward, backward, after
-        self.roots, self.optimizers, self.blocks = [], [], set()
+        self.roots, self.asides, self.optimizers, self.blocks = [], [], [], set()
         self.live, self.live_bytes, self.peak = {}, 0, 0
         self.refs = {}
         self.saved, self.saved_bytes, self.saved_peak = {}, 0, 0
@@ -194,6 +194,11 @@ class Recorder:
                 return  # such as a transform of torchvision's
             if self.phase == "after" and params:
                 self.stop()  # a second step begins without an optimizer's
+            if not self.cfg["inference"] and not torch.is_grad_enabled():
+                self.phase = "aside"  # a validation before the first step, or a teacher
+                self.asides.append(module)
+                self.depth += 1
+                return
             if not any(module is r for r in self.roots):
                 self.begin(module, params, args, kwargs)
             self.phase = "forward"
@@ -243,7 +248,7 @@ class Recorder:
                 if t.dim() > 1:
                     self.n["width"] = int(t.shape[-1])
                 break
-        if self.depth == 0 and module is self.roots[0]:
+        if self.depth == 0 and self.roots and module is self.roots[0]:
             self.n["output_bytes"] = sum(t.numel() * t.element_size() for t in tensors_in(out))
 
     # Operators.
@@ -325,17 +330,18 @@ class Recorder:
 
     def report(self):
         if not self.roots:
-            raise Stop("no-step", "no model of torch.nn was called")
+            raise Stop("no-step", "a step was seen, but before it no model of torch.nn was called")
         params, buffers, seen = [], [], set()
         groups = [p for o in self.optimizers for g in o.param_groups for p in g["params"]]
-        for kind, ts in ((params, [p for r in self.roots for p in r.parameters()] + groups),
-                         (buffers, [b for r in self.roots for b in r.buffers()])):
+        for kind, ts in ((params, [p for r in self.roots + self.asides for p in r.parameters()] + groups),
+                         (buffers, [b for r in self.roots + self.asides for b in r.buffers()])):
             for t in ts:
                 if id(t) not in seen:
                     seen.add(id(t))
                     kind.append(t)
         nbytes = lambda ts: sum(t.numel() * t.element_size() for t in ts)
-        trained = [p for p in params if p.requires_grad]
+        stepped = {id(p) for p in groups}
+        trained = [p for p in params if p.requires_grad and (p.grad is not None or id(p) in stepped)]
         training = not self.cfg["inference"] and self.phase == "after"
         weights = nbytes(params) + nbytes(buffers)
         n = dict(self.n)

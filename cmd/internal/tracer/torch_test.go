@@ -114,6 +114,13 @@ func TestWays(t *testing.T) {
 				t.Errorf("optimizer %q", r.Features.Optimizer)
 			}
 		},
+		"validate": func(t *testing.T, r *Report) {
+			f := &r.Features
+			if f.Batch != 4 || f.FLOPs != 2*4*8*8 || f.Params != 9*8+9*4 || f.TrainedBytes != 4*9*8 || f.Optimizer != graph.RMSProp {
+				t.Errorf("batch %d, %d FLOPs, %d parameters, %d of %d bytes trained, optimizer %q",
+					f.Batch, f.FLOPs, f.Params, f.TrainedBytes, f.ParamBytes, f.Optimizer)
+			}
+		},
 		"own-optimizer": func(t *testing.T, r *Report) {
 			if r.Features.Optimizer != graph.AdamW || !r.Features.Partial || len(r.Notes) != 1 {
 				t.Errorf("optimizer %q, partial %v, notes %q", r.Features.Optimizer, r.Features.Partial, r.Notes)
@@ -134,13 +141,14 @@ func TestFailures(t *testing.T) {
 		kind Kind
 		text string
 	}{
-		"exit":    {KindNoStep, "the script exited with 7"},
-		"forward": {KindNoStep, "for inference give --inference"},
-		"shape":   {KindCrash, "cases.py:"},
-		"die":     {KindExit, "segmentation fault"},
-		"garbage": {KindGarbage, "not an answer"},
-		"memory":  {KindMemory, "raise --memory"},
-		"spin":    {KindTimeout, "no step was over after 4s"},
+		"exit":     {KindNoStep, "the script exited with 7"},
+		"forward":  {KindNoStep, "for inference give --inference"},
+		"function": {KindNoStep, "no model of torch.nn was called; name a function"},
+		"shape":    {KindCrash, "cases.py:"},
+		"die":      {KindExit, "segmentation fault"},
+		"garbage":  {KindGarbage, "not an answer"},
+		"memory":   {KindMemory, "raise --memory"},
+		"spin":     {KindTimeout, "no step was over after 4s"},
 	} {
 		t.Run(way, func(t *testing.T) {
 			cfg := script(t, "cases.py", way)

@@ -68,13 +68,15 @@ def patch(rec):
     call = torch.nn.Module.__call__
 
     def module_call(self, *args, **kwargs):
-        before = rec.depth
+        before, phase = rec.depth, rec.phase
         rec.enter(self, args, kwargs)
         entered = rec.depth > before
         try:
             out = call(self, *args, **kwargs)
         finally:
             rec.depth = before
+            if before == 0 and rec.phase == "aside":
+                rec.phase = phase
         if entered:
             rec.leave(self, out)
             if before == 0 and rec.cfg["inference"]:
@@ -222,7 +224,7 @@ def run_script(cfg, rec):
         return fail(kind, place(e, script))
     if rec.phase == "after":
         return rec.report()
-    if rec.roots and rec.phase == "forward":
+    if rec.asides or rec.phase == "forward":
         return fail("no-step", end + " after calling a model, but before any backward pass; for inference give --inference")
     return fail("no-step", end + " before any model of PyTorch was called")
 
@@ -231,6 +233,8 @@ def finish(cfg, rec):
     """Ends a script where it stands: it may catch exceptions, not this."""
     try:
         answer = rec.report()
+    except Stop as e:
+        answer = fail(e.kind, e.detail)
     except BaseException as e:
         answer = fail("tracer", "%s: %s" % (type(e).__name__, e))
     emit(cfg, answer)

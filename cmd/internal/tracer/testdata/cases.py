@@ -88,3 +88,16 @@ if way == "forward":
     nn.Linear(8, 8)(torch.ones(4, 8))
 if way == "shape":
     nn.Linear(8, 8)(torch.ones(4, 9))
+if way == "validate":  # before the first step, and beside a teacher
+    model, teacher = nn.Linear(8, 8), nn.Linear(8, 4)
+    opt = torch.optim.RMSprop(model.parameters())
+    with torch.no_grad():
+        model(torch.ones(32, 8))
+        teacher(torch.ones(4, 8))
+    model(torch.ones(4, 8)).sum().backward()
+    opt.step()
+if way == "function":
+    w = torch.ones(4, 4, requires_grad=True)
+    opt = torch.optim.SGD([w], lr=0.1)
+    (torch.ones(3, 4) @ w).sum().backward()
+    opt.step()
