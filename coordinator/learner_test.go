@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -35,6 +36,7 @@ func better(samples []model.Sample, champion model.Weights) (learn.Verdict, erro
 type taught struct {
 	t     *testing.T
 	c     *coordtest.Cluster
+	reg   *prometheus.Registry // of a cluster of one
 	lead  int
 	cc    *grpc.ClientConn
 	agent *coordtest.Agent
@@ -43,7 +45,12 @@ type taught struct {
 
 func startTaught(t *testing.T, n int, l coordinator.Learning) *taught {
 	t.Helper()
-	w := &taught{t: t, c: coordtest.Start(t, coordtest.Options{N: n, Learning: l})}
+	w := &taught{t: t, reg: prometheus.NewRegistry()}
+	o := coordtest.Options{N: n, Learning: l}
+	if n == 1 {
+		o.Registry = w.reg
+	}
+	w.c = coordtest.Start(t, o)
 	w.join()
 	return w
 }
@@ -200,9 +207,58 @@ func TestNothingIsPublishedThatIsNotBetter(t *testing.T) {
 		w.until(fmt.Sprintf("fit %d", i), func() bool { return calls.Load() > i })
 	}
 	w.runs(2, 4000) // the leader is still there
+	for reason, want := range map[string]float64{"not_better": 1, "error": 2, "too_few": 1, "unusable": 1, "pinned": 0} {
+		w.until(fmt.Sprintf("%v rejected as %s", want, reason), func() bool { return w.metric("berth_learner_rejected_total", reason) >= want })
+	}
+	if n := w.metric("berth_learner_refit_seconds", ""); n < 5 {
+		t.Errorf("%v refits are counted, want at least 5", n)
+	}
+	if n := w.metric("berth_learner_published_total", ""); n != 0 {
+		t.Errorf("%v are counted as published", n)
+	}
 	if v := w.models(0).Models[0]; v.Version != 0 {
 		t.Errorf("%v is in use", v)
 	}
+}
+
+// metric reads a counter, a gauge or the count of a histogram; label is the
+// value of its only label, if it has one.
+func (w *taught) metric(name, label string) float64 {
+	w.t.Helper()
+	families, err := w.reg.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() != name || label != "" && m.GetLabel()[0].GetValue() != label {
+				continue
+			}
+			return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	w.t.Fatalf("no metric %s of %q", name, label)
+	return 0
+}
+
+// TestAbsurdFiguresTeachNothing: the job ends, and the predictor is as before.
+func TestAbsurdFiguresTeachNothing(t *testing.T) {
+	t.Parallel()
+	w := startTaught(t, 1, coordinator.Learning{})
+	w.runs(1, 4000)
+	for range 3 {
+		w.runs(1, 1<<40)
+		w.runs(1, -1)
+	}
+	if n := w.models(0).Samples; n != 1 {
+		t.Errorf("%d samples, want the 1 that can be", n)
+	}
+	w.until("6 to be counted", func() bool { return w.metric("berth_learner_absurd_samples_total", "") == 6 })
+	if j := w.runs(1, 4000); j.Predicted.GpuMemMib != 4000 {
+		t.Errorf("%d MiB are predicted, want 4000", j.Predicted.GpuMemMib)
+	}
+	w.until("2 samples", func() bool { return w.metric("berth_learner_samples", "") == 2 })
+	w.until("the error to be shown", func() bool { return w.metric("berth_learner_within_p95_ratio", "") == 1 })
 }
 
 func (w *taught) until(what string, ok func() bool) {

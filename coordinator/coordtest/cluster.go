@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
@@ -46,6 +47,8 @@ type Options struct {
 	MaxQueued int
 	AllowRoot bool
 	Learning  coordinator.Learning
+	// Registry takes the metrics of a cluster of one.
+	Registry prometheus.Registerer
 }
 
 // Cluster is coordinators in this process.
@@ -142,7 +145,7 @@ func (c *Cluster) Restart(i int) {
 		Peers: c.peers, Timing: raftnode.FastTiming(), Raft: n.raft, Listener: n.api, Credentials: insecure.NewCredentials(), Socket: sock,
 		Peer: peer, Dial: func(addr string) (*grpc.ClientConn, error) { return c.dial(c.apiOf(addr), "coordinator", "peer") },
 		Users: userName, AllowRoot: c.opts.AllowRoot, MinUID: 1000, Admins: []cluster.UID{2000},
-		Lease: c.opts.Lease, MaxShares: 3, Policy: scheduler.Default(), MaxQueued: c.opts.MaxQueued, Learning: c.opts.Learning, Certs: certifier{},
+		Lease: c.opts.Lease, MaxShares: 3, Policy: scheduler.Default(), MaxQueued: c.opts.MaxQueued, Learning: c.opts.Learning, Registry: c.opts.Registry, Certs: certifier{},
 		Fatal: func(err error) { c.t.Errorf("%s cannot go on: %v", c.peers[i].ID, err) },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
