@@ -2,7 +2,6 @@ package coordinator_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -395,94 +394,5 @@ func TestWhoMayChangeTheModel(t *testing.T) {
 	w.runs(2, 4000)
 	if m := w.awaitVersion(4); m.Source != "learned" {
 		t.Errorf("unpinned: %v", m)
-	}
-}
-
-func TestFencing(t *testing.T) {
-	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 1, Lease: time.Second})
-	cc := c.Dial(0, "gate", "g")
-	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
-	nodes := apiv1.NewClusterServiceClient(cc)
-	again, once := spec(2000), spec(2000)
-	again.RequeueOnLoss = true
-	ids, err := submit(t, cc, alice, reqID(1), again, once)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := assigned(t, a, ids[0])
-	a.Report(old, running, 0)
-	a.Report(assigned(t, a, ids[1]), running, 0)
-	await(t, cc, ids[1], "RUNNING")
-	fence := func(uid uint32, id string) (*apiv1.FenceNodeResponse, error) {
-		return nodes.FenceNode(as(t, uid), &apiv1.FenceNodeRequest{Id: id})
-	}
-	if _, err := fence(alice, "n1"); status.Code(err) != codes.PermissionDenied {
-		t.Errorf("a user fences: %v", err)
-	}
-	if _, err := fence(admin, "n9"); status.Code(err) != codes.NotFound {
-		t.Errorf("an unknown node: %v", err)
-	}
-	if _, err := fence(admin, "n1"); err == nil || !strings.Contains(err.Error(), "drain") {
-		t.Errorf("a node that answers: %v", err)
-	}
-	if _, err := nodes.RemoveNode(as(t, admin), &apiv1.RemoveNodeRequest{Id: "n1"}); err == nil {
-		t.Error("a node with jobs is removed")
-	}
-	awaitNode(t, cc, "n1", "unreachable") // it sends no heartbeats
-	resp, err := fence(admin, "n1")
-	if err != nil || fmt.Sprint(resp.Requeued, resp.Lost) != fmt.Sprint(ids[:1], ids[1:]) {
-		t.Fatalf("%v, %v", resp, err)
-	}
-	await(t, cc, ids[1], "NODE_FAIL")
-	// The session is of before the fence: it ends with the next heartbeat.
-	a.Heartbeat()
-	select {
-	case <-a.Ended:
-	case <-time.After(20 * time.Second):
-		t.Fatal("a fenced node's session goes on")
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	a = c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
-	go beat(ctx, a)
-	next := assigned(t, a, ids[0])
-	if next.Token <= old.Token || next.Attempt != 2 {
-		t.Errorf("attempt %d with token %d after token %d", next.Attempt, next.Token, old.Token)
-	}
-	a.Report(old, completed, 0) // counts for nothing
-	a.Report(next, running, 0)
-	await(t, cc, ids[0], "RUNNING")
-	a.Report(next, completed, 0)
-	await(t, cc, ids[0], "COMPLETED")
-	if _, err := nodes.RemoveNode(as(t, alice), &apiv1.RemoveNodeRequest{Id: "n1"}); status.Code(err) != codes.PermissionDenied {
-		t.Errorf("a user removes a node: %v", err)
-	}
-	if _, err := nodes.RemoveNode(as(t, admin), &apiv1.RemoveNodeRequest{Id: "n1"}); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-a.Ended:
-	case <-time.After(20 * time.Second):
-		t.Fatal("a removed node's session goes on")
-	}
-	if _, err := nodes.ListNodes(as(t, alice), &apiv1.ListNodesRequest{Ids: []string{"n1"}}); status.Code(err) != codes.NotFound {
-		t.Errorf("the removed node: %v", err)
-	}
-}
-
-// beat keeps a node's lease until ctx ends.
-func beat(ctx context.Context, a *coordtest.Agent) {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-a.Ended:
-			return
-		case <-tick.C:
-			a.Heartbeat()
-		}
 	}
 }

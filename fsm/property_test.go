@@ -340,10 +340,11 @@ func errorsOf(rs []Result) []string {
 }
 
 // TestLogIsAFunction: the same log gives the same bytes again and again,
-// whatever the order of maps.
+// whatever the order of maps, and whichever rules it was written by.
 func TestLogIsAFunction(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := New(Options{})
+		upgrade := rapid.IntRange(0, 40).Draw(t, "upgrade") // entries before are of version 1
 		w := &world{t: t, f: a}
 		var log [][]byte
 		for i := range rapid.IntRange(1, 40).Draw(t, "entries") {
@@ -351,9 +352,25 @@ func TestLogIsAFunction(t *testing.T) {
 			if i == 0 {
 				cmds = []*logv1.Command{registerCmd(node("n1", "boot1", 2)), registerCmd(node("n2", "boot1", 3))}
 			}
-			data := encode(t, 1, t0.Add(time.Duration(i)*time.Minute), cmds...)
+			version := uint32(EntryVersion)
+			if i < upgrade {
+				version = 1
+			}
+			if NeedsVersion(cmds[0]) > version {
+				continue
+			}
+			data, err := EncodeEntry(version, 1, t0.Add(time.Duration(i)*time.Minute), cmds)
+			if err != nil {
+				t.Fatal(err)
+			}
 			log = append(log, data)
-			applyTo(t, a, uint64(i)+1, 1, data)
+			applyTo(t, a, uint64(len(log)), 1, data)
+			if a.EntryVersion() != version {
+				t.Fatalf("entry version %d after one of %d", a.EntryVersion(), version)
+			}
+			if b := restored(t, snapshotOf(t, a)); !bytes.Equal(b.Hash(), a.Hash()) || b.EntryVersion() != version {
+				t.Fatalf("entry %d: restored differs", i)
+			}
 		}
 		want := snapshotOf(t, a)
 		for range 2 {
