@@ -129,8 +129,6 @@ type grower struct {
 	pairs   []weighted
 }
 
-type weighted struct{ v, w float64 }
-
 func newGrower(rows [][]float64, y, weights []float64, n int, opt Options) *grower {
 	g := &grower{
 		opt: opt, n: n, left: slices.Clone(y), weights: weights, rng: rand.New(rand.NewPCG(opt.Seed, 0x62657274)),

@@ -11,6 +11,7 @@
 package fit
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -43,15 +44,61 @@ func Quantile(values []float64, q float64) float64 {
 	return values[i] + float64((at-float64(i))*(values[i+1]-values[i]))
 }
 
-// Conformal is the bound that a new value, exchangeable with values, stays
-// under with probability q: the ⌈(n+1)·q⌉-th smallest of them, the largest when
-// there are too few (Vovk et al. 2005; Lei et al. 2018, arXiv:1604.04173). It
-// sorts values; 0 when there are none.
-func Conformal(values []float64, q float64) float64 {
-	if len(values) == 0 {
-		return 0
+// Median of values that count by weights, which are not negative; Quantile's
+// where all weigh the same. 0 when there are none.
+func Median(values, weights []float64) float64 {
+	pairs, total := byValue(values, weights)
+	sum := 0.0
+	for i, p := range pairs {
+		sum += p.w
+		if sum == total/2 && i+1 < len(pairs) {
+			return p.v + float64(0.5*(pairs[i+1].v-p.v))
+		}
+		if sum > total/2 {
+			return p.v
+		}
 	}
-	slices.Sort(values)
-	k := int(math.Ceil(float64(len(values)+1) * q))
-	return values[min(max(k, 1), len(values))-1]
+	return 0
 }
+
+// Conformal is the bound that a new value, exchangeable with values, stays
+// under with probability q: the ⌈(n+1)·q⌉-th smallest of n, the largest when
+// there are too few (Vovk et al. 2005; Lei et al. 2018, arXiv:1604.04173). With
+// weights, nil for equal ones, values count by them, and the new one like the
+// weightiest (Tibshirani et al. 2019, arXiv:1904.06019). 0 when there are none.
+func Conformal(values, weights []float64, q float64) float64 {
+	pairs, total := byValue(values, weights)
+	most := 0.0
+	for _, p := range pairs {
+		most = max(most, p.w)
+	}
+	sum, bound := 0.0, 0.0
+	for _, p := range pairs {
+		bound = p.v
+		if sum += p.w; sum >= float64(q*(total+most)) {
+			break
+		}
+	}
+	return bound
+}
+
+// byValue pairs values with their weights, leaves out those without any, and
+// sorts the pairs. A nil weights means 1 each.
+func byValue(values, weights []float64) (pairs []weighted, total float64) {
+	pairs = make([]weighted, 0, len(values))
+	for i, v := range values {
+		if weights == nil {
+			pairs = append(pairs, weighted{v, 1})
+		} else if weights[i] > 0 {
+			pairs = append(pairs, weighted{v, weights[i]})
+		}
+	}
+	slices.SortStableFunc(pairs, func(a, b weighted) int { return cmp.Compare(a.v, b.v) })
+	for _, p := range pairs {
+		total += p.w
+	}
+	return pairs, total
+}
+
+// weighted is a value and how much it counts.
+type weighted struct{ v, w float64 }

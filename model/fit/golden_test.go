@@ -39,7 +39,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, v := range append(c, Quantile(slices.Clone(y), 0.95), Conformal(slices.Clone(y), 0.95), Log(y[0])) {
+			for _, v := range append(c, Quantile(slices.Clone(y), 0.95), Conformal(y, nil, 0.95), Log(y[0])) {
 				b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
 			}
 			return b

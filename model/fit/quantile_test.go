@@ -53,7 +53,7 @@ func TestConformalRank(t *testing.T) {
 		{"none", hundred, 0, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := Conformal(slices.Clone(tc.values), tc.q); got != tc.want {
+			if got := Conformal(tc.values, nil, tc.q); got != tc.want {
 				t.Fatalf("%v, want %v", got, tc.want)
 			}
 		})
@@ -83,7 +83,7 @@ func TestConformalCovers(t *testing.T) {
 					for i := range values {
 						values[i] = tc.draw(r)
 					}
-					if tc.draw(r) <= Conformal(values, q) {
+					if tc.draw(r) <= Conformal(values, nil, q) {
 						under++
 					}
 				}
@@ -110,14 +110,59 @@ func TestQuantileLaws(t *testing.T) {
 		if a > b+1e-6 || a < slices.Min(v) || b > slices.Max(v)+1e-6 {
 			t.Fatalf("%v-quantile %v, %v-quantile %v of %v", p, a, q, b, v)
 		}
-		c := Conformal(slices.Clone(v), q)
+		c := Conformal(v, nil, q)
 		if !slices.Contains(v, c) || (q >= 0.5 && c < b-1e-6) {
 			t.Fatalf("conformal bound %v, quantile %v of %v", c, b, v)
 		}
-		if u := permuted(v, rapid.Uint64().Draw(t, "order")); Quantile(slices.Clone(u), q) != b || Conformal(u, q) != c {
+		if u := permuted(v, rapid.Uint64().Draw(t, "order")); Quantile(slices.Clone(u), q) != b || Conformal(u, nil, q) != c {
 			t.Fatal("the order of the values matters")
 		}
 	})
+}
+
+// TestWeightsOfValues: a whole weight counts like as many values, and the new
+// value of Conformal like the weightiest of them.
+func TestWeightsOfValues(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		v := rapid.SliceOfN(rapid.Float64Range(-1e6, 1e6), 1, 30).Draw(t, "values")
+		weights := make([]float64, len(v))
+		var copies []float64
+		for i := range v {
+			n := rapid.IntRange(0, 3).Draw(t, "weight")
+			weights[i] = float64(n)
+			for range n {
+				copies = append(copies, v[i])
+			}
+		}
+		if len(copies) == 0 {
+			return
+		}
+		if got, want := Median(v, weights), Quantile(slices.Clone(copies), 0.5); got != want {
+			t.Fatalf("median %v, must be %v", got, want)
+		}
+		q := rapid.Float64Range(0.01, 1).Draw(t, "q")
+		k := int(math.Ceil(q * (float64(len(copies)) + slices.Max(weights))))
+		slices.Sort(copies)
+		if got, want := Conformal(v, weights, q), copies[min(max(k, 1), len(copies))-1]; got != want && k <= len(copies) {
+			t.Fatalf("conformal bound %v, must be %v", got, want)
+		}
+		for i := range weights {
+			weights[i] = 0.7
+		}
+		if got, want := Median(v, nil), Quantile(slices.Clone(v), 0.5); got != want {
+			t.Fatalf("median %v without weights, must be %v", got, want)
+		}
+		if got, want := Conformal(v, weights, q), Conformal(v, nil, q); got != want {
+			at := q * float64(len(v)+1) // sums of 0.7 may round across a whole number
+			if math.Abs(at-math.Round(at)) > 1e-9 {
+				t.Fatalf("conformal bound %v with equal weights, %v without", got, want)
+			}
+		}
+	})
+	if Median(nil, nil) != 0 || Conformal(nil, nil, 0.9) != 0 {
+		t.Error("no values: must be 0")
+	}
 }
 
 func permuted[T any](v []T, seed uint64) []T {

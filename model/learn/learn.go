@@ -43,9 +43,6 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// userShare is how much of the whole weight one user's samples may have.
-const userShare = 0.25
-
 // Fit learns from samples on top of start, whose analytic coefficients it
 // keeps; targets with too few samples keep what start knows of them. Samples
 // that a limit ended, or whose features say nothing, are left out. The error is
@@ -103,12 +100,9 @@ func collect(t model.Target, samples []model.Sample, w *model.Weights) []row {
 		rows[len(rows)-1].weight = float64(i) // the sample's index, until weigh
 		perUser[s.User]++
 	}
+	most := userCap(perUser)
 	for i := range rows {
-		n := perUser[samples[int(rows[i].weight)].User]
-		rows[i].weight = 1
-		if most := userShare * float64(len(rows)); len(perUser) > 1 && float64(n) > most {
-			rows[i].weight = most / float64(n)
-		}
+		rows[i].weight = min(1, most/float64(perUser[samples[int(rows[i].weight)].User]))
 	}
 	return rows
 }
@@ -340,14 +334,14 @@ const minMargin = 40
 // probability q among the rows that pick picks (nil: all); −1 when they are too
 // few to tell, 0 when estimates are above anyway.
 func (v *verdict) margin(pick func(*row) bool, q float64) float64 {
-	var miss []float64
+	var miss, weights []float64
 	for i := range v.miss {
 		if pick == nil || pick(&v.tr.rows[i]) {
-			miss = append(miss, v.miss[i])
+			miss, weights = append(miss, v.miss[i]), append(weights, v.tr.rows[i].weight)
 		}
 	}
 	if pick != nil && len(miss) < minMargin {
 		return -1
 	}
-	return min(max(fit.Conformal(miss, q), 0), 1.5)
+	return min(max(fit.Conformal(miss, weights, q), 0), 1.5)
 }

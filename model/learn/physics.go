@@ -76,16 +76,16 @@ func (tr *trainer) physics(train []int) (*core, error) {
 		if c.groups = groups; len(c.types) < 2 {
 			break
 		}
-		miss := make([][]float64, len(c.types))
+		miss, weights := make([][]float64, len(c.types)), make([][]float64, len(c.types))
 		for _, i := range train {
 			r := &tr.rows[i]
 			if k, ok := slices.BinarySearch(c.types, r.gpu); ok {
-				miss[k] = append(miss[k], fit.Log(r.label/r.base(groups)))
+				miss[k], weights[k] = append(miss[k], fit.Log(r.label/r.base(groups))), append(weights[k], r.weight)
 			}
 		}
 		for k, m := range miss {
 			n := float64(len(m))
-			c.factors[k] = float32(min(max(fit.Quantile(m, 0.5)*n/(n+typeShrink), -2), 2))
+			c.factors[k] = float32(min(max(fit.Median(m, weights[k])*n/(n+typeShrink), -2), 2))
 		}
 	}
 	return c, nil
