@@ -156,57 +156,57 @@ var catalogue = [...]catalogueEntry{
 	},
 	{
 		name: "vit_b_16", seqLen: 0, params: 86567656, paramBytes: 346270624,
-		saved: 162715776, masks: 39400, live: 6146400, largest: 2420736, input: 602112, output: 4000, workspace: 602112,
+		saved: 140361792, masks: 39400, live: 6146400, largest: 2420736, input: 602112, output: 4000, workspace: 602112,
 		moved: 546248992, acts: 265563232, matrix: 95582176, flops: 35240617824, convs: 1, linears: 73, activations: 12, norms: 25, others: 225,
 	},
 	{
 		name: "vit_s_16", seqLen: 0, params: 22050664, paramBytes: 88202656,
-		saved: 81658944, masks: 39400, live: 3073200, largest: 1210368, input: 602112, output: 4000, workspace: 602112,
+		saved: 70481952, masks: 39400, live: 3073200, largest: 1210368, input: 602112, output: 4000, workspace: 602112,
 		moved: 273728608, acts: 132783616, matrix: 47793088, flops: 9254245296, convs: 1, linears: 73, activations: 12, norms: 25, others: 225,
 	},
 	{
 		name: "vit_l_16", seqLen: 0, params: 304326632, paramBytes: 1217306528,
-		saved: 431291392, masks: 77224, live: 8195200, largest: 3227648, input: 602112, output: 4000, workspace: 602112,
+		saved: 371680768, masks: 77224, live: 8195200, largest: 3227648, input: 602112, output: 4000, workspace: 602112,
 		moved: 1449005984, acts: 704938400, matrix: 254076320, flops: 123408839936, convs: 1, linears: 145, activations: 24, norms: 49, others: 441,
 	},
 	{
 		name: "deit_tiny", seqLen: 0, params: 5717416, paramBytes: 22869664,
-		saved: 41130528, masks: 39400, live: 1536600, largest: 605184, input: 602112, output: 4000, workspace: 602112,
+		saved: 35542032, masks: 39400, live: 1536600, largest: 605184, input: 602112, output: 4000, workspace: 602112,
 		moved: 137468416, acts: 66393808, matrix: 23898544, flops: 2535606744, convs: 1, linears: 73, activations: 12, norms: 25, others: 225,
 	},
 	{
 		name: "swin_t", seqLen: 0, params: 28288354, paramBytes: 113153416,
-		saved: 115213440, masks: 179536, live: 10838016, largest: 4816896, input: 602112, output: 4000, workspace: 602112,
+		saved: 106454592, masks: 179536, live: 10838016, largest: 4816896, input: 602112, output: 4000, workspace: 602112,
 		moved: 424122784, acts: 206042272, matrix: 68221408, flops: 9064913904, convs: 1, linears: 76, activations: 12, norms: 29, others: 397,
 	},
 	{
 		name: "bert-base-uncased", seqLen: 128, params: 109482240, paramBytes: 437928960,
-		saved: 95161344, masks: 2384896, live: 3539456, largest: 1572864, input: 2560, output: 3072, workspace: 0,
+		saved: 85724160, masks: 2384896, live: 3539456, largest: 1572864, input: 2560, output: 3072, workspace: 0,
 		moved: 371609600, acts: 176560128, matrix: 56626176, flops: 22419014400, convs: 0, linears: 97, activations: 13, norms: 25, others: 271,
 	},
 	{
 		name: "bert-large-uncased", seqLen: 128, params: 335141888, paramBytes: 1340567552,
-		saved: 252710912, masks: 6341632, live: 4719104, largest: 2097152, input: 2560, output: 4096, workspace: 0,
+		saved: 227545088, masks: 6341632, live: 4719104, largest: 2097152, input: 2560, output: 4096, workspace: 0,
 		moved: 986216448, acts: 468197376, matrix: 150999040, flops: 79109030912, convs: 0, linears: 193, activations: 25, norms: 49, others: 535,
 	},
 	{
 		name: "distilbert-base-uncased", seqLen: 128, params: 66362880, paramBytes: 265451520,
-		saved: 47579136, masks: 1192960, live: 3539456, largest: 1572864, input: 1536, output: 393216, workspace: 0,
+		saved: 42860544, masks: 1192960, live: 3539456, largest: 1572864, input: 1536, output: 393216, workspace: 0,
 		moved: 185995264, acts: 88473600, matrix: 28311552, flops: 11209310208, convs: 0, linears: 48, activations: 6, norms: 13, others: 135,
 	},
 	{
 		name: "gpt2", seqLen: 512, params: 124439808, paramBytes: 497759232,
-		saved: 607125504, masks: 9539584, live: 104499200, largest: 102926336, input: 4096, output: 102926336, workspace: 0,
+		saved: 456130560, masks: 9539584, live: 104499200, largest: 102926336, input: 4096, output: 102926336, workspace: 0,
 		moved: 2452789248, acts: 1258981376, matrix: 442664960, flops: 136640593920, convs: 0, linears: 73, activations: 12, norms: 25, others: 256,
 	},
 	{
 		name: "gpt2-medium", seqLen: 512, params: 354823168, paramBytes: 1419292672,
-		saved: 1614807040, masks: 25366528, live: 105023488, largest: 102926336, input: 4096, output: 102926336, workspace: 0,
+		saved: 1212153856, masks: 25366528, live: 105023488, largest: 102926336, input: 4096, output: 102926336, workspace: 0,
 		moved: 6356637696, acts: 3179448320, matrix: 1008896000, flops: 388981325824, convs: 0, linears: 145, activations: 24, norms: 49, others: 508,
 	},
 	{
 		name: "t5-small-encoder", seqLen: 128, params: 35330816, paramBytes: 141323264,
-		saved: 28842496, masks: 0, live: 2359296, largest: 1048576, input: 1024, output: 262144, workspace: 0,
+		saved: 25696768, masks: 0, live: 2359296, largest: 1048576, input: 1024, output: 262144, workspace: 0,
 		moved: 109341696, acts: 48247808, matrix: 18874368, flops: 5044438656, convs: 0, linears: 48, activations: 6, norms: 0, others: 152,
 	},
 	{

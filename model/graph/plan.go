@@ -353,10 +353,33 @@ func (p *plan) keepForBackward(s *step) {
 		keep(s.in)
 	case savesOutput:
 		keep(s.out[:min(1, len(s.out))])
+	case savesFactors, savesQuotient:
+		keep(p.operandsKept(s))
 	}
 	if s.rule.mask != nil && len(s.out) > 0 { // a hostile node may have no outputs
 		s.mask = s.rule.mask(p, s)
 	}
+}
+
+// operandsKept are the operands of a product or division that the gradients of
+// the other one need: scaling by a constant keeps nothing.
+func (p *plan) operandsKept(s *step) []int32 {
+	if len(s.in) != 2 {
+		return s.in
+	}
+	learns := func(id int32) bool {
+		return id >= 0 && (p.tensors[id].role == roleActivation || p.tensors[id].role == roleWeight)
+	}
+	first, second := learns(s.in[0]), learns(s.in[1])
+	switch {
+	case first && second, second && s.rule.saves == savesQuotient:
+		return s.in
+	case first:
+		return s.in[1:]
+	case second:
+		return s.in[:1]
+	}
+	return nil
 }
 
 // siluRule stands in for both halves of x·sigmoid(x), which exporters take

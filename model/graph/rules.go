@@ -22,10 +22,12 @@ const (
 type saves uint8
 
 const (
-	savesNothing saves = iota
-	savesInput         // the first input
-	savesInputs        // all inputs that are not weights
-	savesOutput        // the first output
+	savesNothing  saves = iota
+	savesInput          // the first input
+	savesInputs         // all inputs that are not weights
+	savesOutput         // the first output
+	savesFactors        // of a product, each factor whose other one needs a gradient
+	savesQuotient       // of a division, both for the divisor's gradient, else the divisor
 )
 
 // rule is what the analysis knows of one operator.
@@ -159,7 +161,9 @@ func addFamilies(m map[string]rule) {
 	add(rule{infer: sameShape(1), saves: savesInput}, "Log Sin Cos Tan Abs Sinh Cosh Asin Acos Atan")
 	add(rule{infer: sameShape(1)}, "Neg Floor Ceil Round Sign Not IsNaN IsInf BitwiseNot")
 	add(rule{infer: inferBinary}, "Add Sub")
-	add(rule{infer: inferBinary, saves: savesInputs}, "Mul Div Pow Mod")
+	add(rule{infer: inferBinary, saves: savesFactors}, "Mul")
+	add(rule{infer: inferBinary, saves: savesQuotient}, "Div Mod")
+	add(rule{infer: inferBinary, saves: savesInputs}, "Pow")
 	add(rule{infer: inferVariadic}, "Sum Mean")
 	add(rule{infer: inferVariadic, saves: savesInputs}, "Max Min")
 	add(rule{infer: inferCompare}, "Equal Greater Less GreaterOrEqual LessOrEqual And Or Xor")
