@@ -183,6 +183,9 @@ func (l *Learned) check(t Target) error {
 		return fmt.Errorf("%w: %s: %d factors for %d types", ErrWeights, t, len(l.Factors), len(l.Types))
 	}
 	for i, v := range l.Factors {
+		if n := len(l.Types[i]); n > maxTypeName {
+			return fmt.Errorf("%w: %s: a type's name has %d bytes, at most %d are allowed", ErrWeights, t, n, maxTypeName)
+		}
 		if !(v >= -4 && v <= 4) {
 			return fmt.Errorf("%w: %s: factor e^%v for %s, must be e^-4 to e^4", ErrWeights, t, v, l.Types[i])
 		}

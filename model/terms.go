@@ -26,8 +26,8 @@ func (t Target) String() string { return [...]string{"memory", "util", "time"}[t
 // Targets lists them all.
 func Targets() []Target { return []Target{Memory, Util, Time} }
 
-// Label is what s measured of t, in t's unit; ok is false when it did not, or
-// when a limit ended the run.
+// Label is what s measured of t, in t's unit; ok is false when it did not, when
+// no run can have taken that, or when a limit ended the run.
 func (t Target) Label(s *Sample) (v float64, ok bool) {
 	switch t {
 	case Memory:
@@ -39,7 +39,8 @@ func (t Target) Label(s *Sample) (v float64, ok bool) {
 			v = s.Seconds / float64(s.Steps)
 		}
 	}
-	return v, v > 0 && !s.Censored
+	low, high := [...]float64{1, 0.001, 1e-6}[t], [...]float64{1 << 30, 1, 1e8}[t]
+	return v, v >= low && v <= high && !s.Censored
 }
 
 // term is one addend of a target's physics: a name for users, what the

@@ -44,7 +44,10 @@ func (o Options) withDefaults() Options {
 }
 
 // Fit learns from samples on top of start, whose analytic coefficients it
-// keeps; targets with too few samples keep what start knows of them. Samples
+// keeps; targets with too few samples keep what start knows of them. Where start
+// has learned before, few samples calibrate it (factors of GPU types), and many
+// pull its coefficients and replace its forest; groups of runs that the samples
+// say nothing about stay as they were. Samples
 // that a limit ended, or whose features say nothing, are left out. The error is
 // ErrTooFew when no target has enough.
 func Fit(samples []model.Sample, start model.Weights, opt Options) (model.Weights, error) {
@@ -55,7 +58,15 @@ func Fit(samples []model.Sample, start model.Weights, opt Options) (model.Weight
 		if len(rows) < opt.MinSamples {
 			continue
 		}
-		l, err := newTrainer(t, rows, opt).learn()
+		tr := newTrainer(t, rows, opt)
+		tr.start = start.Learned[t]
+		var l model.Learned
+		var err error
+		if tr.calibrates() {
+			l, err = tr.calibrate(&start, samples)
+		} else {
+			l, err = tr.learn()
+		}
 		if err != nil {
 			return start, fmt.Errorf("learn %s: %w", t, err)
 		}
@@ -79,6 +90,7 @@ type row struct {
 	key           string  // of the group
 	family, model string
 	gpu           string
+	sample        int // its index
 }
 
 // collect makes rows of the samples that say something about t.
@@ -92,26 +104,29 @@ func collect(t model.Target, samples []model.Sample, w *model.Weights) []row {
 			continue
 		}
 		spec, _ := gpuspec.Lookup(s.GPUType)
+		if len(spec.Name) > maxTypeName {
+			continue
+		}
 		rows = append(rows, row{
 			terms: w.Terms(t, &s.Features, &spec), cols: s.Features.Columns(&spec), label: label,
 			key: model.GroupKey(t, &s.Features, &spec), family: model.Family(s.Features.Model), model: s.Features.Model,
-			gpu: spec.Name,
+			gpu: spec.Name, sample: i,
 		})
-		rows[len(rows)-1].weight = float64(i) // the sample's index, until weigh
 		perUser[s.User]++
 	}
 	most := userCap(perUser)
 	for i := range rows {
-		rows[i].weight = min(1, most/float64(perUser[samples[int(rows[i].weight)].User]))
+		rows[i].weight = min(1, most/float64(perUser[samples[rows[i].sample].User]))
 	}
 	return rows
 }
 
 // trainer learns one target.
 type trainer struct {
-	t    model.Target
-	opt  Options
-	rows []row
+	t     model.Target
+	opt   Options
+	rows  []row
+	start model.Learned // what was known before
 }
 
 func newTrainer(t model.Target, rows []row, opt Options) *trainer {
@@ -151,10 +166,11 @@ func (tr *trainer) learn() (model.Learned, error) {
 	return l, nil
 }
 
-// The most families and types that weights remember.
+// The most families and types that weights remember, and the longest name.
 const (
 	maxFamilies = 1024
 	maxTypes    = 64
+	maxTypeName = 64
 )
 
 // judge leaves out models, families and types in turn.
@@ -174,6 +190,9 @@ func (tr *trainer) judge(l *model.Learned) error {
 	l.Trees[model.KnownFamily], l.Margins[model.KnownFamily] = known.trees, known.margin(nil, tr.opt.Quantile)
 	for i := range l.Groups {
 		g := &l.Groups[i]
+		if !slices.ContainsFunc(tr.rows, func(r row) bool { return hasPrefix(r.key, g.Key) }) {
+			continue // the start's
+		}
 		g.Margin = known.margin(func(r *row) bool { return hasPrefix(r.key, g.Key) }, tr.opt.Quantile)
 	}
 	for i, by := range []func(*row) string{byFamily, byType} {

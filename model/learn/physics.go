@@ -101,7 +101,10 @@ func (tr *trainer) groups(train []int, c *core) ([]model.Group, error) {
 			r.target = r.label / math.Exp(float64(c.factors[k]))
 		}
 	}
-	prior, _ := tr.t.Priors()
+	prior := tr.startCoef("")
+	if prior == nil {
+		prior, _ = tr.t.Priors()
+	}
 	root, err := tr.coefficients(train, prior, rootPull)
 	if err != nil {
 		return nil, err
@@ -132,12 +135,17 @@ func (tr *trainer) groups(train []int, c *core) ([]model.Group, error) {
 		if len(rows) < minGroup || len(rows) == size || len(groups) == maxGroups {
 			continue
 		}
-		coef, err := tr.coefficients(rows, widen(parent.Coef), groupPull)
+		prior := tr.startCoef(k)
+		if prior == nil {
+			prior = widen(parent.Coef)
+		}
+		coef, err := tr.coefficients(rows, prior, groupPull)
 		if err != nil {
 			return nil, err
 		}
 		groups = append(groups, model.Group{Key: k, Coef: coef, Margin: -1})
 	}
+	groups = tr.keepGroups(groups)
 	slices.SortFunc(groups, func(a, b model.Group) int { return cmp.Compare(a.Key, b.Key) })
 	return groups, nil
 }
