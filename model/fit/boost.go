@@ -124,7 +124,7 @@ type grower struct {
 	rng     *rand.Rand
 	order   []int32
 	rows    []int32 // of this tree
-	node    []int32 // leaf of each row in the tree being grown
+	right   []int32 // scratch of partition
 	scratch []float64
 	pairs   []weighted
 }
@@ -132,7 +132,7 @@ type grower struct {
 func newGrower(rows [][]float64, y, weights []float64, n int, opt Options) *grower {
 	g := &grower{
 		opt: opt, n: n, left: slices.Clone(y), weights: weights, rng: rand.New(rand.NewPCG(opt.Seed, 0x62657274)),
-		order: make([]int32, len(rows)), node: make([]int32, len(rows)),
+		order: make([]int32, len(rows)),
 	}
 	for i := range g.order {
 		g.order[i] = int32(i)
@@ -224,24 +224,21 @@ func (g *grower) grow(nodes []node, rows []int32, depth int) []node {
 	return g.grow(nodes, rows[k:], depth+1)
 }
 
-// partition moves the rows of the left child to the front, keeping the order.
+// partition moves the rows of the left child to the front, keeping the order,
+// and returns how many they are.
 func (g *grower) partition(rows []int32, column, cut int) int {
-	bins := g.bins[column]
-	slices.SortStableFunc(rows, func(a, b int32) int {
-		return cmp.Compare(side(bins[a], cut), side(bins[b], cut))
-	})
-	k := 0
-	for k < len(rows) && side(bins[rows[k]], cut) == 0 {
-		k++
+	bins, k := g.bins[column], 0
+	g.right = g.right[:0]
+	for _, i := range rows {
+		if int(bins[i]) <= cut {
+			rows[k] = i
+			k++
+		} else {
+			g.right = append(g.right, i)
+		}
 	}
+	copy(rows[k:], g.right)
 	return k
-}
-
-func side(bin uint8, cut int) int {
-	if int(bin) <= cut {
-		return 0
-	}
-	return 1
 }
 
 // split finds the column and cut that explain most of the signs; the first
