@@ -24,8 +24,8 @@ type Verdict struct {
 	// ChampionErr and ChallengerErr are the median of |log(predicted/measured)|
 	// over jobs, averaged over the targets that could be compared.
 	ChampionErr, ChallengerErr float64
-	// ChampionCover and ChallengerCover are the shares of tested memory peaks
-	// under the predicted upper quantile.
+	// ChampionCover and ChallengerCover are the shares of memory peaks under the
+	// predicted upper quantile, averaged over the tested jobs.
 	ChampionCover, ChallengerCover float64
 }
 
@@ -38,6 +38,10 @@ const (
 	gain, loss = 0.98, 1.15
 	// slack is how much less of the peaks its upper quantile may cover.
 	slack = 0.05
+	// sure is by how many standard deviations of a fair coin it must come closer
+	// more often than not: half of all challengers that are no better have the
+	// smaller error by chance.
+	sure = 2
 )
 
 // Challenge trains a challenger and compares it with champion. samples are
@@ -88,22 +92,29 @@ func Challenge(samples []model.Sample, champion model.Weights, opt Options) (Ver
 
 // decide fills in the verdict from how champion and challenger did.
 func (v *Verdict) decide(champion, challenger assessment) {
-	targets := 0
+	targets, won, lost := 0, 0.0, 0.0
 	for _, t := range model.Targets() {
 		a, b := champion.err[t], challenger.err[t]
-		if a.n < minTested {
+		if len(a.jobs) < minTested {
 			continue
 		}
 		targets++
+		for j := range a.jobs {
+			if b.jobs[j] < a.jobs[j] {
+				won++
+			} else if b.jobs[j] > a.jobs[j] {
+				lost++
+			}
+		}
 		v.ChampionErr += a.median
 		v.ChallengerErr += b.median
-		if b.median > a.median*loss+0.005 && v.Reason == "" {
+		if b.median > float64(a.median*loss)+0.005 && v.Reason == "" {
 			v.Reason = fmt.Sprintf("%s got worse: error %.1f %%, was %.1f %%", t, 100*b.median, 100*a.median)
 		}
 	}
 	v.ChampionCover, v.ChallengerCover = champion.cover, challenger.cover
 	if targets == 0 {
-		v.Reason = "the new samples name no models that could be compared"
+		v.Reason = fmt.Sprintf("the new samples name too few jobs to compare, %d are needed", minTested)
 		return
 	}
 	v.ChampionErr /= float64(targets)
@@ -112,6 +123,8 @@ func (v *Verdict) decide(champion, challenger assessment) {
 	case v.Reason != "":
 	case v.ChallengerErr > gain*v.ChampionErr:
 		v.Reason = fmt.Sprintf("no better: error %.1f %%, was %.1f %%", 100*v.ChallengerErr, 100*v.ChampionErr)
+	case won-lost < sure*math.Sqrt(won+lost):
+		v.Reason = fmt.Sprintf("no better: closer for %.0f numbers of jobs, further off for %.0f", won, lost)
 	case v.ChallengerCover < min(v.ChampionCover, 0.95)-slack:
 		v.Reason = fmt.Sprintf("its upper quantile covers %.0f %% of the peaks, was %.0f %%", 100*v.ChallengerCover, 100*v.ChampionCover)
 	default:
@@ -126,9 +139,11 @@ type assessment struct {
 	cover float64
 }
 
+// medianError is the median of jobs' errors, which are in the order in which the
+// jobs came.
 type medianError struct {
 	median float64
-	n      int // jobs
+	jobs   []float64
 }
 
 // assess predicts each sample without history. Runs of one job on one type are
@@ -145,7 +160,7 @@ func assess(samples []model.Sample, w model.Weights) (assessment, error) {
 	at := make(map[jobKey]int)
 	var sums [3][]float64
 	var counts [3][]int
-	covered, peaks := 0, 0
+	var covered []float64 // runs by job, as sums[Memory]
 	for i := range samples {
 		s := &samples[i]
 		if !s.Features.Known() {
@@ -157,11 +172,6 @@ func assess(samples []model.Sample, w model.Weights) (assessment, error) {
 			if !ok {
 				continue
 			}
-			if t == model.Memory {
-				if peaks++; float64(q.GPUMemP95MiB) >= label {
-					covered++
-				}
-			}
 			k := jobKey{t, s.Signature, s.GPUType}
 			if s.Signature == "" {
 				k.signature = fmt.Sprintf("#%d", i)
@@ -171,6 +181,12 @@ func assess(samples []model.Sample, w model.Weights) (assessment, error) {
 				j = len(sums[t])
 				at[k] = j
 				sums[t], counts[t] = append(sums[t], 0), append(counts[t], 0)
+				if t == model.Memory {
+					covered = append(covered, 0)
+				}
+			}
+			if t == model.Memory && float64(q.GPUMemP95MiB) >= label {
+				covered[j]++
 			}
 			sums[t][j] += math.Abs(fit.Log(predicted(t, &q) / label))
 			counts[t][j]++
@@ -181,10 +197,10 @@ func assess(samples []model.Sample, w model.Weights) (assessment, error) {
 		for j := range sums[t] {
 			sums[t][j] /= float64(counts[t][j])
 		}
-		a.err[t] = medianError{fit.Quantile(slices.Clone(sums[t]), 0.5), len(sums[t])}
+		a.err[t] = medianError{fit.Quantile(slices.Clone(sums[t]), 0.5), sums[t]}
 	}
-	if peaks > 0 {
-		a.cover = float64(covered) / float64(peaks)
+	for j, n := range covered {
+		a.cover += n / float64(counts[model.Memory][j]) / float64(len(covered))
 	}
 	return a, nil
 }

@@ -96,7 +96,6 @@ type row struct {
 // collect makes rows of the samples that say something about t.
 func collect(t model.Target, samples []model.Sample, w *model.Weights) []row {
 	rows := make([]row, 0, len(samples))
-	perUser := make(map[string]int)
 	for i := range samples {
 		s := &samples[i]
 		label, ok := t.Label(s)
@@ -112,12 +111,8 @@ func collect(t model.Target, samples []model.Sample, w *model.Weights) []row {
 			key: model.GroupKey(t, &s.Features, &spec), family: model.Family(s.Features.Model), model: s.Features.Model,
 			gpu: spec.Name, sample: i,
 		})
-		perUser[s.User]++
 	}
-	most := userCap(perUser)
-	for i := range rows {
-		rows[i].weight = min(1, most/float64(perUser[samples[rows[i].sample].User]))
-	}
+	weigh(rows, samples)
 	return rows
 }
 
