@@ -55,6 +55,8 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.rollback(k.RollbackWeights)
 	case *logv1.Command_PinWeights:
 		r = s.pinWeights(k.PinWeights)
+	case *logv1.Command_InstallInterference:
+		r = s.installInterference(k.InstallInterference)
 	case *logv1.Command_FenceNode:
 		r = s.fence(index, k.FenceNode)
 	case *logv1.Command_Checkpoint:

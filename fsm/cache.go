@@ -50,6 +50,16 @@ func shareLines(held map[cluster.UID][]string, uid cluster.UID, v *[]string) {
 	held[uid] = *v
 }
 
+// sample makes a new or restored sample share what it can.
+func (c *cache) sample(x *Sample) {
+	share(c, &x.Signature)
+	share(c, &x.GPUType)
+	share(c, &x.CapMode)
+	for i := range x.Company {
+		share(c, &x.Company[i].Signature)
+	}
+}
+
 // job makes a new or restored job share what it can. Nobody else has it yet.
 func (c *cache) job(j *cluster.Job) {
 	share(c, &j.Owner.Name)

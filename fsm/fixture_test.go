@@ -296,6 +296,13 @@ func pinCmd(version uint64, pinned bool) *logv1.Command {
 	return &logv1.Command{Kind: &logv1.Command_PinWeights{PinWeights: &logv1.PinWeights{Version: version, Pinned: pinned, By: 9}}}
 }
 
+func interferenceCmd(version uint64, blob []byte) *logv1.Command {
+	h := sha256.Sum256(blob)
+	return &logv1.Command{Kind: &logv1.Command_InstallInterference{InstallInterference: &logv1.InstallInterference{
+		Version: version, Blob: blob, Sha256: h[:], Observations: 12, SampleSeq: 9,
+	}}}
+}
+
 func fenceCmd(id cluster.NodeID) *logv1.Command {
 	return &logv1.Command{Kind: &logv1.Command_FenceNode{FenceNode: &logv1.FenceNode{Node: string(id), By: 1}}}
 }

@@ -23,10 +23,10 @@ const (
 	defaultRing      = 65536
 )
 
-// EntryVersion is the highest version of log entries that is read here.
-// Entries of version 2 keep more in samples than those of version 1, and may
-// hold the commands that NeedsVersion names.
-const EntryVersion = 2
+// EntryVersion is the highest version of log entries that is read here. Each
+// keeps more in samples than the one before it, and may hold the commands that
+// NeedsVersion names.
+const EntryVersion = 3
 
 // Options configures an FSM.
 type Options struct {
@@ -103,6 +103,8 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 	switch cmd.Kind.(type) {
 	case *logv1.Command_InstallWeights, *logv1.Command_RollbackWeights, *logv1.Command_PinWeights, *logv1.Command_FenceNode:
 		return 2
+	case *logv1.Command_InstallInterference:
+		return 3
 	}
 	return 1
 }

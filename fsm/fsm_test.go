@@ -52,7 +52,7 @@ func TestTimeNeverGoesBack(t *testing.T) {
 func TestUnreadableEntriesStopTheReplica(t *testing.T) {
 	t.Parallel()
 	good := encode(t, 1, t0, initCmd("c1", 1))
-	newer := append(bytes.Clone(good), protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 3)...)
+	newer := append(bytes.Clone(good), protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), EntryVersion+1)...)
 	unknown := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1)
 	future := protowire.AppendBytes(protowire.AppendTag(nil, 999, protowire.BytesType), []byte("x"))
 	unknown = protowire.AppendBytes(protowire.AppendTag(unknown, 4, protowire.BytesType), future)
@@ -63,7 +63,7 @@ func TestUnreadableEntriesStopTheReplica(t *testing.T) {
 		{"empty", "version 0", nil},
 		{"torn", "malformed", good[:len(good)-2]},
 		{"noise", "malformed", []byte{0xff, 0xff, 0xff}},
-		{"newer version", "version 3", newer},
+		{"newer version", "version 4", newer},
 		{"unknown command", "does not know", unknown},
 		{"command without a kind", "does not know", encode(t, 1, t0, &logv1.Command{})},
 	} {

@@ -26,6 +26,7 @@ const (
 	kindSample
 	kindKept
 	kindPin
+	kindInterference
 )
 
 // entity names a thing of which there are few: all but jobs, requests and

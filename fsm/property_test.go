@@ -227,7 +227,10 @@ func (w *world) command() *logv1.Command {
 
 func (w *world) rest() *logv1.Command {
 	secret := rapid.SampledFrom([]string{"s1", "s2"}).Draw(w.t, "secret")
-	switch w.draw("rest", 8) {
+	switch w.draw("rest", 9) {
+	case 8:
+		v := w.f.Interference().Version
+		return interferenceCmd(v+1-min(v, uint64(w.draw("late", 4)/3)), fmt.Appendf(nil, "%s-%d", secret, v))
 	case 5:
 		v, _ := w.f.Weights()
 		source := rapid.SampledFrom([]string{WeightsLearned, WeightsLearned, WeightsImport, WeightsRollback}).Draw(w.t, "source")

@@ -110,6 +110,9 @@ func (s *State) Node(id cluster.NodeID) (*cluster.Node, bool) {
 	return n, ok
 }
 
+// OnGPU returns the jobs that lie on a GPU, by id.
+func (s *State) OnGPU(g cluster.GPUID) []cluster.JobID { return s.gpuJobs[g] }
+
 // Queue returns who waits for a GPU, in order.
 func (s *State) Queue(g cluster.GPUID) []cluster.Waiter { return s.queues[g] }
 

@@ -51,6 +51,10 @@ func (s *State) record(e entity) proto.Message {
 		if s.pin != nil {
 			return s.pin
 		}
+	case kindInterference:
+		if s.company != nil {
+			return s.company
+		}
 	}
 	return nil
 }
@@ -110,6 +114,9 @@ func (s *State) each(put func(*logv1.Record) error) error {
 	}
 	if s.pin != nil {
 		w.send(&logv1.Record{Kind: &logv1.Record_WeightsPin{WeightsPin: s.pin}})
+	}
+	if s.company != nil {
+		w.send(&logv1.Record{Kind: &logv1.Record_Interference{Interference: s.company}})
 	}
 	for i := range s.samples {
 		w.send(&logv1.Record{Kind: &logv1.Record_Sample{Sample: s.samples[i].record()}})
@@ -180,6 +187,9 @@ func (s *State) load(r *logv1.Record) error {
 	case *logv1.Record_WeightsPin:
 		s.pin = &logv1.WeightsPin{AtUs: k.WeightsPin.AtUs, By: k.WeightsPin.By}
 		s.hash.rest.touch(entity{kind: kindPin})
+	case *logv1.Record_Interference:
+		s.company = copyInterference(k.Interference)
+		s.hash.rest.touch(entity{kind: kindInterference})
 	case *logv1.Record_Sample:
 		return s.loadSample(k.Sample)
 	default:
@@ -262,7 +272,15 @@ func (s *State) loadSample(m *logv1.Sample) error {
 		Duration: time.Duration(m.DurationUs) * time.Microsecond, HostMemMiB: m.HostMemMib, CPUMilli: m.CpuMilli,
 		Censored: m.Censored, UID: cluster.UID(m.Uid), Features: m.Features, PowerW: m.PowerW, Steps: m.Steps,
 		Neighbours: int(min(m.Neighbours, cluster.MaxNeighbours)), Predicted: conv.EstimateFromLog(m.Predicted), At: cluster.Time(m.AtUs),
+		CapMode: m.CapMode,
 	}
+	if len(m.Company) > MaxCompany {
+		return fmt.Errorf("sample %d has company of %d kinds, at most %d are kept", m.Seq, len(m.Company), MaxCompany)
+	}
+	for _, c := range m.Company {
+		x.Company = append(x.Company, Company{Signature: c.Signature, Overlap: time.Duration(c.OverlapUs) * time.Microsecond, Milli: c.Milli})
+	}
+	s.cache.sample(&x)
 	s.samples = append(s.samples, x)
 	s.hash.samples.touch(x.Seq)
 	return nil

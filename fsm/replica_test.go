@@ -139,5 +139,5 @@ func weightsOf(s *State) (out []string) {
 	for _, w := range s.kept {
 		out = append(out, w.String())
 	}
-	return append(out, s.weights.String(), s.pin.String())
+	return append(out, s.weights.String(), s.pin.String(), s.company.String())
 }

@@ -58,6 +58,12 @@ func (s *State) learn(j *cluster.Job, a *cluster.Attempt, r *logv1.ReportAttempt
 		x.PowerW, x.Steps, x.Neighbours = a.Usage.PowerW, a.Usage.Steps, len(a.Neighbours)
 		x.Predicted, x.At = a.Estimate, a.Ended
 	}
+	if s.rules > 2 {
+		if x.Company = s.companyOf(a); len(x.Company) > 0 && card != nil {
+			x.CapMode = card.CapMode
+		}
+	}
+	s.cache.sample(&x)
 	s.samples = append(s.samples, x)
 	s.hash.samples.touch(x.Seq)
 	s.boundSamples(&x)

@@ -45,6 +45,7 @@ func everything(t testing.TB) *machine {
 	m.must(weightsCmd(1, []byte("weights")))
 	m.must(installCmd(2, WeightsImport, []byte("second")))
 	m.must(rollbackCmd(3, 1))
+	m.must(interferenceCmd(1, []byte("company")))
 	m.must(pinCmd(3, true))
 	taught := running(m, s, 2000)
 	r = m.reportOf(taught, cluster.JobCompleted)
@@ -306,9 +307,9 @@ func TestGolden(t *testing.T) {
 		reportCmd(&logv1.ReportAttempt{Node: "n1", Job: 1, Attempt: 1, Token: 1, State: uint32(cluster.JobFailed), Exit: exit(3), Usage: usage(5000, true)}),
 		cancelCmd(2, 0), silentCmd("n1", "boot1"), drainCmd("n1", true), removeCmd("n9"),
 		tokenCmd("s", agentRole, "n2", t0), useCmd("s", "n2"), denyCmd("gate", "x"), weightsCmd(1, []byte("w")), checkpointCmd(1000, []byte{1, 2}),
-		installCmd(2, WeightsLearned, []byte("x")), rollbackCmd(3, 1), pinCmd(3, true), fenceCmd("n1"),
+		installCmd(2, WeightsLearned, []byte("x")), rollbackCmd(3, 1), interferenceCmd(1, []byte("y")), pinCmd(3, true), fenceCmd("n1"),
 	)
-	for name, got := range map[string][]byte{"entry.v2.hex": entry, "snapshot.v2.hex": snapshotOf(t, everything(t).f)} {
+	for name, got := range map[string][]byte{"entry.v3.hex": entry, "snapshot.v3.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
 		text := hex.Dump(got)
 		if *update {
@@ -365,9 +366,25 @@ func TestOldFilesAreReadAsTheyWere(t *testing.T) {
 	if v, blob := old.Weights(); v != 1 || string(blob) != "weights" {
 		t.Errorf("weights %d %q", v, blob)
 	}
+	if got := v2Hash(t); got != "338a3d1cebcc7c75c8e68dc6d26d76e8586d44b4bb35547f08859d14c8ef5d85" {
+		t.Errorf("an entry of version 2 makes a state with hash %s", got)
+	}
+	second := restored(t, unhex(t, "snapshot.v2.hex"))
+	if ws := second.WeightsState(); !ws.Pinned || len(ws.Versions) != 3 || second.Interference().Version != 0 {
+		t.Errorf("weights %+v, interference %+v", ws, second.Interference())
+	}
+	if x := second.Samples(); len(x) == 0 || x[0].At == 0 || len(x[0].Company) != 0 {
+		t.Errorf("samples %+v", x)
+	}
 	if x := old.Samples(); len(x) == 0 || x[0].At != 0 || x[0].Predicted != (cluster.Estimate{}) {
 		t.Errorf("samples %+v", x)
 	}
+}
+
+func v2Hash(t *testing.T) string {
+	f := New(Options{})
+	applyTo(t, f, 1, testTerm, unhex(t, "entry.v2.hex"))
+	return hex.EncodeToString(f.Hash())
 }
 
 // TestEntriesOfVersion1KeepTheirMeaning: a log that was written by an older

@@ -27,7 +27,8 @@ type State struct {
 	weights  *logv1.Weights   // in use; nil before any
 	kept     []*logv1.Weights // those before, oldest first; replaced, never changed
 	pin      *logv1.WeightsPin
-	samples  []Sample // oldest first
+	company  *logv1.Interference // what was learned of sharing; nil before any
+	samples  []Sample            // oldest first
 	sampleNo uint64
 	lastHash uint64 // index of the last checkpoint
 	format   uint32 // highest version of an entry so far, 0 while it is 1
@@ -110,10 +111,24 @@ type Sample struct {
 	PowerW, Steps int64
 	// Neighbours is with how many others the attempt shared its GPUs.
 	Neighbours int
+	// Company says who they were, longest overlap first, at most MaxCompany; not
+	// to be changed. It is empty when one of them was not known any more, and in
+	// samples of old logs. CapMode is how shares of the card were capped.
+	Company []Company
+	CapMode string
 	// Predicted is what was expected at placement; zero when it is not known.
 	Predicted cluster.Estimate
 	// At is when the attempt ended; 0 in samples of old logs.
 	At cluster.Time
+}
+
+// Company is the jobs of one signature that an attempt shared its GPUs with.
+type Company struct {
+	Signature string
+	// Overlap is how long they shared, added up over these jobs.
+	Overlap time.Duration
+	// Milli is the utilization by which the last of them was placed.
+	Milli int64
 }
 
 func (x *Sample) record() *logv1.Sample {
@@ -121,9 +136,13 @@ func (x *Sample) record() *logv1.Sample {
 		Seq: x.Seq, Signature: x.Signature, GpuType: x.GPUType, GpuMemPeakMib: x.GPUMemPeakMiB, Milli: x.Milli,
 		DurationUs: x.Duration.Microseconds(), HostMemMib: x.HostMemMiB, CpuMilli: x.CPUMilli, Censored: x.Censored,
 		Uid: uint32(x.UID), Features: x.Features, PowerW: x.PowerW, Steps: x.Steps, Neighbours: uint32(x.Neighbours), AtUs: int64(x.At),
+		CapMode: x.CapMode,
 	}
 	if x.Predicted != (cluster.Estimate{}) {
 		m.Predicted = conv.EstimateToLog(x.Predicted)
+	}
+	for _, c := range x.Company {
+		m.Company = append(m.Company, &logv1.Company{Signature: c.Signature, OverlapUs: c.Overlap.Microseconds(), Milli: c.Milli})
 	}
 	return m
 }

@@ -433,8 +433,11 @@ type Job struct {
 	GpusWanted uint32 `protobuf:"varint,24,opt,name=gpus_wanted,json=gpusWanted,proto3" json:"gpus_wanted,omitempty"`
 	// Its owner or an administrator asked for its end.
 	CancelRequested bool `protobuf:"varint,25,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// How many times longer it is predicted to take beside those who share its
+	// GPUs now; 0 when it does not run or shares with nobody.
+	PredictedSlowdown float64 `protobuf:"fixed64,26,opt,name=predicted_slowdown,json=predictedSlowdown,proto3" json:"predicted_slowdown,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -640,6 +643,13 @@ func (x *Job) GetCancelRequested() bool {
 		return x.CancelRequested
 	}
 	return false
+}
+
+func (x *Job) GetPredictedSlowdown() float64 {
+	if x != nil {
+		return x.PredictedSlowdown
+	}
+	return 0
 }
 
 type GPUShare struct {
@@ -1772,8 +1782,11 @@ func (x *Explanation) GetCount() uint32 {
 }
 
 type PredictRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Spec          *JobSpec               `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// May be missing when beside is not.
+	Spec *JobSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Jobs that would share one GPU, with spec if it is there; at most 8 in all.
+	Beside        []uint64 `protobuf:"varint,2,rep,packed,name=beside,proto3" json:"beside,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1815,10 +1828,19 @@ func (x *PredictRequest) GetSpec() *JobSpec {
 	return nil
 }
 
+func (x *PredictRequest) GetBeside() []uint64 {
+	if x != nil {
+		return x.Beside
+	}
+	return nil
+}
+
 type PredictResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One per GPU type of the cluster.
-	Predictions   []*Prediction `protobuf:"bytes,1,rep,name=predictions,proto3" json:"predictions,omitempty"`
+	// One per GPU type of the cluster; none without a spec.
+	Predictions []*Prediction `protobuf:"bytes,1,rep,name=predictions,proto3" json:"predictions,omitempty"`
+	// With beside: one per GPU type and way of sharing in the cluster.
+	Sharing       []*Sharing `protobuf:"bytes,2,rep,name=sharing,proto3" json:"sharing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1860,6 +1882,265 @@ func (x *PredictResponse) GetPredictions() []*Prediction {
 	return nil
 }
 
+func (x *PredictResponse) GetSharing() []*Sharing {
+	if x != nil {
+		return x.Sharing
+	}
+	return nil
+}
+
+// Sharing is how jobs would get on with each other on one GPU.
+type Sharing struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	GpuType string                 `protobuf:"bytes,1,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
+	// time-slicing, mps or mig.
+	Mode string       `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	Jobs []*SharedJob `protobuf:"bytes,3,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// Whether sharing pays on this type at all.
+	Advice *SharingAdvice `protobuf:"bytes,4,opt,name=advice,proto3" json:"advice,omitempty"`
+	// No job would be laid beside others whom this slows down by more; 0 when
+	// there is no limit.
+	Limit         float64 `protobuf:"fixed64,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sharing) Reset() {
+	*x = Sharing{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sharing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sharing) ProtoMessage() {}
+
+func (x *Sharing) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
+func (*Sharing) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Sharing) GetGpuType() string {
+	if x != nil {
+		return x.GpuType
+	}
+	return ""
+}
+
+func (x *Sharing) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *Sharing) GetJobs() []*SharedJob {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *Sharing) GetAdvice() *SharingAdvice {
+	if x != nil {
+		return x.Advice
+	}
+	return nil
+}
+
+func (x *Sharing) GetLimit() float64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// SharedJob is one job of a set that shares a GPU.
+type SharedJob struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 is that of the spec.
+	Id uint64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Its speed, 1 being as fast as alone, and one divided by it.
+	Speed    float64 `protobuf:"fixed64,2,opt,name=speed,proto3" json:"speed,omitempty"`
+	Slowdown float64 `protobuf:"fixed64,3,opt,name=slowdown,proto3" json:"slowdown,omitempty"`
+	// Where the slowdown comes from, one line for each neighbour.
+	Parts         []string `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SharedJob) Reset() {
+	*x = SharedJob{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharedJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharedJob) ProtoMessage() {}
+
+func (x *SharedJob) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharedJob.ProtoReflect.Descriptor instead.
+func (*SharedJob) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SharedJob) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *SharedJob) GetSpeed() float64 {
+	if x != nil {
+		return x.Speed
+	}
+	return 0
+}
+
+func (x *SharedJob) GetSlowdown() float64 {
+	if x != nil {
+		return x.Slowdown
+	}
+	return 0
+}
+
+func (x *SharedJob) GetParts() []string {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+// SharingAdvice is what the measured pairs say of a GPU type and a way of
+// sharing it.
+type SharingAdvice struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	GpuType string                 `protobuf:"bytes,1,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
+	Mode    string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	// gains, loses or unsure.
+	Verdict string `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	// Different pairs of jobs that were measured, and those that did worse than
+	// by taking turns.
+	Pairs  uint32 `protobuf:"varint,4,opt,name=pairs,proto3" json:"pairs,omitempty"`
+	Losing uint32 `protobuf:"varint,5,opt,name=losing,proto3" json:"losing,omitempty"`
+	// The mean over pairs of the sum of both speeds, 1 being what taking turns
+	// has, and its standard error.
+	MeanSum       float64 `protobuf:"fixed64,6,opt,name=mean_sum,json=meanSum,proto3" json:"mean_sum,omitempty"`
+	StdErr        float64 `protobuf:"fixed64,7,opt,name=std_err,json=stdErr,proto3" json:"std_err,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SharingAdvice) Reset() {
+	*x = SharingAdvice{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharingAdvice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharingAdvice) ProtoMessage() {}
+
+func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharingAdvice.ProtoReflect.Descriptor instead.
+func (*SharingAdvice) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *SharingAdvice) GetGpuType() string {
+	if x != nil {
+		return x.GpuType
+	}
+	return ""
+}
+
+func (x *SharingAdvice) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *SharingAdvice) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *SharingAdvice) GetPairs() uint32 {
+	if x != nil {
+		return x.Pairs
+	}
+	return 0
+}
+
+func (x *SharingAdvice) GetLosing() uint32 {
+	if x != nil {
+		return x.Losing
+	}
+	return 0
+}
+
+func (x *SharingAdvice) GetMeanSum() float64 {
+	if x != nil {
+		return x.MeanSum
+	}
+	return 0
+}
+
+func (x *SharingAdvice) GetStdErr() float64 {
+	if x != nil {
+		return x.StdErr
+	}
+	return 0
+}
+
 type WatchJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty means all jobs that the caller may see.
@@ -1873,7 +2154,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +2166,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +2179,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WatchJobsRequest) GetIds() []uint64 {
@@ -1928,7 +2209,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1940,7 +2221,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1953,7 +2234,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WatchJobsResponse) GetJobs() []*Job {
@@ -1985,7 +2266,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1997,7 +2278,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2010,7 +2291,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 type GetStatusResponse struct {
@@ -2028,7 +2309,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2321,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2334,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetStatusResponse) GetClusterId() string {
@@ -2123,7 +2404,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2135,7 +2416,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2148,7 +2429,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Member) GetId() string {
@@ -2259,7 +2540,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2552,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2565,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JobCount) GetState() string {
@@ -2310,7 +2591,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2603,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2616,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListNodesRequest) GetIds() []string {
@@ -2355,7 +2636,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2367,7 +2648,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2380,7 +2661,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -2423,7 +2704,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2435,7 +2716,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2448,7 +2729,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Node) GetId() string {
@@ -2599,7 +2880,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2611,7 +2892,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2624,7 +2905,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GPU) GetUuid() string {
@@ -2763,7 +3044,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2775,7 +3056,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2788,7 +3069,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -2814,7 +3095,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2826,7 +3107,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2839,7 +3120,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -2858,7 +3139,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2870,7 +3151,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2883,7 +3164,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -2902,7 +3183,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2914,7 +3195,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2927,7 +3208,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -2946,7 +3227,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2958,7 +3239,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2971,7 +3252,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -2993,7 +3274,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3005,7 +3286,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3018,7 +3299,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -3051,7 +3332,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3063,7 +3344,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3076,7 +3357,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -3094,7 +3375,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3106,7 +3387,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3119,7 +3400,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 type CreateTokenRequest struct {
@@ -3133,7 +3414,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3145,7 +3426,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3158,7 +3439,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -3192,7 +3473,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3204,7 +3485,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3217,7 +3498,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -3270,7 +3551,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x06stderr\x18\x12 \x01(\fR\x06stderr\x12&\n" +
 	"\x0frequeue_on_loss\x18\x13 \x01(\bR\rrequeueOnLoss\x12\x1a\n" +
 	"\bfeatures\x18\x14 \x01(\fR\bfeatures\x12\x18\n" +
-	"\acomment\x18\x15 \x01(\tR\acomment\"\xa0\a\n" +
+	"\acomment\x18\x15 \x01(\tR\acomment\"\xcf\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -3300,7 +3581,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"neighbours\x12\x1f\n" +
 	"\vgpus_wanted\x18\x18 \x01(\rR\n" +
 	"gpusWanted\x12)\n" +
-	"\x10cancel_requested\x18\x19 \x01(\bR\x0fcancelRequestedB\f\n" +
+	"\x10cancel_requested\x18\x19 \x01(\bR\x0fcancelRequested\x12-\n" +
+	"\x12predicted_slowdown\x18\x1a \x01(\x01R\x11predictedSlowdownB\f\n" +
 	"\n" +
 	"_exit_code\"s\n" +
 	"\bGPUShare\x12\x12\n" +
@@ -3399,11 +3681,32 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\vExplanation\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\rR\x05count\";\n" +
+	"\x05count\x18\x03 \x01(\rR\x05count\"S\n" +
 	"\x0ePredictRequest\x12)\n" +
-	"\x04spec\x18\x01 \x01(\v2\x15.berth.api.v1.JobSpecR\x04spec\"M\n" +
+	"\x04spec\x18\x01 \x01(\v2\x15.berth.api.v1.JobSpecR\x04spec\x12\x16\n" +
+	"\x06beside\x18\x02 \x03(\x04R\x06beside\"~\n" +
 	"\x0fPredictResponse\x12:\n" +
-	"\vpredictions\x18\x01 \x03(\v2\x18.berth.api.v1.PredictionR\vpredictions\"C\n" +
+	"\vpredictions\x18\x01 \x03(\v2\x18.berth.api.v1.PredictionR\vpredictions\x12/\n" +
+	"\asharing\x18\x02 \x03(\v2\x15.berth.api.v1.SharingR\asharing\"\xb0\x01\n" +
+	"\aSharing\x12\x19\n" +
+	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x12\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\x12+\n" +
+	"\x04jobs\x18\x03 \x03(\v2\x17.berth.api.v1.SharedJobR\x04jobs\x123\n" +
+	"\x06advice\x18\x04 \x01(\v2\x1b.berth.api.v1.SharingAdviceR\x06advice\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\x01R\x05limit\"c\n" +
+	"\tSharedJob\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
+	"\x05speed\x18\x02 \x01(\x01R\x05speed\x12\x1a\n" +
+	"\bslowdown\x18\x03 \x01(\x01R\bslowdown\x12\x14\n" +
+	"\x05parts\x18\x04 \x03(\tR\x05parts\"\xba\x01\n" +
+	"\rSharingAdvice\x12\x19\n" +
+	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x12\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x18\n" +
+	"\averdict\x18\x03 \x01(\tR\averdict\x12\x14\n" +
+	"\x05pairs\x18\x04 \x01(\rR\x05pairs\x12\x16\n" +
+	"\x06losing\x18\x05 \x01(\rR\x06losing\x12\x19\n" +
+	"\bmean_sum\x18\x06 \x01(\x01R\ameanSum\x12\x17\n" +
+	"\astd_err\x18\a \x01(\x01R\x06stdErr\"C\n" +
 	"\x10WatchJobsRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x1d\n" +
 	"\n" +
@@ -3559,7 +3862,7 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(CancelOutcome)(0),            // 0: berth.api.v1.CancelOutcome
 	(*SubmitJobsRequest)(nil),     // 1: berth.api.v1.SubmitJobsRequest
@@ -3584,48 +3887,51 @@ var file_berth_api_v1_api_proto_goTypes = []any{
 	(*Explanation)(nil),           // 20: berth.api.v1.Explanation
 	(*PredictRequest)(nil),        // 21: berth.api.v1.PredictRequest
 	(*PredictResponse)(nil),       // 22: berth.api.v1.PredictResponse
-	(*WatchJobsRequest)(nil),      // 23: berth.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),     // 24: berth.api.v1.WatchJobsResponse
-	(*GetStatusRequest)(nil),      // 25: berth.api.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),     // 26: berth.api.v1.GetStatusResponse
-	(*Member)(nil),                // 27: berth.api.v1.Member
-	(*JobCount)(nil),              // 28: berth.api.v1.JobCount
-	(*ListNodesRequest)(nil),      // 29: berth.api.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),     // 30: berth.api.v1.ListNodesResponse
-	(*Node)(nil),                  // 31: berth.api.v1.Node
-	(*GPU)(nil),                   // 32: berth.api.v1.GPU
-	(*DrainNodeRequest)(nil),      // 33: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),     // 34: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),     // 35: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),    // 36: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),      // 37: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),     // 38: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),     // 39: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),    // 40: berth.api.v1.RemoveNodeResponse
-	(*CreateTokenRequest)(nil),    // 41: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),   // 42: berth.api.v1.CreateTokenResponse
-	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
+	(*Sharing)(nil),               // 23: berth.api.v1.Sharing
+	(*SharedJob)(nil),             // 24: berth.api.v1.SharedJob
+	(*SharingAdvice)(nil),         // 25: berth.api.v1.SharingAdvice
+	(*WatchJobsRequest)(nil),      // 26: berth.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),     // 27: berth.api.v1.WatchJobsResponse
+	(*GetStatusRequest)(nil),      // 28: berth.api.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),     // 29: berth.api.v1.GetStatusResponse
+	(*Member)(nil),                // 30: berth.api.v1.Member
+	(*JobCount)(nil),              // 31: berth.api.v1.JobCount
+	(*ListNodesRequest)(nil),      // 32: berth.api.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),     // 33: berth.api.v1.ListNodesResponse
+	(*Node)(nil),                  // 34: berth.api.v1.Node
+	(*GPU)(nil),                   // 35: berth.api.v1.GPU
+	(*DrainNodeRequest)(nil),      // 36: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),     // 37: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),     // 38: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),    // 39: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),      // 40: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),     // 41: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),     // 42: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),    // 43: berth.api.v1.RemoveNodeResponse
+	(*CreateTokenRequest)(nil),    // 44: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),   // 45: berth.api.v1.CreateTokenResponse
+	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 47: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	3,  // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	43, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	43, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	46, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	46, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
 	5,  // 3: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	7,  // 4: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	9,  // 5: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	44, // 6: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	44, // 7: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	44, // 8: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	44, // 9: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	47, // 6: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	47, // 7: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	47, // 8: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	47, // 9: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
 	3,  // 10: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	10, // 11: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
 	6,  // 12: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
 	8,  // 13: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
 	5,  // 14: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	44, // 15: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	44, // 16: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	44, // 17: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	47, // 15: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	47, // 16: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	47, // 17: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
 	7,  // 18: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
 	9,  // 19: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
 	4,  // 20: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
@@ -3636,52 +3942,55 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	20, // 25: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
 	3,  // 26: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
 	7,  // 27: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	4,  // 28: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	27, // 29: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	28, // 30: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	31, // 31: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	32, // 32: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	44, // 33: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	44, // 34: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	44, // 35: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	31, // 36: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	31, // 37: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	31, // 38: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	43, // 39: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	44, // 40: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	1,  // 41: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	11, // 42: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	13, // 43: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	15, // 44: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	18, // 45: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	21, // 46: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	23, // 47: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	25, // 48: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	29, // 49: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	33, // 50: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	35, // 51: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	37, // 52: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	39, // 53: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	41, // 54: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	2,  // 55: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	12, // 56: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	14, // 57: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	16, // 58: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	19, // 59: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	22, // 60: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	24, // 61: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	26, // 62: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	30, // 63: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	34, // 64: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	36, // 65: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	38, // 66: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	40, // 67: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	42, // 68: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	55, // [55:69] is the sub-list for method output_type
-	41, // [41:55] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	23, // 28: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	24, // 29: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	25, // 30: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	4,  // 31: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	30, // 32: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	31, // 33: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	34, // 34: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	35, // 35: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	47, // 36: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	47, // 37: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	47, // 38: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	34, // 39: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	34, // 40: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	34, // 41: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	46, // 42: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	47, // 43: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	1,  // 44: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	11, // 45: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	13, // 46: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	15, // 47: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	18, // 48: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	21, // 49: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	26, // 50: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	28, // 51: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	32, // 52: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	36, // 53: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	38, // 54: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	40, // 55: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	42, // 56: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	44, // 57: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	2,  // 58: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	12, // 59: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	14, // 60: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	16, // 61: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	19, // 62: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	22, // 63: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	27, // 64: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	29, // 65: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	33, // 66: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	37, // 67: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	39, // 68: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	41, // 69: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	43, // 70: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	45, // 71: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	58, // [58:72] is the sub-list for method output_type
+	44, // [44:58] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -3697,7 +4006,7 @@ func file_berth_api_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   42,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

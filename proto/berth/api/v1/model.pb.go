@@ -440,9 +440,10 @@ type GetModelResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Model *Model                 `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
 	// Only when asked for.
-	Weights       []byte    `protobuf:"bytes,2,opt,name=weights,proto3" json:"weights,omitempty"`
-	Accuracy      *Accuracy `protobuf:"bytes,3,opt,name=accuracy,proto3" json:"accuracy,omitempty"`
-	Samples       uint32    `protobuf:"varint,4,opt,name=samples,proto3" json:"samples,omitempty"`
+	Weights       []byte        `protobuf:"bytes,2,opt,name=weights,proto3" json:"weights,omitempty"`
+	Accuracy      *Accuracy     `protobuf:"bytes,3,opt,name=accuracy,proto3" json:"accuracy,omitempty"`
+	Samples       uint32        `protobuf:"varint,4,opt,name=samples,proto3" json:"samples,omitempty"`
+	Interference  *Interference `protobuf:"bytes,5,opt,name=interference,proto3" json:"interference,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -505,6 +506,101 @@ func (x *GetModelResponse) GetSamples() uint32 {
 	return 0
 }
 
+func (x *GetModelResponse) GetInterference() *Interference {
+	if x != nil {
+		return x.Interference
+	}
+	return nil
+}
+
+// Interference is what the cluster learned of jobs that share a GPU.
+type Interference struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 when nothing was learned yet.
+	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Runs beside others that it was learned from.
+	Observations uint32                 `protobuf:"varint,2,opt,name=observations,proto3" json:"observations,omitempty"`
+	Published    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=published,proto3" json:"published,omitempty"`
+	Sha256       string                 `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	SizeBytes    uint64                 `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// One per GPU type and way of sharing of which a pair was measured.
+	Advice        []*SharingAdvice `protobuf:"bytes,6,rep,name=advice,proto3" json:"advice,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Interference) Reset() {
+	*x = Interference{}
+	mi := &file_berth_api_v1_model_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Interference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Interference) ProtoMessage() {}
+
+func (x *Interference) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_model_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Interference.ProtoReflect.Descriptor instead.
+func (*Interference) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Interference) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Interference) GetObservations() uint32 {
+	if x != nil {
+		return x.Observations
+	}
+	return 0
+}
+
+func (x *Interference) GetPublished() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Published
+	}
+	return nil
+}
+
+func (x *Interference) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *Interference) GetSizeBytes() uint64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *Interference) GetAdvice() []*SharingAdvice {
+	if x != nil {
+		return x.Advice
+	}
+	return nil
+}
+
 type PublishModelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As GetModel returns them, at most 256 KiB.
@@ -515,7 +611,7 @@ type PublishModelRequest struct {
 
 func (x *PublishModelRequest) Reset() {
 	*x = PublishModelRequest{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[6]
+	mi := &file_berth_api_v1_model_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -527,7 +623,7 @@ func (x *PublishModelRequest) String() string {
 func (*PublishModelRequest) ProtoMessage() {}
 
 func (x *PublishModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[6]
+	mi := &file_berth_api_v1_model_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -540,7 +636,7 @@ func (x *PublishModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishModelRequest.ProtoReflect.Descriptor instead.
 func (*PublishModelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{6}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PublishModelRequest) GetWeights() []byte {
@@ -559,7 +655,7 @@ type PublishModelResponse struct {
 
 func (x *PublishModelResponse) Reset() {
 	*x = PublishModelResponse{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[7]
+	mi := &file_berth_api_v1_model_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +667,7 @@ func (x *PublishModelResponse) String() string {
 func (*PublishModelResponse) ProtoMessage() {}
 
 func (x *PublishModelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[7]
+	mi := &file_berth_api_v1_model_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +680,7 @@ func (x *PublishModelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishModelResponse.ProtoReflect.Descriptor instead.
 func (*PublishModelResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{7}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PublishModelResponse) GetModel() *Model {
@@ -604,7 +700,7 @@ type RollbackModelRequest struct {
 
 func (x *RollbackModelRequest) Reset() {
 	*x = RollbackModelRequest{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[8]
+	mi := &file_berth_api_v1_model_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -616,7 +712,7 @@ func (x *RollbackModelRequest) String() string {
 func (*RollbackModelRequest) ProtoMessage() {}
 
 func (x *RollbackModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[8]
+	mi := &file_berth_api_v1_model_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -629,7 +725,7 @@ func (x *RollbackModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackModelRequest.ProtoReflect.Descriptor instead.
 func (*RollbackModelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{8}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RollbackModelRequest) GetVersion() uint64 {
@@ -648,7 +744,7 @@ type RollbackModelResponse struct {
 
 func (x *RollbackModelResponse) Reset() {
 	*x = RollbackModelResponse{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[9]
+	mi := &file_berth_api_v1_model_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +756,7 @@ func (x *RollbackModelResponse) String() string {
 func (*RollbackModelResponse) ProtoMessage() {}
 
 func (x *RollbackModelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[9]
+	mi := &file_berth_api_v1_model_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +769,7 @@ func (x *RollbackModelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackModelResponse.ProtoReflect.Descriptor instead.
 func (*RollbackModelResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{9}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RollbackModelResponse) GetModel() *Model {
@@ -695,7 +791,7 @@ type PinModelRequest struct {
 
 func (x *PinModelRequest) Reset() {
 	*x = PinModelRequest{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[10]
+	mi := &file_berth_api_v1_model_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +803,7 @@ func (x *PinModelRequest) String() string {
 func (*PinModelRequest) ProtoMessage() {}
 
 func (x *PinModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[10]
+	mi := &file_berth_api_v1_model_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +816,7 @@ func (x *PinModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinModelRequest.ProtoReflect.Descriptor instead.
 func (*PinModelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{10}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PinModelRequest) GetVersion() uint64 {
@@ -746,7 +842,7 @@ type PinModelResponse struct {
 
 func (x *PinModelResponse) Reset() {
 	*x = PinModelResponse{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[11]
+	mi := &file_berth_api_v1_model_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +854,7 @@ func (x *PinModelResponse) String() string {
 func (*PinModelResponse) ProtoMessage() {}
 
 func (x *PinModelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[11]
+	mi := &file_berth_api_v1_model_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +867,7 @@ func (x *PinModelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinModelResponse.ProtoReflect.Descriptor instead.
 func (*PinModelResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{11}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PinModelResponse) GetModel() *Model {
@@ -785,7 +881,7 @@ var File_berth_api_v1_model_proto protoreflect.FileDescriptor
 
 const file_berth_api_v1_model_proto_rawDesc = "" +
 	"\n" +
-	"\x18berth/api/v1/model.proto\x12\fberth.api.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x03\n" +
+	"\x18berth/api/v1/model.proto\x12\fberth.api.v1\x1a\x16berth/api/v1/api.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x03\n" +
 	"\x05Model\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x15\n" +
 	"\x06in_use\x18\x02 \x01(\bR\x05inUse\x12\x16\n" +
@@ -825,12 +921,21 @@ const file_berth_api_v1_model_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\x04H\x00R\aversion\x88\x01\x01\x12!\n" +
 	"\fwith_weights\x18\x02 \x01(\bR\vwithWeightsB\n" +
 	"\n" +
-	"\b_version\"\xa5\x01\n" +
+	"\b_version\"\xe5\x01\n" +
 	"\x10GetModelResponse\x12)\n" +
 	"\x05model\x18\x01 \x01(\v2\x13.berth.api.v1.ModelR\x05model\x12\x18\n" +
 	"\aweights\x18\x02 \x01(\fR\aweights\x122\n" +
 	"\baccuracy\x18\x03 \x01(\v2\x16.berth.api.v1.AccuracyR\baccuracy\x12\x18\n" +
-	"\asamples\x18\x04 \x01(\rR\asamples\"/\n" +
+	"\asamples\x18\x04 \x01(\rR\asamples\x12>\n" +
+	"\finterference\x18\x05 \x01(\v2\x1a.berth.api.v1.InterferenceR\finterference\"\xf2\x01\n" +
+	"\fInterference\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\"\n" +
+	"\fobservations\x18\x02 \x01(\rR\fobservations\x128\n" +
+	"\tpublished\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tpublished\x12\x16\n" +
+	"\x06sha256\x18\x04 \x01(\tR\x06sha256\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x05 \x01(\x04R\tsizeBytes\x123\n" +
+	"\x06advice\x18\x06 \x03(\v2\x1b.berth.api.v1.SharingAdviceR\x06advice\"/\n" +
 	"\x13PublishModelRequest\x12\x18\n" +
 	"\aweights\x18\x01 \x01(\fR\aweights\"A\n" +
 	"\x14PublishModelResponse\x12)\n" +
@@ -866,7 +971,7 @@ func file_berth_api_v1_model_proto_rawDescGZIP() []byte {
 	return file_berth_api_v1_model_proto_rawDescData
 }
 
-var file_berth_api_v1_model_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_berth_api_v1_model_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_berth_api_v1_model_proto_goTypes = []any{
 	(*Model)(nil),                 // 0: berth.api.v1.Model
 	(*Accuracy)(nil),              // 1: berth.api.v1.Accuracy
@@ -874,37 +979,42 @@ var file_berth_api_v1_model_proto_goTypes = []any{
 	(*ListModelsResponse)(nil),    // 3: berth.api.v1.ListModelsResponse
 	(*GetModelRequest)(nil),       // 4: berth.api.v1.GetModelRequest
 	(*GetModelResponse)(nil),      // 5: berth.api.v1.GetModelResponse
-	(*PublishModelRequest)(nil),   // 6: berth.api.v1.PublishModelRequest
-	(*PublishModelResponse)(nil),  // 7: berth.api.v1.PublishModelResponse
-	(*RollbackModelRequest)(nil),  // 8: berth.api.v1.RollbackModelRequest
-	(*RollbackModelResponse)(nil), // 9: berth.api.v1.RollbackModelResponse
-	(*PinModelRequest)(nil),       // 10: berth.api.v1.PinModelRequest
-	(*PinModelResponse)(nil),      // 11: berth.api.v1.PinModelResponse
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*Interference)(nil),          // 6: berth.api.v1.Interference
+	(*PublishModelRequest)(nil),   // 7: berth.api.v1.PublishModelRequest
+	(*PublishModelResponse)(nil),  // 8: berth.api.v1.PublishModelResponse
+	(*RollbackModelRequest)(nil),  // 9: berth.api.v1.RollbackModelRequest
+	(*RollbackModelResponse)(nil), // 10: berth.api.v1.RollbackModelResponse
+	(*PinModelRequest)(nil),       // 11: berth.api.v1.PinModelRequest
+	(*PinModelResponse)(nil),      // 12: berth.api.v1.PinModelResponse
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*SharingAdvice)(nil),         // 14: berth.api.v1.SharingAdvice
 }
 var file_berth_api_v1_model_proto_depIdxs = []int32{
-	12, // 0: berth.api.v1.Model.published:type_name -> google.protobuf.Timestamp
+	13, // 0: berth.api.v1.Model.published:type_name -> google.protobuf.Timestamp
 	0,  // 1: berth.api.v1.ListModelsResponse.models:type_name -> berth.api.v1.Model
 	0,  // 2: berth.api.v1.GetModelResponse.model:type_name -> berth.api.v1.Model
 	1,  // 3: berth.api.v1.GetModelResponse.accuracy:type_name -> berth.api.v1.Accuracy
-	0,  // 4: berth.api.v1.PublishModelResponse.model:type_name -> berth.api.v1.Model
-	0,  // 5: berth.api.v1.RollbackModelResponse.model:type_name -> berth.api.v1.Model
-	0,  // 6: berth.api.v1.PinModelResponse.model:type_name -> berth.api.v1.Model
-	2,  // 7: berth.api.v1.ModelService.ListModels:input_type -> berth.api.v1.ListModelsRequest
-	4,  // 8: berth.api.v1.ModelService.GetModel:input_type -> berth.api.v1.GetModelRequest
-	6,  // 9: berth.api.v1.ModelService.PublishModel:input_type -> berth.api.v1.PublishModelRequest
-	8,  // 10: berth.api.v1.ModelService.RollbackModel:input_type -> berth.api.v1.RollbackModelRequest
-	10, // 11: berth.api.v1.ModelService.PinModel:input_type -> berth.api.v1.PinModelRequest
-	3,  // 12: berth.api.v1.ModelService.ListModels:output_type -> berth.api.v1.ListModelsResponse
-	5,  // 13: berth.api.v1.ModelService.GetModel:output_type -> berth.api.v1.GetModelResponse
-	7,  // 14: berth.api.v1.ModelService.PublishModel:output_type -> berth.api.v1.PublishModelResponse
-	9,  // 15: berth.api.v1.ModelService.RollbackModel:output_type -> berth.api.v1.RollbackModelResponse
-	11, // 16: berth.api.v1.ModelService.PinModel:output_type -> berth.api.v1.PinModelResponse
-	12, // [12:17] is the sub-list for method output_type
-	7,  // [7:12] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	6,  // 4: berth.api.v1.GetModelResponse.interference:type_name -> berth.api.v1.Interference
+	13, // 5: berth.api.v1.Interference.published:type_name -> google.protobuf.Timestamp
+	14, // 6: berth.api.v1.Interference.advice:type_name -> berth.api.v1.SharingAdvice
+	0,  // 7: berth.api.v1.PublishModelResponse.model:type_name -> berth.api.v1.Model
+	0,  // 8: berth.api.v1.RollbackModelResponse.model:type_name -> berth.api.v1.Model
+	0,  // 9: berth.api.v1.PinModelResponse.model:type_name -> berth.api.v1.Model
+	2,  // 10: berth.api.v1.ModelService.ListModels:input_type -> berth.api.v1.ListModelsRequest
+	4,  // 11: berth.api.v1.ModelService.GetModel:input_type -> berth.api.v1.GetModelRequest
+	7,  // 12: berth.api.v1.ModelService.PublishModel:input_type -> berth.api.v1.PublishModelRequest
+	9,  // 13: berth.api.v1.ModelService.RollbackModel:input_type -> berth.api.v1.RollbackModelRequest
+	11, // 14: berth.api.v1.ModelService.PinModel:input_type -> berth.api.v1.PinModelRequest
+	3,  // 15: berth.api.v1.ModelService.ListModels:output_type -> berth.api.v1.ListModelsResponse
+	5,  // 16: berth.api.v1.ModelService.GetModel:output_type -> berth.api.v1.GetModelResponse
+	8,  // 17: berth.api.v1.ModelService.PublishModel:output_type -> berth.api.v1.PublishModelResponse
+	10, // 18: berth.api.v1.ModelService.RollbackModel:output_type -> berth.api.v1.RollbackModelResponse
+	12, // 19: berth.api.v1.ModelService.PinModel:output_type -> berth.api.v1.PinModelResponse
+	15, // [15:20] is the sub-list for method output_type
+	10, // [10:15] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_model_proto_init() }
@@ -912,16 +1022,17 @@ func file_berth_api_v1_model_proto_init() {
 	if File_berth_api_v1_model_proto != nil {
 		return
 	}
+	file_berth_api_v1_api_proto_init()
 	file_berth_api_v1_model_proto_msgTypes[0].OneofWrappers = []any{}
 	file_berth_api_v1_model_proto_msgTypes[4].OneofWrappers = []any{}
-	file_berth_api_v1_model_proto_msgTypes[10].OneofWrappers = []any{}
+	file_berth_api_v1_model_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_model_proto_rawDesc), len(file_berth_api_v1_model_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,8 +30,9 @@ const (
 // applied in order, each with its own result.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The rules by which it is applied, 1 or 2. Entries of version 1 keep less in
-	// samples, and check less of what enters them.
+	// The rules by which it is applied, 1 to 3. Entries of version 1 keep less in
+	// samples, and check less of what enters them; from version 3 on samples say
+	// with whom an attempt shared.
 	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	// The term in which the leader proposed it. A replica ignores the entry
 	// when the log's term differs.
@@ -123,6 +124,7 @@ type Command struct {
 	//	*Command_RollbackWeights
 	//	*Command_PinWeights
 	//	*Command_FenceNode
+	//	*Command_InstallInterference
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -327,6 +329,15 @@ func (x *Command) GetFenceNode() *FenceNode {
 	return nil
 }
 
+func (x *Command) GetInstallInterference() *InstallInterference {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_InstallInterference); ok {
+			return x.InstallInterference
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -403,6 +414,10 @@ type Command_FenceNode struct {
 	FenceNode *FenceNode `protobuf:"bytes,18,opt,name=fence_node,json=fenceNode,proto3,oneof"`
 }
 
+type Command_InstallInterference struct {
+	InstallInterference *InstallInterference `protobuf:"bytes,19,opt,name=install_interference,json=installInterference,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -438,6 +453,8 @@ func (*Command_RollbackWeights) isCommand_Kind() {}
 func (*Command_PinWeights) isCommand_Kind() {}
 
 func (*Command_FenceNode) isCommand_Kind() {}
+
+func (*Command_InstallInterference) isCommand_Kind() {}
 
 // SubmitJob adds the jobs of one request, all or none, under ids that the
 // leader stamped: first_job and those that follow it.
@@ -1638,6 +1655,87 @@ func (x *PinWeights) GetBy() uint32 {
 	return 0
 }
 
+// InstallInterference puts what was learned of jobs that share a GPU in use, as
+// the next version of it. It is refused while weights are pinned: then nothing
+// learned is taken.
+type InstallInterference struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One more than the version in use, else it is refused.
+	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Blob    []byte `protobuf:"bytes,2,opt,name=blob,proto3" json:"blob,omitempty"`
+	Sha256  []byte `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// How many observations it was learned from, and the newest sample then.
+	Observations  uint32 `protobuf:"varint,4,opt,name=observations,proto3" json:"observations,omitempty"`
+	SampleSeq     uint64 `protobuf:"varint,5,opt,name=sample_seq,json=sampleSeq,proto3" json:"sample_seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstallInterference) Reset() {
+	*x = InstallInterference{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstallInterference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstallInterference) ProtoMessage() {}
+
+func (x *InstallInterference) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstallInterference.ProtoReflect.Descriptor instead.
+func (*InstallInterference) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *InstallInterference) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *InstallInterference) GetBlob() []byte {
+	if x != nil {
+		return x.Blob
+	}
+	return nil
+}
+
+func (x *InstallInterference) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+func (x *InstallInterference) GetObservations() uint32 {
+	if x != nil {
+		return x.Observations
+	}
+	return 0
+}
+
+func (x *InstallInterference) GetSampleSeq() uint64 {
+	if x != nil {
+		return x.SampleSeq
+	}
+	return 0
+}
+
 // Checkpoint compares each replica's state hash at an index with the leader's.
 type Checkpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1649,7 +1747,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +1759,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +1772,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -1700,7 +1798,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1810,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1823,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -1750,7 +1848,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1860,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1873,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -1823,6 +1921,7 @@ type Record struct {
 	//	*Record_End
 	//	*Record_KeptWeights
 	//	*Record_WeightsPin
+	//	*Record_Interference
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1830,7 +1929,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1842,7 +1941,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1855,7 +1954,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -1982,6 +2081,15 @@ func (x *Record) GetWeightsPin() *WeightsPin {
 	return nil
 }
 
+func (x *Record) GetInterference() *Interference {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Interference); ok {
+			return x.Interference
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -2039,6 +2147,10 @@ type Record_WeightsPin struct {
 	WeightsPin *WeightsPin `protobuf:"bytes,13,opt,name=weights_pin,json=weightsPin,proto3,oneof"`
 }
 
+type Record_Interference struct {
+	Interference *Interference `protobuf:"bytes,14,opt,name=interference,proto3,oneof"`
+}
+
 func (*Record_Meta) isRecord_Kind() {}
 
 func (*Record_Config) isRecord_Kind() {}
@@ -2065,6 +2177,8 @@ func (*Record_KeptWeights) isRecord_Kind() {}
 
 func (*Record_WeightsPin) isRecord_Kind() {}
 
+func (*Record_Interference) isRecord_Kind() {}
+
 type SnapshotEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The canonical state hash, checked after a restore.
@@ -2076,7 +2190,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2088,7 +2202,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2101,7 +2215,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -2134,7 +2248,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2260,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2273,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -2223,7 +2337,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2235,7 +2349,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2248,7 +2362,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Config) GetClusterId() string {
@@ -2283,7 +2397,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2295,7 +2409,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2308,7 +2422,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -2362,7 +2476,7 @@ type Spec struct {
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +2488,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +2501,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Spec) GetName() string {
@@ -2562,7 +2676,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2574,7 +2688,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2587,7 +2701,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -2670,7 +2784,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2682,7 +2796,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2695,7 +2809,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Reason) GetCode() string {
@@ -2722,7 +2836,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2734,7 +2848,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2747,7 +2861,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -2781,7 +2895,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2793,7 +2907,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +2920,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -2877,7 +2991,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2889,7 +3003,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2902,7 +3016,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -2945,7 +3059,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2957,7 +3071,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2970,7 +3084,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Berth) GetNode() string {
@@ -3026,7 +3140,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3038,7 +3152,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3051,7 +3165,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Job) GetId() uint64 {
@@ -3184,7 +3298,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3196,7 +3310,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3323,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -3256,7 +3370,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3268,7 +3382,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3281,7 +3395,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -3406,7 +3520,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3418,7 +3532,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3431,7 +3545,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GPU) GetId() string {
@@ -3521,7 +3635,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3533,7 +3647,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3546,7 +3660,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Node) GetId() string {
@@ -3664,7 +3778,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3676,7 +3790,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3689,7 +3803,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Queue) GetGpu() string {
@@ -3716,7 +3830,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3728,7 +3842,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3741,7 +3855,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -3772,7 +3886,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3784,7 +3898,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3797,7 +3911,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Request) GetKey() []byte {
@@ -3842,7 +3956,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3854,7 +3968,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3867,7 +3981,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Token) GetHash() []byte {
@@ -3916,7 +4030,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3928,7 +4042,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3941,7 +4055,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -3978,7 +4092,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3990,7 +4104,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4003,7 +4117,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -4067,7 +4181,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4079,7 +4193,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4092,7 +4206,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -4169,7 +4283,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4181,7 +4295,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4194,7 +4308,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -4207,6 +4321,154 @@ func (x *WeightsPin) GetAtUs() int64 {
 func (x *WeightsPin) GetBy() uint32 {
 	if x != nil {
 		return x.By
+	}
+	return 0
+}
+
+// Interference is what was learned of jobs that share a GPU.
+type Interference struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Blob          []byte                 `protobuf:"bytes,2,opt,name=blob,proto3" json:"blob,omitempty"`
+	Sha256        []byte                 `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	AtUs          int64                  `protobuf:"varint,4,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	Observations  uint32                 `protobuf:"varint,5,opt,name=observations,proto3" json:"observations,omitempty"`
+	SampleSeq     uint64                 `protobuf:"varint,6,opt,name=sample_seq,json=sampleSeq,proto3" json:"sample_seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Interference) Reset() {
+	*x = Interference{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Interference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Interference) ProtoMessage() {}
+
+func (x *Interference) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Interference.ProtoReflect.Descriptor instead.
+func (*Interference) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *Interference) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Interference) GetBlob() []byte {
+	if x != nil {
+		return x.Blob
+	}
+	return nil
+}
+
+func (x *Interference) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+func (x *Interference) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *Interference) GetObservations() uint32 {
+	if x != nil {
+		return x.Observations
+	}
+	return 0
+}
+
+func (x *Interference) GetSampleSeq() uint64 {
+	if x != nil {
+		return x.SampleSeq
+	}
+	return 0
+}
+
+// Company is the jobs of one signature that an attempt shared its GPUs with.
+type Company struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Signature string                 `protobuf:"bytes,1,opt,name=signature,proto3" json:"signature,omitempty"`
+	// How long they shared, added up over these jobs.
+	OverlapUs int64 `protobuf:"varint,2,opt,name=overlap_us,json=overlapUs,proto3" json:"overlap_us,omitempty"`
+	// The utilization by which the last of them was placed, in thousandths.
+	Milli         int64 `protobuf:"varint,3,opt,name=milli,proto3" json:"milli,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Company) Reset() {
+	*x = Company{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Company) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Company) ProtoMessage() {}
+
+func (x *Company) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Company.ProtoReflect.Descriptor instead.
+func (*Company) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *Company) GetSignature() string {
+	if x != nil {
+		return x.Signature
+	}
+	return ""
+}
+
+func (x *Company) GetOverlapUs() int64 {
+	if x != nil {
+		return x.OverlapUs
+	}
+	return 0
+}
+
+func (x *Company) GetMilli() int64 {
+	if x != nil {
+		return x.Milli
 	}
 	return 0
 }
@@ -4232,15 +4494,20 @@ type Sample struct {
 	// With how many others the attempt shared its GPUs.
 	Neighbours uint32 `protobuf:"varint,14,opt,name=neighbours,proto3" json:"neighbours,omitempty"`
 	// What was predicted when it was placed.
-	Predicted     *Estimate `protobuf:"bytes,15,opt,name=predicted,proto3" json:"predicted,omitempty"`
-	AtUs          int64     `protobuf:"varint,16,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	Predicted *Estimate `protobuf:"bytes,15,opt,name=predicted,proto3" json:"predicted,omitempty"`
+	AtUs      int64     `protobuf:"varint,16,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	// With whom it shared, longest first, at most 7; empty when it shared with
+	// nobody, and when one of them is not known any more.
+	Company []*Company `protobuf:"bytes,17,rep,name=company,proto3" json:"company,omitempty"`
+	// How shares of its GPU were capped, as in GPU; only with company.
+	CapMode       string `protobuf:"bytes,18,opt,name=cap_mode,json=capMode,proto3" json:"cap_mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4252,7 +4519,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4265,7 +4532,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -4380,6 +4647,20 @@ func (x *Sample) GetAtUs() int64 {
 	return 0
 }
 
+func (x *Sample) GetCompany() []*Company {
+	if x != nil {
+		return x.Company
+	}
+	return nil
+}
+
+func (x *Sample) GetCapMode() string {
+	if x != nil {
+		return x.CapMode
+	}
+	return ""
+}
+
 var File_berth_log_v1_log_proto protoreflect.FileDescriptor
 
 const file_berth_log_v1_log_proto_rawDesc = "" +
@@ -4389,7 +4670,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\x8e\t\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xe6\t\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -4418,7 +4699,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\vpin_weights\x18\x11 \x01(\v2\x18.berth.log.v1.PinWeightsH\x00R\n" +
 	"pinWeights\x128\n" +
 	"\n" +
-	"fence_node\x18\x12 \x01(\v2\x17.berth.log.v1.FenceNodeH\x00R\tfenceNodeB\x06\n" +
+	"fence_node\x18\x12 \x01(\v2\x17.berth.log.v1.FenceNodeH\x00R\tfenceNode\x12V\n" +
+	"\x14install_interference\x18\x13 \x01(\v2!.berth.log.v1.InstallInterferenceH\x00R\x13installInterferenceB\x06\n" +
 	"\x04kind\"\xb9\x01\n" +
 	"\tSubmitJob\x12\x1b\n" +
 	"\tfirst_job\x18\x01 \x01(\x04R\bfirstJob\x12\x1d\n" +
@@ -4507,7 +4789,14 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"PinWeights\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x16\n" +
 	"\x06pinned\x18\x02 \x01(\bR\x06pinned\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\rR\x02by\"6\n" +
+	"\x02by\x18\x03 \x01(\rR\x02by\"\x9e\x01\n" +
+	"\x13InstallInterference\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04blob\x18\x02 \x01(\fR\x04blob\x12\x16\n" +
+	"\x06sha256\x18\x03 \x01(\fR\x06sha256\x12\"\n" +
+	"\fobservations\x18\x04 \x01(\rR\fobservations\x12\x1d\n" +
+	"\n" +
+	"sample_seq\x18\x05 \x01(\x04R\tsampleSeq\"6\n" +
 	"\n" +
 	"Checkpoint\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
@@ -4519,7 +4808,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1d\n" +
 	"\n" +
-	"written_by\x18\x04 \x01(\tR\twrittenBy\"\x8b\x05\n" +
+	"written_by\x18\x04 \x01(\tR\twrittenBy\"\xcd\x05\n" +
 	"\x06Record\x12(\n" +
 	"\x04meta\x18\x01 \x01(\v2\x12.berth.log.v1.MetaH\x00R\x04meta\x12.\n" +
 	"\x06config\x18\x02 \x01(\v2\x14.berth.log.v1.ConfigH\x00R\x06config\x12(\n" +
@@ -4535,7 +4824,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03end\x18\v \x01(\v2\x19.berth.log.v1.SnapshotEndH\x00R\x03end\x12:\n" +
 	"\fkept_weights\x18\f \x01(\v2\x15.berth.log.v1.WeightsH\x00R\vkeptWeights\x12;\n" +
 	"\vweights_pin\x18\r \x01(\v2\x18.berth.log.v1.WeightsPinH\x00R\n" +
-	"weightsPinB\x06\n" +
+	"weightsPin\x12@\n" +
+	"\finterference\x18\x0e \x01(\v2\x1a.berth.log.v1.InterferenceH\x00R\finterferenceB\x06\n" +
 	"\x04kind\";\n" +
 	"\vSnapshotEnd\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x18\n" +
@@ -4742,7 +5032,20 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"WeightsPin\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\rR\x02by\"\xd6\x03\n" +
+	"\x02by\x18\x02 \x01(\rR\x02by\"\xac\x01\n" +
+	"\fInterference\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04blob\x18\x02 \x01(\fR\x04blob\x12\x16\n" +
+	"\x06sha256\x18\x03 \x01(\fR\x06sha256\x12\x13\n" +
+	"\x05at_us\x18\x04 \x01(\x03R\x04atUs\x12\"\n" +
+	"\fobservations\x18\x05 \x01(\rR\fobservations\x12\x1d\n" +
+	"\n" +
+	"sample_seq\x18\x06 \x01(\x04R\tsampleSeq\"\\\n" +
+	"\aCompany\x12\x1c\n" +
+	"\tsignature\x18\x01 \x01(\tR\tsignature\x12\x1d\n" +
+	"\n" +
+	"overlap_us\x18\x02 \x01(\x03R\toverlapUs\x12\x14\n" +
+	"\x05milli\x18\x03 \x01(\x03R\x05milli\"\xa2\x04\n" +
 	"\x06Sample\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
 	"\tsignature\x18\x02 \x01(\tR\tsignature\x12\x19\n" +
@@ -4764,7 +5067,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"neighbours\x18\x0e \x01(\rR\n" +
 	"neighbours\x124\n" +
 	"\tpredicted\x18\x0f \x01(\v2\x16.berth.log.v1.EstimateR\tpredicted\x12\x13\n" +
-	"\x05at_us\x18\x10 \x01(\x03R\x04atUsB;Z9github.com/berth-scheduler/berth/proto/berth/log/v1;logv1b\x06proto3"
+	"\x05at_us\x18\x10 \x01(\x03R\x04atUs\x12/\n" +
+	"\acompany\x18\x11 \x03(\v2\x15.berth.log.v1.CompanyR\acompany\x12\x19\n" +
+	"\bcap_mode\x18\x12 \x01(\tR\acapModeB;Z9github.com/berth-scheduler/berth/proto/berth/log/v1;logv1b\x06proto3"
 
 var (
 	file_berth_log_v1_log_proto_rawDescOnce sync.Once
@@ -4778,58 +5083,61 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 	return file_berth_log_v1_log_proto_rawDescData
 }
 
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_berth_log_v1_log_proto_goTypes = []any{
-	(*Entry)(nil),           // 0: berth.log.v1.Entry
-	(*Command)(nil),         // 1: berth.log.v1.Command
-	(*SubmitJob)(nil),       // 2: berth.log.v1.SubmitJob
-	(*NewJob)(nil),          // 3: berth.log.v1.NewJob
-	(*CancelJob)(nil),       // 4: berth.log.v1.CancelJob
-	(*ApplyPlan)(nil),       // 5: berth.log.v1.ApplyPlan
-	(*Start)(nil),           // 6: berth.log.v1.Start
-	(*QueueMove)(nil),       // 7: berth.log.v1.QueueMove
-	(*ReportAttempt)(nil),   // 8: berth.log.v1.ReportAttempt
-	(*RegisterNode)(nil),    // 9: berth.log.v1.RegisterNode
-	(*SetNodeState)(nil),    // 10: berth.log.v1.SetNodeState
-	(*DrainNode)(nil),       // 11: berth.log.v1.DrainNode
-	(*RemoveNode)(nil),      // 12: berth.log.v1.RemoveNode
-	(*CreateToken)(nil),     // 13: berth.log.v1.CreateToken
-	(*UseToken)(nil),        // 14: berth.log.v1.UseToken
-	(*DenyIdentity)(nil),    // 15: berth.log.v1.DenyIdentity
-	(*FenceNode)(nil),       // 16: berth.log.v1.FenceNode
-	(*PublishWeights)(nil),  // 17: berth.log.v1.PublishWeights
-	(*InstallWeights)(nil),  // 18: berth.log.v1.InstallWeights
-	(*RollbackWeights)(nil), // 19: berth.log.v1.RollbackWeights
-	(*PinWeights)(nil),      // 20: berth.log.v1.PinWeights
-	(*Checkpoint)(nil),      // 21: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),     // 22: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil),  // 23: berth.log.v1.SnapshotHeader
-	(*Record)(nil),          // 24: berth.log.v1.Record
-	(*SnapshotEnd)(nil),     // 25: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),            // 26: berth.log.v1.Meta
-	(*Config)(nil),          // 27: berth.log.v1.Config
-	(*Owner)(nil),           // 28: berth.log.v1.Owner
-	(*Spec)(nil),            // 29: berth.log.v1.Spec
-	(*Estimate)(nil),        // 30: berth.log.v1.Estimate
-	(*Reason)(nil),          // 31: berth.log.v1.Reason
-	(*Exit)(nil),            // 32: berth.log.v1.Exit
-	(*Usage)(nil),           // 33: berth.log.v1.Usage
-	(*GPUShare)(nil),        // 34: berth.log.v1.GPUShare
-	(*Berth)(nil),           // 35: berth.log.v1.Berth
-	(*Job)(nil),             // 36: berth.log.v1.Job
-	(*CancelRequest)(nil),   // 37: berth.log.v1.CancelRequest
-	(*Attempt)(nil),         // 38: berth.log.v1.Attempt
-	(*GPU)(nil),             // 39: berth.log.v1.GPU
-	(*Node)(nil),            // 40: berth.log.v1.Node
-	(*Queue)(nil),           // 41: berth.log.v1.Queue
-	(*Waiter)(nil),          // 42: berth.log.v1.Waiter
-	(*Request)(nil),         // 43: berth.log.v1.Request
-	(*Token)(nil),           // 44: berth.log.v1.Token
-	(*DeniedIdentity)(nil),  // 45: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),         // 46: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),   // 47: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),      // 48: berth.log.v1.WeightsPin
-	(*Sample)(nil),          // 49: berth.log.v1.Sample
+	(*Entry)(nil),               // 0: berth.log.v1.Entry
+	(*Command)(nil),             // 1: berth.log.v1.Command
+	(*SubmitJob)(nil),           // 2: berth.log.v1.SubmitJob
+	(*NewJob)(nil),              // 3: berth.log.v1.NewJob
+	(*CancelJob)(nil),           // 4: berth.log.v1.CancelJob
+	(*ApplyPlan)(nil),           // 5: berth.log.v1.ApplyPlan
+	(*Start)(nil),               // 6: berth.log.v1.Start
+	(*QueueMove)(nil),           // 7: berth.log.v1.QueueMove
+	(*ReportAttempt)(nil),       // 8: berth.log.v1.ReportAttempt
+	(*RegisterNode)(nil),        // 9: berth.log.v1.RegisterNode
+	(*SetNodeState)(nil),        // 10: berth.log.v1.SetNodeState
+	(*DrainNode)(nil),           // 11: berth.log.v1.DrainNode
+	(*RemoveNode)(nil),          // 12: berth.log.v1.RemoveNode
+	(*CreateToken)(nil),         // 13: berth.log.v1.CreateToken
+	(*UseToken)(nil),            // 14: berth.log.v1.UseToken
+	(*DenyIdentity)(nil),        // 15: berth.log.v1.DenyIdentity
+	(*FenceNode)(nil),           // 16: berth.log.v1.FenceNode
+	(*PublishWeights)(nil),      // 17: berth.log.v1.PublishWeights
+	(*InstallWeights)(nil),      // 18: berth.log.v1.InstallWeights
+	(*RollbackWeights)(nil),     // 19: berth.log.v1.RollbackWeights
+	(*PinWeights)(nil),          // 20: berth.log.v1.PinWeights
+	(*InstallInterference)(nil), // 21: berth.log.v1.InstallInterference
+	(*Checkpoint)(nil),          // 22: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),         // 23: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),      // 24: berth.log.v1.SnapshotHeader
+	(*Record)(nil),              // 25: berth.log.v1.Record
+	(*SnapshotEnd)(nil),         // 26: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),                // 27: berth.log.v1.Meta
+	(*Config)(nil),              // 28: berth.log.v1.Config
+	(*Owner)(nil),               // 29: berth.log.v1.Owner
+	(*Spec)(nil),                // 30: berth.log.v1.Spec
+	(*Estimate)(nil),            // 31: berth.log.v1.Estimate
+	(*Reason)(nil),              // 32: berth.log.v1.Reason
+	(*Exit)(nil),                // 33: berth.log.v1.Exit
+	(*Usage)(nil),               // 34: berth.log.v1.Usage
+	(*GPUShare)(nil),            // 35: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 36: berth.log.v1.Berth
+	(*Job)(nil),                 // 37: berth.log.v1.Job
+	(*CancelRequest)(nil),       // 38: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 39: berth.log.v1.Attempt
+	(*GPU)(nil),                 // 40: berth.log.v1.GPU
+	(*Node)(nil),                // 41: berth.log.v1.Node
+	(*Queue)(nil),               // 42: berth.log.v1.Queue
+	(*Waiter)(nil),              // 43: berth.log.v1.Waiter
+	(*Request)(nil),             // 44: berth.log.v1.Request
+	(*Token)(nil),               // 45: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 46: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 47: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 48: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 49: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 50: berth.log.v1.Interference
+	(*Company)(nil),             // 51: berth.log.v1.Company
+	(*Sample)(nil),              // 52: berth.log.v1.Sample
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	1,  // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -4844,62 +5152,65 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	14, // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
 	15, // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
 	17, // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	21, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	22, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	22, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	23, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
 	12, // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
 	18, // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
 	19, // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
 	20, // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
 	16, // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
-	28, // 19: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	3,  // 20: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	29, // 21: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	30, // 22: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	6,  // 23: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	7,  // 24: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	35, // 25: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	30, // 26: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	31, // 27: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	32, // 28: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	33, // 29: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	40, // 30: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	44, // 31: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	47, // 32: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	27, // 33: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	26, // 34: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	27, // 35: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	40, // 36: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	36, // 37: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	41, // 38: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	43, // 39: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	44, // 40: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	45, // 41: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	46, // 42: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	49, // 43: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	25, // 44: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	46, // 45: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	48, // 46: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	34, // 47: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	28, // 48: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	29, // 49: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	31, // 50: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	30, // 51: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	37, // 52: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	38, // 53: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	31, // 54: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	35, // 55: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	30, // 56: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	32, // 57: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	33, // 58: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	39, // 59: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	42, // 60: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	47, // 61: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	30, // 62: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	63, // [63:63] is the sub-list for method output_type
-	63, // [63:63] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	21, // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
+	29, // 20: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	3,  // 21: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	30, // 22: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	31, // 23: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	6,  // 24: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	7,  // 25: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	36, // 26: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	31, // 27: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	32, // 28: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	33, // 29: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	34, // 30: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	41, // 31: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	45, // 32: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	48, // 33: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	28, // 34: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	27, // 35: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	28, // 36: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	41, // 37: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	37, // 38: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	42, // 39: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	44, // 40: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	45, // 41: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	46, // 42: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	47, // 43: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	52, // 44: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	26, // 45: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	47, // 46: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	49, // 47: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	50, // 48: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	35, // 49: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	29, // 50: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	30, // 51: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	32, // 52: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	31, // 53: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	38, // 54: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	39, // 55: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	32, // 56: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	36, // 57: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	31, // 58: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	33, // 59: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	34, // 60: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	40, // 61: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	43, // 62: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	48, // 63: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	31, // 64: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	51, // 65: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	66, // [66:66] is the sub-list for method output_type
+	66, // [66:66] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -4926,8 +5237,9 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_RollbackWeights)(nil),
 		(*Command_PinWeights)(nil),
 		(*Command_FenceNode)(nil),
+		(*Command_InstallInterference)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[24].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[25].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -4941,6 +5253,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_End)(nil),
 		(*Record_KeptWeights)(nil),
 		(*Record_WeightsPin)(nil),
+		(*Record_Interference)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4948,7 +5261,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   50,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
