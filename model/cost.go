@@ -24,21 +24,21 @@ func (w *Weights) memory(f *Features, spec *gpuspec.Spec, parts []Part) (float64
 		}
 	}
 	weights, gradients, optimizer := f.state()
-	add("context", w.ContextFactor*float64(spec.ContextMiB))
+	add("context", float64(w.ContextFactor*float64(spec.ContextMiB)))
 	add("libraries", w.LibraryMiB)
 	add("weights", weights)
-	transient := float64(f.InputBytes) / mib
+	transient := float64(float64(f.InputBytes) / mib)
 	if f.Mode == Training {
 		add("gradients", gradients)
 		add("optimizer", optimizer)
 		saved, acts, matrix := f.kept()
-		add("activations", w.SavedFactor*saved+1.2*acts+2.2*matrix)
-		transient += w.LargestFactor*float64(f.LargestBytes)/mib + w.OutputFactor*float64(f.OutputBytes)/mib
+		add("activations", float64(w.SavedFactor*saved)+float64(1.2*acts)+float64(2.2*matrix))
+		transient += float64(w.LargestFactor*float64(f.LargestBytes)/mib) + float64(w.OutputFactor*float64(f.OutputBytes)/mib)
 	} else {
-		add("activations", w.LiveFactor*float64(f.LiveBytes)/mib)
+		add("activations", float64(w.LiveFactor*float64(f.LiveBytes)/mib))
 	}
 	add("transient", transient)
-	add("workspace", w.ScratchFactor*float64(f.WorkspaceBytes)/mib)
+	add("workspace", float64(w.ScratchFactor*float64(f.WorkspaceBytes)/mib))
 	return total, parts
 }
 
@@ -70,13 +70,13 @@ func (w *Weights) step(f *Features, spec *gpuspec.Spec) (seconds, util float64) 
 	perKernel := float64(f.MovedBytes) / max(1, kernels) / float64(f.Precision.ActivationBytes(4))
 	if f.Mode == Training {
 		flops *= 1 + w.BackwardFLOPs
-		bytes *= 1 + w.BackwardBytes
-		bytes += float64(f.ParamBytes) * float64(3+2*f.Optimizer.States())
+		bytes = float64(bytes * (1 + w.BackwardBytes))
+		bytes += float64(float64(f.ParamBytes) * float64(3+2*f.Optimizer.States()))
 		kernels *= 1 + w.BackwardFLOPs
 	}
 	compute := flops / w.rate(f.Precision, spec)
 	memory := bytes / (w.BandwidthEfficiency * spec.BandwidthGBs * 1e9)
-	busy := max(compute, memory) + w.Overlap*min(compute, memory)
+	busy := max(compute, memory) + float64(w.Overlap*min(compute, memory))
 	busy = max(busy, kernels*w.KernelMicros/1e6)
 	load := float64(f.InputBytes) / (w.HostLinkGBs * 1e9)
 	seconds = max(busy, kernels*w.LaunchMicros/1e6, load) + w.StepMillis/1e3
@@ -91,7 +91,7 @@ func (w *Weights) step(f *Features, spec *gpuspec.Spec) (seconds, util float64) 
 // host estimates main memory in MiB and CPU in thousandths of a core.
 func (w *Weights) host(f *Features, stepSec float64) (memMiB, cpuMilli int64) {
 	const maxLoaders = 7000 // a default loader pool is not larger
-	mem := w.HostBaseMiB + w.HostParamFactor*float64(f.ParamBytes)/mib + w.HostInputFactor*float64(f.InputBytes)/mib
+	mem := w.HostBaseMiB + float64(w.HostParamFactor*float64(f.ParamBytes)/mib) + float64(w.HostInputFactor*float64(f.InputBytes)/mib)
 	cpu := w.CPUBaseMilli
 	if stepSec > 0 {
 		cpu += min(maxLoaders, w.CPUMilliPerMiBps*float64(f.InputBytes)/mib/stepSec)
@@ -102,7 +102,7 @@ func (w *Weights) host(f *Features, stepSec float64) (memMiB, cpuMilli int64) {
 // power is the board's draw at a utilization of 0 to 1, in watts.
 func (w *Weights) power(spec *gpuspec.Spec, util float64) int64 {
 	tdp := float64(spec.TDPWatt)
-	return ceil(min(tdp, tdp*(w.IdlePowerShare+w.DynamicPowerShare*util)))
+	return ceil(min(tdp, tdp*(w.IdlePowerShare+float64(w.DynamicPowerShare*util))))
 }
 
 // ceil rounds up into the range of what a prediction may hold.

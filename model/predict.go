@@ -157,7 +157,7 @@ func (p *Predictor) analytic(f *Features, spec *gpuspec.Spec, a *answer, parts [
 	var cols [columnCount]float64
 	if l := &p.w.Learned[Memory]; l.empty() {
 		a.mem, parts = p.w.memory(f, spec, parts)
-		a.p95 = a.mem*margin + p.w.EstimateMarginMiB
+		a.p95 = float64(a.mem*margin) + p.w.EstimateMarginMiB
 	} else {
 		g := l.estimate(Memory, &p.w, f, spec, terms[:], cols[:])
 		a.mem, a.p95 = g.value, g.p95
@@ -199,7 +199,7 @@ func (p *Predictor) fromHistory(r *Request, spec *gpuspec.Spec, a *answer) {
 		if !exact {
 			margin, a.confidence = p.w.OtherTypeMargin, confidenceOtherType
 		}
-		a.p95 = a.mem*margin + p.w.HistoryMarginMiB
+		a.p95 = float64(a.mem*margin) + p.w.HistoryMarginMiB
 		a.source = SourceHistory
 	}
 	if o.boundMiB > 0 {

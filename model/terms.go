@@ -72,7 +72,7 @@ func fillMemory(f *Features, spec *gpuspec.Spec, w *Weights, out []float64) {
 	out[0], out[1], out[2] = float64(spec.ContextMiB), libraryUnit, float64(spec.SMs)
 	out[3], out[4], out[5] = f.state()
 	out[6], out[7], out[8] = f.kept()
-	out[9] = float64(f.InputBytes)/mib + w.OutputFactor*float64(f.OutputBytes)/mib
+	out[9] = float64(float64(f.InputBytes)/mib) + float64(w.OutputFactor*float64(f.OutputBytes)/mib)
 	if out[10] = 0; f.Mode == Training {
 		out[10] = float64(f.LargestBytes) / mib
 	}
@@ -85,13 +85,13 @@ func fillMemory(f *Features, spec *gpuspec.Spec, w *Weights, out []float64) {
 
 // state is the memory of weights, gradients and optimizer states in MiB.
 func (f *Features) state() (weights, gradients, optimizer float64) {
-	weights = float64(f.ParamBytes) / mib
+	weights = float64(float64(f.ParamBytes) / mib)
 	trained := weights
 	if f.TrainedBytes > 0 {
-		trained = float64(f.TrainedBytes) / mib
+		trained = float64(float64(f.TrainedBytes) / mib)
 	}
 	if f.Mode == Training {
-		gradients, optimizer = trained, trained*float64(f.Optimizer.States())
+		gradients, optimizer = trained, float64(trained*float64(f.Optimizer.States()))
 	}
 	if f.Precision == graph.AMP {
 		weights *= 1.5 // autocast keeps a two-byte copy
@@ -129,7 +129,7 @@ func fillTime(f *Features, spec *gpuspec.Spec, w *Weights, out []float64) {
 		bytes *= 1 + w.BackwardBytes
 		kernels *= 1 + w.BackwardFLOPs
 		_, gradients, states := f.state()
-		optimizer = (2*gradients + 2*states) * mib
+		optimizer = (float64(2*gradients) + float64(2*states)) * mib
 	}
 	bandwidth := spec.BandwidthGBs * 1e9
 	out[0] = flops / sustained(f.Precision, spec)
@@ -185,7 +185,7 @@ func sustained(p Precision, spec *gpuspec.Spec) float64 {
 		peak, perJoule = tensor/2, perJoule*5
 	}
 	a, b := 1/(0.7*peak), 1/(perJoule*float64(max(1, spec.TDPWatt)))
-	return 1 / math.Sqrt(math.Sqrt(float64(a*a)*float64(a*a)+float64(b*b)*float64(b*b)))
+	return 1 / math.Sqrt(math.Sqrt(float64(float64(a*a)*float64(a*a))+float64(float64(b*b)*float64(b*b))))
 }
 
 // The utilization terms: what the roofline says, and a constant.
@@ -257,10 +257,10 @@ func (f *Features) columns(spec *gpuspec.Spec, x []float64) {
 	if f.FLOPs == 0 {
 		x[9], x[10] = missing, missing
 	}
-	x[11], x[12] = fit.Log(batch), fit.Log(float64(f.InputBytes)/batch/1024+1e-3)
+	x[11], x[12] = fit.Log(batch), fit.Log(float64(float64(f.InputBytes)/batch/1024)+1e-3)
 	x[13], x[14], x[15] = float64(f.Convs), float64(f.Linears), float64(f.Activations)
 	x[16], x[17] = float64(f.Norms), float64(f.Others)
-	x[18] = float64(f.Mode)*16 + float64(precisionCode(f.Precision))
+	x[18] = float64(16*int(f.Mode) + precisionCode(f.Precision))
 	x[19] = fit.Log(float64(max(1, f.SeqLen)))
 	x[20], x[21] = fit.Log(float64(spec.SMs)), fit.Log(spec.FP32TFLOPS/spec.BandwidthGBs)
 }

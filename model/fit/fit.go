@@ -23,7 +23,7 @@ const logGrid = 1 << 24
 // Log is the natural logarithm of v, rounded to a grid of 2^-24. v ≤ 0 counts
 // as tiny.
 func Log(v float64) float64 {
-	return math.Round(math.Log(max(v, tiny))*logGrid) / logGrid
+	return float64(math.Round(math.Log(max(v, tiny))*logGrid) / logGrid)
 }
 
 // tiny stands for quantities of nothing where a logarithm is taken.
