@@ -77,9 +77,9 @@ func (w *Weights) step(f *Features, spec *gpuspec.Spec) (seconds, util float64) 
 	compute := flops / w.rate(f.Precision, spec)
 	memory := bytes / (w.BandwidthEfficiency * spec.BandwidthGBs * 1e9)
 	busy := max(compute, memory) + float64(w.Overlap*min(compute, memory))
-	busy = max(busy, kernels*w.KernelMicros/1e6)
+	busy = max(busy, float64(kernels*w.KernelMicros/1e6))
 	load := float64(f.InputBytes) / (w.HostLinkGBs * 1e9)
-	seconds = max(busy, kernels*w.LaunchMicros/1e6, load) + w.StepMillis/1e3
+	seconds = max(busy, float64(kernels*w.LaunchMicros/1e6), load) + float64(w.StepMillis/1e3)
 	waves := perKernel / float64(2048*max(1, spec.SMs))
 	util = busy / seconds
 	if waves+w.WaveShare > 0 {

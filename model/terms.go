@@ -148,9 +148,9 @@ func (f *Features) traffic() float64 {
 	}
 	acts := float64(f.ActBytes)
 	if acts == 0 {
-		acts = 2 * float64(f.MatrixBytes)
+		acts = float64(2 * float64(f.MatrixBytes))
 	}
-	return 2*acts + float64(f.ParamBytes)
+	return float64(2*acts) + float64(f.ParamBytes)
 }
 
 // layers counts all operators.

@@ -159,7 +159,7 @@ func thresholds(column []float64) []float64 {
 	v := slices.Clone(column)
 	slices.Sort(v)
 	var cuts []float64
-	step := max(1, float64(len(v))/maxBins)
+	step := max(1, float64(float64(len(v))/maxBins))
 	next := step
 	for i := 1; i < len(v); i++ {
 		if v[i] == v[i-1] || float64(i) < next {

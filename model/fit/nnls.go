@@ -55,7 +55,7 @@ func Bounded(rows [][]float64, y, prior []float64, boxes []Box, pull float64) ([
 					g -= float64(a[j*n+k] * c[k])
 				}
 			}
-			v := min(max(g/a[j*n+j], boxes[j].Low*scale[j]), boxes[j].High*scale[j])
+			v := min(max(g/a[j*n+j], float64(boxes[j].Low*scale[j])), float64(boxes[j].High*scale[j]))
 			moved = max(moved, math.Abs(v-c[j]))
 			c[j] = v
 		}

@@ -159,19 +159,16 @@ func widen(v []float32) []float64 {
 }
 
 // coefficients minimizes the relative error, Huber's way: a row that is far off
-// pulls with a bounded force, by iteratively reweighted least squares.
+// pulls with a bounded force, by iteratively reweighted least squares, from the
+// prior on, lest rows far off decide where it ends.
 func (tr *trainer) coefficients(train []int, prior []float64, pull float64) ([]float32, error) {
 	rows, y := make([][]float64, len(train)), make([]float64, len(train))
-	force := make([]float64, len(train))
-	for k := range force {
-		force[k] = 1
-	}
-	var c []float64
 	_, boxes := tr.t.Priors()
+	c := prior
 	for range rounds {
 		for k, i := range train {
 			r := &tr.rows[i]
-			s := math.Sqrt(r.weight * force[k])
+			s := math.Sqrt(float64(r.weight * r.force(c)))
 			rows[k] = slices.Grow(rows[k][:0], len(r.terms))
 			for _, v := range r.terms {
 				rows[k] = append(rows[k], float64(v/r.target)*s)
@@ -182,20 +179,26 @@ func (tr *trainer) coefficients(train []int, prior []float64, pull float64) ([]f
 		if c, err = fit.Bounded(rows, y, prior, boxes, pull); err != nil {
 			return nil, err
 		}
-		for k, i := range train {
-			r := &tr.rows[i]
-			v := 0.0
-			for j := range c {
-				v += float64(c[j] * r.terms[j])
-			}
-			force[k] = min(1, robust/max(abs(v/r.target-1), 1e-9))
-		}
 	}
 	out := make([]float32, len(c))
 	for j := range c {
 		out[j] = float32(min(c[j], 1e4))
 	}
 	return out, nil
+}
+
+// force is how much r counts in the next round when c are the coefficients of
+// this one: less beyond a miss of robust. The miss is relative to the greater of
+// estimate and label, or a label that is far too small would pull the harder
+// the smaller it is.
+func (r *row) force(c []float64) float64 {
+	v := 0.0
+	for j := range c {
+		v += float64(c[j] * r.terms[j])
+	}
+	v /= r.target
+	over := max(1, v)
+	return min(1, robust*over/max(abs(v-1), 1e-9)) / over / over
 }
 
 // forest fits what the physics misses.
