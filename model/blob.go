@@ -69,9 +69,11 @@ func (l *Learned) append(b []byte) []byte {
 	for i, t := range l.Types {
 		b = binary.LittleEndian.AppendUint32(appendText(b, t), math.Float32bits(l.Factors[i]))
 	}
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(l.Families)))
-	for _, h := range l.Families {
-		b = binary.LittleEndian.AppendUint32(b, h)
+	for _, hashes := range [][]uint32{l.Families, l.Kinds} {
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(hashes)))
+		for _, h := range hashes {
+			b = binary.LittleEndian.AppendUint32(b, h)
+		}
 	}
 	return l.Forest.Append(b)
 }
@@ -175,6 +177,9 @@ func (r *reader) learned(l *Learned) {
 	}
 	for range r.count(maxFamilies) {
 		l.Families = append(l.Families, binary.LittleEndian.Uint32(r.take(4)))
+	}
+	for range r.count(maxKinds) {
+		l.Kinds = append(l.Kinds, binary.LittleEndian.Uint32(r.take(4)))
 	}
 	if r.err != nil {
 		return

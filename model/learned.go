@@ -18,6 +18,7 @@ const (
 	maxTypes     = 64
 	maxTypeName  = 64
 	maxFamilies  = 1024
+	maxKinds     = 256
 	maxMarginLog = 1.5
 )
 
@@ -39,8 +40,9 @@ type Learned struct {
 	Margins [3]float64
 	// Families are FamilyHash of the models of the samples, sorted; Types their
 	// GPU types, normal and sorted.
-	Families []uint32
-	Types    []string
+	// Kinds are KindHash of their group keys, sorted.
+	Families, Kinds []uint32
+	Types           []string
 	// Factors are logarithms, one for each type: by how much it takes more than
 	// the physics says.
 	Factors []float32
@@ -83,6 +85,21 @@ func FamilyHash(family string) uint32 {
 	return h
 }
 
+// KindHash is what a Learned remembers of a group key: FNV-1a of its first three
+// parts, which say what kind of run it was.
+func KindHash(key string) uint32 {
+	parts := 0
+	for i := range len(key) {
+		if key[i] == '/' {
+			if parts++; parts == 3 {
+				key = key[:i]
+				break
+			}
+		}
+	}
+	return FamilyHash(key)
+}
+
 // empty tells that nothing was learned.
 func (l *Learned) empty() bool { return len(l.Groups) == 0 }
 
@@ -109,7 +126,8 @@ type guess struct {
 // room for maxTerms and columnCount numbers.
 func (l *Learned) estimate(t Target, w *Weights, f *Features, spec *gpuspec.Spec, terms, cols []float64) guess {
 	w.terms(t, f, spec, terms)
-	g := l.group(GroupKey(t, f, spec))
+	key := GroupKey(t, f, spec)
+	g := l.group(key)
 	r := guess{coef: g.Coef}
 	for i, c := range g.Coef {
 		r.base += float64(float64(c) * terms[i])
@@ -127,6 +145,10 @@ func (l *Learned) estimate(t Target, w *Weights, f *Features, spec *gpuspec.Spec
 	} else {
 		trees, margin = min(trees, l.Trees[NewType]), max(margin, l.Margins[NewType])
 	}
+	if !has(l.Kinds, KindHash(key)) {
+		// Nobody measured such runs: not even those left out say how far off.
+		trees, margin = min(trees, l.Trees[NewFamily]), newKind*max(margin, l.Margins[NewFamily])
+	}
 	if trees > 0 {
 		f.columns(spec, cols)
 		r.value *= expClamped(l.Forest.Range(cols, 0, trees), t.RatioLimit())
@@ -134,6 +156,9 @@ func (l *Learned) estimate(t Target, w *Weights, f *Features, spec *gpuspec.Spec
 	r.p95 = r.value * math.Exp(margin)
 	return r
 }
+
+// newKind is by how much margins are wider for kinds of runs never measured.
+const newKind = 1.5
 
 func has[E cmp.Ordered](sorted []E, v E) bool {
 	_, ok := slices.BinarySearch(sorted, v)
@@ -164,14 +189,14 @@ func (g *guess) parts(terms []float64, parts []Part) []Part {
 
 // check names what is out of range.
 func (l *Learned) check(t Target) error {
-	if len(l.Groups) > maxGroups || len(l.Types) > maxTypes || len(l.Families) > maxFamilies || l.Samples < 0 {
+	if len(l.Groups) > maxGroups || len(l.Types) > maxTypes || len(l.Families) > maxFamilies || len(l.Kinds) > maxKinds || l.Samples < 0 {
 		return fmt.Errorf("%w: %s: %d groups, %d types, %d families, at most %d, %d and %d are allowed",
 			ErrWeights, t, len(l.Groups), len(l.Types), len(l.Families), maxGroups, maxTypes, maxFamilies)
 	}
 	if len(l.Groups) > 0 && l.Groups[0].Key != "" {
 		return fmt.Errorf("%w: %s: the first group is %q, must be the general one", ErrWeights, t, l.Groups[0].Key)
 	}
-	if !slices.IsSortedFunc(l.Groups, func(a, b Group) int { return cmp.Compare(a.Key, b.Key) }) || !slices.IsSorted(l.Types) || !slices.IsSorted(l.Families) {
+	if !slices.IsSortedFunc(l.Groups, func(a, b Group) int { return cmp.Compare(a.Key, b.Key) }) || !slices.IsSorted(l.Types) || !slices.IsSorted(l.Families) || !slices.IsSorted(l.Kinds) {
 		return fmt.Errorf("%w: %s: groups, families or types are not sorted", ErrWeights, t)
 	}
 	for i := range l.Groups {

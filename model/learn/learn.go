@@ -148,10 +148,10 @@ func (tr *trainer) learn() (model.Learned, error) {
 		if r := &tr.rows[i]; r.family != "" {
 			l.Families = append(l.Families, model.FamilyHash(r.family))
 		}
+		l.Kinds = append(l.Kinds, model.KindHash(tr.rows[i].key))
 	}
-	slices.Sort(l.Families)
-	l.Families = slices.Compact(l.Families)
-	l.Families = l.Families[:min(len(l.Families), maxFamilies)]
+	l.Families = distinct(l.Families, maxFamilies)
+	l.Kinds = distinct(append(l.Kinds, tr.start.Kinds...), maxKinds)
 	if err := tr.judge(&l); err != nil {
 		return model.Learned{}, err
 	}
@@ -161,9 +161,17 @@ func (tr *trainer) learn() (model.Learned, error) {
 	return l, nil
 }
 
-// The most families and types that weights remember, and the longest name.
+// distinct sorts hashes and keeps at most n of them, each once.
+func distinct(hashes []uint32, n int) []uint32 {
+	slices.Sort(hashes)
+	hashes = slices.Compact(hashes)
+	return hashes[:min(len(hashes), n)]
+}
+
+// The most families, kinds and types that weights remember, and the longest name.
 const (
 	maxFamilies = 1024
+	maxKinds    = 256
 	maxTypes    = 64
 	maxTypeName = 64
 )
@@ -182,13 +190,13 @@ func (tr *trainer) judge(l *model.Learned) error {
 			return err
 		}
 	}
-	l.Trees[model.KnownFamily], l.Margins[model.KnownFamily] = known.trees, known.margin(nil, tr.opt.Quantile)
+	l.Trees[model.KnownFamily], l.Margins[model.KnownFamily] = known.trees, known.margin(nil, tr.fewModels(strict(tr.opt.Quantile)))
 	for i := range l.Groups {
 		g := &l.Groups[i]
 		if !slices.ContainsFunc(tr.rows, func(r row) bool { return hasPrefix(r.key, g.Key) }) {
 			continue // the start's
 		}
-		g.Margin = known.margin(func(r *row) bool { return hasPrefix(r.key, g.Key) }, tr.opt.Quantile)
+		g.Margin = known.margin(func(r *row) bool { return hasPrefix(r.key, g.Key) }, tr.fewModels(strict(tr.opt.Quantile)))
 	}
 	for i, by := range []func(*row) string{byFamily, byType} {
 		v, err := tr.leaveOut(by, 3)
@@ -208,6 +216,19 @@ func (tr *trainer) judge(l *model.Learned) error {
 // strict is the quantile to aim at where the groups that were left out are only
 // some of those to come: a fifth of the misses less.
 func strict(q float64) float64 { return 1 - float64(0.8*(1-q)) }
+
+// fewModels is the quantile to aim at where the rows are of few models: rows of
+// one model miss alike, so that few models say little about the tail.
+func (tr *trainer) fewModels(q float64) float64 {
+	models := make(map[string]struct{})
+	for i := range tr.rows {
+		models[tr.rows[i].model] = struct{}{}
+	}
+	return 1 - float64((1-q)*max(0, 1-fewGroups/float64(len(models))))
+}
+
+// fewGroups is how many models say nothing about the tail.
+const fewGroups = 5
 
 func hasPrefix(s, prefix string) bool { return len(s) >= len(prefix) && s[:len(prefix)] == prefix }
 
@@ -316,7 +337,7 @@ func (tr *trainer) leaveOut(by func(*row) string, least int) (*verdict, error) {
 			e += float64(tr.rows[i].weight * m)
 		}
 		// More trees must earn their place.
-		if e *= 1 + float64(0.01*stages[s]); s == 0 || e < most {
+		if e = float64(e * (1 + float64(0.01*stages[s]))); s == 0 || e < most {
 			best, most = s, e
 		}
 	}
