@@ -81,7 +81,9 @@ func (w *Weights) step(f *Features, spec *gpuspec.Spec) (seconds, util float64) 
 	load := float64(f.InputBytes) / (w.HostLinkGBs * 1e9)
 	seconds = max(busy, float64(kernels*w.LaunchMicros/1e6), load) + float64(w.StepMillis/1e3)
 	waves := perKernel / float64(2048*max(1, spec.SMs))
-	util = busy / seconds
+	if seconds > 0 {
+		util = busy / seconds
+	}
 	if waves+w.WaveShare > 0 {
 		util *= waves / (waves + w.WaveShare)
 	}
