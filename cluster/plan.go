@@ -74,4 +74,6 @@ type Snapshot struct {
 	Waiting, Running []*Job
 	// Queues holds the GPU queues that are not empty, in order.
 	Queues map[GPUID][]Waiter
+	// Interference is what is known of jobs that share a GPU, nil for nothing.
+	Interference *Interference
 }

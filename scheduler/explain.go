@@ -228,7 +228,28 @@ func (x *explainer) gpu(n *cluster.Node, g *cluster.GPU) bool {
 	case nd.milli > u.FreeMilli():
 		return say(cluster.ReasonGPUCompute, nd.milli-u.FreeMilli(), fmt.Sprintf("%s of its compute free, needs %s", percent(u.FreeMilli()), percent(nd.milli)))
 	}
+	if v, s := x.judge(g, &nd); v.against() {
+		return say(cluster.ReasonSharing, x.longest(g), v.words(s, x.pol.MaxSlowdownMilli))
+	}
 	return true
+}
+
+// judge tells what those on a card speak against the job.
+func (x *explainer) judge(g *cluster.GPU, nd *need) (verdict, *cluster.Sharing) {
+	know := x.snap.Interference
+	s := know.SharingOn(g)
+	if s == nil || nd.way != wayShare {
+		return verdict{}, nil
+	}
+	var on []mate
+	for _, j := range x.on[g.ID] {
+		for _, gs := range j.Live().Berth.GPUs {
+			if gs.GPU == g.ID {
+				on = insert(on, mateOf(know, j, j.ID, gs.Share.Milli))
+			}
+		}
+	}
+	return judge(know, s, on, mateOf(know, x.job, 0, nd.milli), x.pol.MaxSlowdownMilli), s
 }
 
 // vetoes tallies the GPUs of a node that could never serve the job, and

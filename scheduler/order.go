@@ -17,6 +17,7 @@ type item struct {
 	queue    int32          // the card in whose queue it stands, -1 for none
 	gone     bool           // started in this pass
 	kept     bool           // waited so long that nobody may overtake it
+	kind     int32          // what is known of its manners; 0 is nothing
 }
 
 // rank decides the order of a pass: less goes first.
@@ -53,6 +54,9 @@ func (p *pass) gather(waiting []*cluster.Job) {
 		it.needs, needs = needs[:classes:classes], needs[classes:]
 		if j.Spec.GPUs > 0 {
 			p.fillNeeds(&it)
+			if p.crowd != nil {
+				it.kind = p.crowd.kindOf(j)
+			}
 		}
 		if j.Queue != "" {
 			if c, ok := p.f.cardAt[j.Queue]; ok {

@@ -15,6 +15,7 @@ type shape struct {
 	class      int32
 	gpus       int32
 	way        way
+	kind       int32
 	mem, milli int64
 	cpu, host  int64
 	node       cluster.NodeID
@@ -22,7 +23,7 @@ type shape struct {
 
 func (p *pass) shapeOf(it *item, c int) shape {
 	n := &it.needs[c]
-	return shape{int32(c), int32(it.gpus), n.way, n.mem, n.milli, it.cpu, it.mem, it.node}
+	return shape{int32(c), int32(it.gpus), n.way, it.kind, n.mem, n.milli, it.cpu, it.mem, it.node}
 }
 
 // want is what each card must have left for it.
@@ -55,9 +56,9 @@ func (p *pass) fit(it *item, c int, to []int32) []int32 {
 	case it.needs[c].way == wayWhole:
 		to = p.fitWhole(k, it, &want, to)
 	case it.gpus > 1:
-		to = p.fitSpread(k, it.gpus, &want, lo, hi, to)
+		to = p.fitSpread(it, c, &want, lo, hi, to)
 	default:
-		place := k.used.first(lo, &want)
+		place := p.suited(it, c, &want, lo, hi)
 		if place < 0 || place >= hi {
 			place = k.empty.first(lo, &want)
 		}
@@ -134,7 +135,8 @@ func (p *pass) takeEmpty(k *class, g *group, n int, want *room, to []int32) []in
 
 // fitSpread looks for shares of n cards of one node: the first node that has
 // them, and there used cards before empty ones.
-func (p *pass) fitSpread(k *class, n int, want *room, lo, hi int, to []int32) []int32 {
+func (p *pass) fitSpread(it *item, c int, want *room, lo, hi int, to []int32) []int32 {
+	k := &p.f.classes[c]
 	for from := lo; from < hi; {
 		place := k.used.first(from, want)
 		if e := k.empty.first(from, want); place < 0 || e >= 0 && e < place {
@@ -144,8 +146,8 @@ func (p *pass) fitSpread(k *class, n int, want *room, lo, hi int, to []int32) []
 			return to
 		}
 		g := &k.groups[p.f.cards[k.cards[place]].group]
-		if int(g.hi-g.lo) >= n {
-			if to = p.spreadOn(k, g, n, want, to); len(to) > 0 {
+		if int(g.hi-g.lo) >= it.gpus {
+			if to = p.spreadOn(it, c, g, want, to); len(to) > 0 {
 				return to
 			}
 		}
@@ -154,11 +156,14 @@ func (p *pass) fitSpread(k *class, n int, want *room, lo, hi int, to []int32) []
 	return to
 }
 
-func (p *pass) spreadOn(k *class, g *group, n int, want *room, to []int32) []int32 {
-	at := len(to)
+func (p *pass) spreadOn(it *item, c int, g *group, want *room, to []int32) []int32 {
+	k, at := &p.f.classes[c], len(to)
 	for _, t := range []*tree{k.used, k.empty} {
 		for place := t.first(int(g.lo), want); place >= 0 && place < int(g.hi); place = t.first(place+1, want) {
-			if to = append(to, k.cards[place]); len(to) == at+n {
+			if p.crowd != nil && !p.suits(it, c, k.cards[place]) {
+				continue
+			}
+			if to = append(to, k.cards[place]); len(to) == at+it.gpus {
 				slices.Sort(to[at:])
 				return to
 			}
@@ -212,6 +217,7 @@ func (p *pass) place(it *item, c int, cards []int32) {
 	slices.SortFunc(st.Berth.GPUs, func(a, b cluster.GPUShare) int { return cmp.Compare(a.GPU, b.GPU) })
 	p.commit(it, &st, first.host)
 	p.settle(it, c, cards)
+	p.crowd.settled(it.job, n.milli, cards)
 }
 
 // commit takes the berth in the ledger. The indexes only hold what the ledger
@@ -276,6 +282,12 @@ func (p *pass) overtook(it, head *item, c int, k *card, w cluster.Waiter) string
 		return "head j" + w.Job.String() + " waits there for " + about(p.now-w.Rank) + ", less than " + about(p.pol.QueueAge.Microseconds())
 	}
 	why := lacks(head.job, &head.needs[c], k, &p.f.hosts[k.host], p.pol)
+	if why == "" && p.crowd != nil {
+		at := p.f.cardAt[k.use.ID]
+		if v := p.judge(head, &head.needs[c], at); v.against() {
+			why = v.words(p.crowd.rules[at], p.pol.MaxSlowdownMilli)
+		}
+	}
 	if why == "" {
 		n := &it.needs[c]
 		why = "would fit as well; the pass takes " + percent(n.dominant(k.use.SellableMiB)) + " of a GPU before " +

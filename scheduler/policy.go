@@ -22,6 +22,11 @@ type Policy struct {
 	// MaxShares bounds how many jobs lie on one GPU; a card's own limit may be
 	// lower. Three is what Yeung et al. (HotCloud 2020, section 6) allow.
 	MaxShares int
+	// MaxSlowdownMilli is how many times longer, in thousandths, anybody on a
+	// GPU may be predicted to take than alone: a job that would make it more, for
+	// itself or for another, is not laid there. It counts only where something
+	// was learned of sharing; 0 switches the rule off.
+	MaxSlowdownMilli int64
 	// MinConfidenceMilli is how sure a prediction must be, 0–1000, for a job
 	// without a declared memory cap to share a GPU.
 	MinConfidenceMilli int64
@@ -64,7 +69,7 @@ type Policy struct {
 // Default returns the policy of a site that chose nothing.
 func Default() Policy {
 	return Policy{
-		Mode: ModeFFD, MaxShares: 3, MinConfidenceMilli: 300,
+		Mode: ModeFFD, MaxShares: 3, MaxSlowdownMilli: 1500, MinConfidenceMilli: 300,
 		FastGainMilli: 1150,
 		MaxMoves:      20000, MaxRebalance: 1000, MinGainMilli: 200, MinGain: 5 * time.Second,
 		ReserveAge: 30 * time.Second, QueueAge: time.Minute, HoldAge: 20 * time.Minute,

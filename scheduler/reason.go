@@ -89,8 +89,17 @@ func (p *pass) missing(it *item, c int, inWords bool) cluster.Reason {
 	case most.until < want.until:
 		code = cluster.ReasonQueueOrder
 	}
+	slowed := ""
+	if code == cluster.ReasonResources {
+		if slowed = p.slowed(it, c, &want); slowed != "" {
+			code = cluster.ReasonSharing
+		}
+	}
 	if !inWords {
 		return cluster.Reason{Code: code}
+	}
+	if slowed != "" {
+		return cluster.Reason{Code: code, Detail: k.gpuType + ": " + slowed}
 	}
 	return cluster.Reason{Code: code, Detail: k.gpuType + ": " + p.words(it, c, code, &most, empty)}
 }

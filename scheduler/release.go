@@ -18,6 +18,14 @@ type View interface {
 	Queue(cluster.GPUID) []cluster.Waiter
 }
 
+// CompanyView is a View that also knows who lies on a card and how they slow
+// each other down. With a plain View nobody is kept apart for that.
+type CompanyView interface {
+	View
+	OnGPU(cluster.GPUID) []cluster.JobID
+	Interference() *cluster.Interference
+}
+
 // OnRelease starts those who wait in the queues of gpus, on which something
 // ended: of each queue whoever fits, in order, down to Policy.ReleaseDepth.
 // It looks at nothing but these queues, the nodes of these GPUs, and the heads
@@ -27,6 +35,11 @@ type View interface {
 func OnRelease(v View, gpus []cluster.GPUID, pol Policy) cluster.Plan {
 	r := release{v: v, pol: &pol, now: int64(v.Now()), led: v.Ledger()}
 	r.plan.BaseIndex = v.Index()
+	if cv, ok := v.(CompanyView); ok && pol.MaxSlowdownMilli > 0 {
+		if r.know = cv.Interference(); r.know != nil {
+			r.on = cv.OnGPU
+		}
+	}
 	for _, g := range gpus {
 		r.queue(g)
 	}
@@ -45,6 +58,8 @@ type release struct {
 	nodes []cluster.NodeUse
 	gone  []cluster.JobID
 	cards []*cluster.GPUUse // scratch
+	know  *cluster.Interference
+	on    func(cluster.GPUID) []cluster.JobID // with know
 }
 
 // gpu returns our account of a GPU, nil for an unknown one. Pointers are good
@@ -157,7 +172,7 @@ func (r *release) pick(j *cluster.Job, n *cluster.Node, c *cluster.GPU, nd *need
 			r.gpu(n.GPUs[i].ID)
 		}
 	}
-	if u := r.gpu(c.ID); r.holds(u, nd) {
+	if u := r.gpu(c.ID); r.holds(u, nd) && r.suits(j, c, nd) {
 		r.cards = append(r.cards, u)
 	} else {
 		return false
@@ -167,7 +182,7 @@ func (r *release) pick(j *cluster.Job, n *cluster.Node, c *cluster.GPU, nd *need
 		if o.ID == c.ID || o.Type != c.Type || o.SellableMiB != c.SellableMiB {
 			continue
 		}
-		if u := r.gpu(o.ID); u != nil && r.holds(u, nd) {
+		if u := r.gpu(o.ID); u != nil && r.holds(u, nd) && r.suits(j, o, nd) {
 			r.cards = append(r.cards, u)
 		}
 	}
@@ -180,6 +195,40 @@ func (r *release) holds(u *cluster.GPUUse, nd *need) bool {
 		return u.Shares == 0 && u.FreeShares() > 0
 	}
 	return u.FreeShares() > 0 && u.Shares < max(1, r.pol.MaxShares) && nd.mem <= u.FreeMiB() && nd.milli <= u.FreeMilli()
+}
+
+// suits tells whether all on a card stay fast enough when j joins them.
+func (r *release) suits(j *cluster.Job, c *cluster.GPU, nd *need) bool {
+	v := r.judge(j, c, nd)
+	return !v.against()
+}
+
+func (r *release) judge(j *cluster.Job, c *cluster.GPU, nd *need) verdict {
+	s := r.know.SharingOn(c)
+	if s == nil || nd.way != wayShare {
+		return verdict{}
+	}
+	var on []mate
+	for _, id := range r.on(c.ID) {
+		if o, ok := r.v.Job(id); ok && o.Live() != nil {
+			on = r.mates(on, o, o.Live().Berth.GPUs, c.ID)
+		}
+	}
+	for i := range r.plan.Starts {
+		if o, ok := r.v.Job(r.plan.Starts[i].Job); ok {
+			on = r.mates(on, o, r.plan.Starts[i].Berth.GPUs, c.ID)
+		}
+	}
+	return judge(r.know, s, on, mateOf(r.know, j, 0, nd.milli), r.pol.MaxSlowdownMilli)
+}
+
+func (r *release) mates(on []mate, j *cluster.Job, shares []cluster.GPUShare, gpu cluster.GPUID) []mate {
+	for _, gs := range shares {
+		if gs.GPU == gpu {
+			on = insert(on, mateOf(r.know, j, j.ID, gs.Share.Milli))
+		}
+	}
+	return on
 }
 
 // earlier is who stands before j in the queue of one of the other GPUs.
@@ -237,6 +286,11 @@ func (r *release) overtook(j, passed *cluster.Job, c *cluster.GPU, h *cluster.No
 	e, _ := cluster.EstimateFor(passed.Estimates, c.Type)
 	nd := needOn(passed, c, &e, *r.pol)
 	why := lacks(passed, &nd, &card{use: *r.gpu(c.ID)}, &host{use: *h}, *r.pol)
+	if why == "" {
+		if v := r.judge(passed, c, &nd); v.against() {
+			why = v.words(r.know.SharingOn(c), r.pol.MaxSlowdownMilli)
+		}
+	}
 	if why == "" {
 		why = "stands in another queue of the node"
 	}

@@ -22,6 +22,7 @@ type pass struct {
 	// asked for; started are those that this pass laid there.
 	residents [][]resident
 	started   []newcomer
+	crowd     *crowd
 	keptPlain bool
 	unseen    bool    // somebody stands in a queue whom the snapshot does not hold
 	picked    []int32 // scratch
@@ -43,6 +44,7 @@ func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
 	p := &pass{pol: pol, now: int64(snap.Now), running: snap.Running, failed: map[shape]int64{}, told: map[shape]cluster.Reason{}}
 	p.plan.BaseIndex = snap.Index
 	p.f = newFleet(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol)
+	p.crowd = newCrowd(snap.Interference, p.f, snap.Running)
 	p.gather(snap.Waiting)
 	p.markUnseen()
 	for _, r := range p.order() {

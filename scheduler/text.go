@@ -27,6 +27,9 @@ func percent(milli int64) string {
 	return strconv.FormatFloat(float64(milli)/10, 'f', -1, 64) + " %"
 }
 
+// times prints thousandths of a factor.
+func times(milli int64) string { return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64) }
+
 // about prints a span the way people say it; it is an estimate anyhow.
 func about(us int64) string {
 	d := time.Duration(us) * time.Microsecond

@@ -114,6 +114,9 @@ func Cores(milli int64) JobOption { return func(j *cluster.Job) { j.Spec.CPUMill
 // HostMem asks for host memory.
 func HostMem(mib int64) JobOption { return func(j *cluster.Job) { j.Spec.MemMiB = mib } }
 
+// Signed gives the job a signature.
+func Signed(sig string) JobOption { return func(j *cluster.Job) { j.Spec.Signature = sig } }
+
 // Waited makes the job wait for so long already.
 func Waited(d time.Duration) JobOption {
 	return func(j *cluster.Job) { j.Eligible, j.Submitted = Now.Add(-d), Now.Add(-d) }

@@ -19,6 +19,8 @@ type World struct {
 	Jobs   map[cluster.JobID]*cluster.Job
 	Queues map[cluster.GPUID][]cluster.Waiter
 	Ledg   *cluster.Ledger
+	// Know is what was learned of jobs that share a GPU.
+	Know *cluster.Interference
 	// Runs tells how long a job really runs; nil means as long as declared
 	// or predicted.
 	Runs func(*cluster.Job) time.Duration
@@ -66,7 +68,7 @@ func (w *World) rank(j *cluster.Job) int64 {
 
 // Snapshot returns the scheduler's view.
 func (w *World) Snapshot() *cluster.Snapshot {
-	s := &cluster.Snapshot{Index: w.index, Now: w.Clock, Nodes: w.Nodes, Ledger: w.Ledg.Clone(), Queues: maps.Clone(w.Queues)}
+	s := &cluster.Snapshot{Index: w.index, Now: w.Clock, Nodes: w.Nodes, Ledger: w.Ledg.Clone(), Queues: maps.Clone(w.Queues), Interference: w.Know}
 	for _, id := range slices.Sorted(maps.Keys(w.Jobs)) {
 		switch j := w.Jobs[id]; {
 		case j.State.Waiting():
@@ -78,7 +80,8 @@ func (w *World) Snapshot() *cluster.Snapshot {
 	return s
 }
 
-// Now, Index, Ledger, Job, Node and Queue make a World a scheduler.View.
+// Now, Index, Ledger, Job, Node and Queue make a World a scheduler.View, with
+// OnGPU and Interference it is a scheduler.CompanyView.
 func (w *World) Now() cluster.Time { return w.Clock }
 
 // Index is the number of changes so far.
@@ -98,6 +101,20 @@ func (w *World) Node(id cluster.NodeID) (*cluster.Node, bool) {
 		}
 	}
 	return nil, false
+}
+
+// Interference is what was learned.
+func (w *World) Interference() *cluster.Interference { return w.Know }
+
+// OnGPU returns who lies on a GPU, by id.
+func (w *World) OnGPU(g cluster.GPUID) []cluster.JobID {
+	var on []cluster.JobID
+	for _, id := range slices.Sorted(maps.Keys(w.Jobs)) {
+		if a := w.Jobs[id].Live(); a != nil && slices.ContainsFunc(a.Berth.GPUs, func(s cluster.GPUShare) bool { return s.GPU == g }) {
+			on = append(on, id)
+		}
+	}
+	return on
 }
 
 // Queue returns who waits for a GPU.

@@ -14,7 +14,7 @@ import (
 const a100 = "A100-SXM4-80GB"
 
 // A World is what the fast path reads.
-var _ scheduler.View = (*World)(nil)
+var _ scheduler.CompanyView = (*World)(nil)
 
 func start(id cluster.JobID, gpu cluster.GPUID, s cluster.Share) cluster.Start {
 	return cluster.Start{Job: id, Attempt: 1, Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{{GPU: gpu, Share: s}}, CPUMilli: 1000, MemMiB: 1024}}
