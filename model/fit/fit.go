@@ -6,7 +6,7 @@
 // the bit, on every processor. So products are rounded before they are added
 // (float64(a*b)+c: the compiler may otherwise fuse the two on some
 // architectures), sums run in the order of the rows, and what comes out of the
-// mathematical library goes through Log, which drops the bits that differ
+// mathematical library goes through Log and Exp, which drop the bits that differ
 // between its implementations.
 package fit
 
@@ -25,6 +25,9 @@ const logGrid = 1 << 24
 func Log(v float64) float64 {
 	return float64(math.Round(math.Log(max(v, tiny))*logGrid) / logGrid)
 }
+
+// Exp is e^v, rounded to a float32 for the same reason.
+func Exp(v float64) float64 { return float64(float32(math.Exp(v))) }
 
 // tiny stands for quantities of nothing where a logarithm is taken.
 const tiny = 1e-6

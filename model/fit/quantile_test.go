@@ -183,6 +183,11 @@ func TestLog(t *testing.T) {
 			t.Fatalf("Log(%v) = %v is not on the grid", v, got)
 		}
 	})
+	for _, v := range []float64{-4, 0, 0.5, 2} {
+		if got := Exp(v); math.Abs(got/math.Exp(v)-1) > 1e-7 || got != float64(float32(got)) {
+			t.Errorf("Exp(%v) = %v, must be %v", v, got, math.Exp(v))
+		}
+	}
 	for _, v := range []float64{0, -1, math.Inf(-1), 1e-300} {
 		if got, want := Log(v), Log(1e-6); got != want {
 			t.Errorf("Log(%v) = %v, must be %v", v, got, want)

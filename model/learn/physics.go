@@ -34,7 +34,7 @@ type core struct {
 func (c *core) estimate(r *row) float64 {
 	v := r.base(c.groups)
 	if k, ok := slices.BinarySearch(c.types, r.gpu); ok {
-		v *= math.Exp(float64(c.factors[k]))
+		v *= fit.Exp(float64(c.factors[k]))
 	}
 	return v
 }
@@ -98,7 +98,7 @@ func (tr *trainer) groups(train []int, c *core) ([]model.Group, error) {
 		r := &tr.rows[i]
 		r.target = r.label
 		if k, ok := slices.BinarySearch(c.types, r.gpu); ok {
-			r.target = r.label / math.Exp(float64(c.factors[k]))
+			r.target = r.label / fit.Exp(float64(c.factors[k]))
 		}
 	}
 	prior := tr.startCoef("")

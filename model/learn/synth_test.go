@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/model"
+	"github.com/berth-scheduler/berth/model/fit"
 	"github.com/berth-scheduler/berth/model/gpuspec"
 	"github.com/berth-scheduler/berth/model/graph"
 )
@@ -99,7 +100,7 @@ func (w *world) samples(n int) []model.Sample {
 			for range 12 {
 				z += r.Float64()
 			}
-			return math.Exp(float64(w.noise * (z - 6)))
+			return fit.Exp(float64(w.noise * (z - 6)))
 		}
 		s.PeakMiB = int64(math.Round(expect(model.Memory, &f, gpu) * noisy()))
 		s.UtilMilli = int64(math.Round(1000 * min(1, expect(model.Util, &f, gpu)*noisy())))
