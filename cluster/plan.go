@@ -9,6 +9,22 @@ type Plan struct {
 	// Unplaced tells of each job that stays without a berth why; it is not
 	// stored but for the code.
 	Unplaced []Unplaced
+	// Preempt are attempts that the policy would end for others. They are
+	// proposals for whoever can end attempts, such as the simulator: they are
+	// not stored, and the starts of the plan do not count on them.
+	Preempt []Preemption
+}
+
+// Preemption proposes to end an attempt and to let its job wait again, so
+// that another job can start in a later plan.
+type Preemption struct {
+	Job JobID
+	// Attempt is the number of the live attempt; another one makes the
+	// proposal stale.
+	Attempt uint32
+	// For is the job that is to have the room, 0 when nobody in particular is.
+	For JobID
+	Why string
 }
 
 // Start places one job whole: all of it or nothing.
@@ -76,4 +92,21 @@ type Snapshot struct {
 	Queues map[GPUID][]Waiter
 	// Interference is what is known of jobs that share a GPU, nil for nothing.
 	Interference *Interference
+	// Terms hold what some policies know of a job beside its spec; a job
+	// without an entry has none. They are not part of the replicated state.
+	Terms map[JobID]Terms
+	// Service is each user's decayed use in GPU-seconds of the site's
+	// reference GPU, for fair shares. nil means that nobody kept count.
+	Service map[UID]int64
+}
+
+// Terms are conditions of one job that only some policies look at.
+type Terms struct {
+	// Deadline is when it should have ended; 0 means never.
+	Deadline Time
+	// WeightMilli is its claim relative to others, in thousandths; 0 means
+	// 1000.
+	WeightMilli int64
+	// Preemptible jobs can be ended and go on later from where they were.
+	Preemptible bool
 }

@@ -111,7 +111,8 @@ func BerthFromLog(m *logv1.Berth) cluster.Berth {
 	return b
 }
 
-// PlanToLog converts a plan; what is unplaced is not stored.
+// PlanToLog converts a plan; what is unplaced and what it would preempt are
+// not stored.
 func PlanToLog(p *cluster.Plan) *logv1.ApplyPlan {
 	m := &logv1.ApplyPlan{BaseIndex: p.BaseIndex}
 	for i := range p.Starts {

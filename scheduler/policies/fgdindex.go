@@ -1,0 +1,214 @@
+package policies
+
+// scores holds, for one coarse shape, a bound of the score on each group: a
+// tournament tree whose leaves are the best score over the cards of a group
+// that might take the shape, -1 where none does.
+type scores struct {
+	leaves int
+	at     []int8
+	done   int // of pass.changed
+}
+
+// choose looks for the best score, of equals the first group, of these the
+// first card.
+func (f *fgd) choose(p *pass, t *task) []int32 {
+	f.notice(p)
+	q := quest{f: f, p: p, t: t, top: -1, where: -1}
+	for c := range t.needs {
+		if t.needs[c].ok {
+			q.k = p.coarseOf(t, c)
+			q.s = f.scoresOf(p, &q.k)
+			q.search(1, 0, q.s.leaves)
+		}
+	}
+	return q.cards
+}
+
+// quest is the search for the best place of one task.
+type quest struct {
+	f     *fgd
+	p     *pass
+	t     *task
+	k     coarse
+	s     *scores
+	cards []int32
+	top   int8
+	where int // group
+}
+
+// search looks through the subtree i over width groups from lo on, where
+// something may beat what is found.
+func (q *quest) search(i, lo, width int) {
+	bound := q.s.at[i]
+	if bound < 0 || bound < q.top || bound == q.top && lo > q.where {
+		return
+	}
+	if i < q.s.leaves {
+		l, r, half := 2*i, 2*i+1, width/2
+		if q.s.at[r] > q.s.at[l] { // so that the other is cut off sooner
+			q.search(r, lo+half, half)
+			q.search(l, lo, half)
+			return
+		}
+		q.search(l, lo, half)
+		q.search(r, lo+half, half)
+		return
+	}
+	if !q.p.mayHold(q.t, int32(lo)) {
+		return
+	}
+	cards, got := q.f.bestOn(q.p, q.t, &q.k, int32(lo))
+	if got > q.top || got == q.top && got >= 0 && lo < q.where {
+		q.cards, q.top, q.where = q.p.keep(cards), got, lo
+	}
+}
+
+// bestOn returns the cards of a group that fit t exactly and score best, -1
+// when it does not fit.
+func (f *fgd) bestOn(p *pass, t *task, k *coarse, gi int32) ([]int32, int8) {
+	if t.gpus > 1 || k.excl {
+		cards := p.pick(t, gi, p.fuller)
+		if cards == nil {
+			return nil, -1
+		}
+		return cards, score(f.delta(p, gi, k, cards))
+	}
+	top, at := int8(-1), int32(-1)
+	for i, ci := range p.f.groups[gi].cards {
+		if !p.fits(t, ci) || f.likeEarlier(p, gi, i) {
+			continue
+		}
+		f.scratch = append(f.scratch[:0], ci)
+		if got := score(f.delta(p, gi, k, f.scratch)); got > top {
+			top, at = got, ci
+		}
+	}
+	if at < 0 {
+		return nil, -1
+	}
+	f.scratch = append(f.scratch[:0], at)
+	return f.scratch, top
+}
+
+// likeEarlier tells whether an earlier card of the group is in the same
+// state, who lies there and until when included, so that it scores the same.
+func (f *fgd) likeEarlier(p *pass, gi int32, i int) bool {
+	cards := p.f.groups[gi].cards
+	c := &p.f.cards[cards[i]]
+	for _, o := range cards[:i] {
+		d := &p.f.cards[o]
+		if d.use.UsedMiB == c.use.UsedMiB && d.use.UsedMilli == c.use.UsedMilli && d.use.Shares == c.use.Shares &&
+			d.use.Exclusive == c.use.Exclusive && d.until == c.until && d.use.MaxShares == c.use.MaxShares {
+			return true
+		}
+	}
+	return false
+}
+
+// notice raises the version of groups whose host changed.
+func (f *fgd) notice(p *pass) {
+	for ; f.seen < len(p.changed); f.seen++ {
+		for _, gi := range p.f.hosts[p.changed[f.seen]].groups {
+			f.version[gi]++
+		}
+	}
+}
+
+// scoresOf returns the bounds for a shape, up to date.
+func (f *fgd) scoresOf(p *pass, k *coarse) *scores {
+	s := f.shapes[*k]
+	if s == nil {
+		s = newScores(len(p.f.groups))
+		for gi := range p.f.groups {
+			s.at[s.leaves+gi] = f.bound(p, k, int32(gi))
+		}
+		for i := s.leaves - 1; i >= 1; i-- {
+			s.at[i] = max(s.at[2*i], s.at[2*i+1])
+		}
+		s.done = len(p.changed)
+		f.shapes[*k] = s
+	}
+	for ; s.done < len(p.changed); s.done++ {
+		for _, gi := range p.f.hosts[p.changed[s.done]].groups {
+			s.set(int(gi), f.bound(p, k, gi))
+		}
+	}
+	return s
+}
+
+func newScores(n int) *scores {
+	s := &scores{leaves: 1}
+	for s.leaves < n {
+		s.leaves *= 2
+	}
+	s.at = make([]int8, 2*s.leaves)
+	for i := range s.at {
+		s.at[i] = -1
+	}
+	return s
+}
+
+func (s *scores) set(i int, v int8) {
+	i += s.leaves
+	s.at[i] = v
+	for i /= 2; i >= 1; i /= 2 {
+		m := max(s.at[2*i], s.at[2*i+1])
+		if m == s.at[i] {
+			return
+		}
+		s.at[i] = m
+	}
+}
+
+// bound is the best score over the cards of a group that the smallest job of
+// a shape might fit on; a job of the shape scores no better there.
+func (f *fgd) bound(p *pass, k *coarse, gi int32) int8 {
+	g := &p.f.groups[gi]
+	h := &p.f.hosts[g.host]
+	if g.class != k.class || int(k.gpus) > len(g.cards) || !g.free ||
+		h.use.CPUMilli-h.use.UsedCPU <= (k.cpu-1)*coreStep || h.use.MemMiB-h.use.UsedMem <= (k.host-1)*hostStep {
+		return -1
+	}
+	if k.excl || k.gpus > 1 {
+		return f.boundMany(p, k, gi)
+	}
+	top := int8(-1)
+	for i, ci := range g.cards {
+		if !p.might(k, ci) || f.likeEarlier(p, gi, i) {
+			continue
+		}
+		f.scratch = append(f.scratch[:0], ci)
+		top = max(top, score(f.delta(p, gi, k, f.scratch)))
+	}
+	return top
+}
+
+// boundMany bounds the score of a job for several cards: which of them fit
+// depends on the job, so that shares are only told possible or not.
+func (f *fgd) boundMany(p *pass, k *coarse, gi int32) int8 {
+	var cards []int32
+	for _, ci := range p.f.groups[gi].cards {
+		if p.might(k, ci) {
+			cards = append(cards, ci)
+		}
+	}
+	switch {
+	case len(cards) < int(k.gpus):
+		return -1
+	case k.excl: // empty cards are alike
+		return score(f.delta(p, gi, k, cards[:k.gpus]))
+	}
+	return 100
+}
+
+// might tells whether the smallest job of a shape fits on a card.
+func (p *pass) might(k *coarse, ci int32) bool {
+	c := &p.f.cards[ci]
+	if k.excl && c.use.Shares > 0 || c.use.FreeShares() < 1 || c.use.Shares >= p.maxShares() {
+		return false
+	}
+	if k.excl {
+		return true
+	}
+	return c.use.FreeMilli()*grain > (k.milli-1)*whole && c.use.FreeMiB()*grain > (k.mem-1)*c.use.SellableMiB
+}

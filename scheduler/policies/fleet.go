@@ -1,0 +1,194 @@
+package policies
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// forever is later than any time.
+const forever = math.MaxInt64
+
+// whole is all of a card, in thousandths.
+const whole = cluster.WholeGPU
+
+// class is what a need is computed for: cards of one type that sell the same
+// and are shared the same way.
+type class struct {
+	gpuType   string
+	sellable  int64
+	shareable bool
+	rep       *cluster.GPU
+	count     int
+}
+
+// card mirrors a GPU's account in the pass's ledger.
+type card struct {
+	gpu   *cluster.GPU
+	use   cluster.GPUUse
+	group int32
+	on    []resident
+	// until is the time by which a newcomer must have ended, forever where
+	// nothing is kept.
+	until int64
+}
+
+// resident is a share of a card.
+type resident struct {
+	run   int32 // in pass.runs
+	share cluster.Share
+}
+
+// group is the cards of one class on one host: what one job can get.
+type group struct {
+	host, class int32
+	cards       []int32
+	// The most that any card has left, and how many are empty.
+	mem, milli int64
+	free       bool // a card takes one more share
+	empty      int
+}
+
+// host is a node that takes jobs.
+type host struct {
+	node   *cluster.Node
+	use    cluster.NodeUse
+	groups []int32
+	runs   []int32 // who holds something of it
+	// keptCPU and keptMem are for a job that waits, from those who end after
+	// until.
+	keptCPU, keptMem, until int64
+}
+
+func (h *host) freeCPU(end int64) int64 {
+	free := h.use.CPUMilli - h.use.UsedCPU
+	if end > h.until {
+		free -= h.keptCPU
+	}
+	return free
+}
+
+func (h *host) freeMem(end int64) int64 {
+	free := h.use.MemMiB - h.use.UsedMem
+	if end > h.until {
+		free -= h.keptMem
+	}
+	return free
+}
+
+// run is an attempt that holds shares: one of the snapshot, or one that this
+// pass starts.
+type run struct {
+	job   *cluster.Job
+	berth *cluster.Berth
+	est   cluster.Estimate
+	began int64
+	// end is when it is expected to end, latest when it must have.
+	end, latest int64
+	fresh       bool
+}
+
+// fleet is the schedulable part of the cluster.
+type fleet struct {
+	hosts   []host // by id
+	groups  []group
+	cards   []card
+	classes []class
+	cardAt  map[cluster.GPUID]int32
+	hostAt  map[cluster.NodeID]int32
+}
+
+// newFleet reads the nodes that take jobs, in order of id.
+func newFleet(nodes []*cluster.Node, led *cluster.Ledger) *fleet {
+	f := &fleet{cardAt: map[cluster.GPUID]int32{}, hostAt: map[cluster.NodeID]int32{}}
+	byID := func(a, b *cluster.Node) int { return cmp.Compare(a.ID, b.ID) }
+	if !slices.IsSortedFunc(nodes, byID) {
+		nodes = slices.Clone(nodes)
+		slices.SortFunc(nodes, byID)
+	}
+	f.classes = classesOf(nodes)
+	for _, n := range nodes {
+		if u, ok := led.Node(n.ID); ok && n.Schedulable() && u.Schedulable {
+			f.addHost(n, u, led)
+		}
+	}
+	return f
+}
+
+// classesOf lists the classes of the nodes that take jobs, by type, then by
+// what they sell.
+func classesOf(nodes []*cluster.Node) []class {
+	var out []class
+	for _, n := range nodes {
+		for i := range n.GPUs {
+			g := &n.GPUs[i]
+			if !n.Schedulable() || g.SellableMiB <= 0 {
+				continue
+			}
+			c := class{g.Type, g.SellableMiB, g.Shareable(), g, 1}
+			if k := slices.IndexFunc(out, c.same); k >= 0 {
+				out[k].count++
+			} else {
+				out = append(out, c)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b class) int {
+		return cmp.Or(cmp.Compare(a.gpuType, b.gpuType), cmp.Compare(a.sellable, b.sellable), cmp.Compare(boolInt(a.shareable), boolInt(b.shareable)))
+	})
+	return out
+}
+
+func (c class) same(o class) bool {
+	return c.gpuType == o.gpuType && c.sellable == o.sellable && c.shareable == o.shareable
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (f *fleet) addHost(n *cluster.Node, u cluster.NodeUse, led *cluster.Ledger) {
+	hi := int32(len(f.hosts))
+	h := host{node: n, use: u, until: forever}
+	for ci := range f.classes {
+		g := group{host: hi, class: int32(ci)}
+		for i := range n.GPUs {
+			c := class{n.GPUs[i].Type, n.GPUs[i].SellableMiB, n.GPUs[i].Shareable(), nil, 0}
+			acc, ok := led.GPU(n.GPUs[i].ID)
+			if !ok || acc.Node != n.ID || !c.same(f.classes[ci]) {
+				continue
+			}
+			f.cardAt[acc.ID] = int32(len(f.cards))
+			g.cards = append(g.cards, int32(len(f.cards)))
+			f.cards = append(f.cards, card{gpu: &n.GPUs[i], use: acc, group: int32(len(f.groups)), until: forever})
+		}
+		if len(g.cards) > 0 {
+			slices.SortFunc(g.cards, func(a, b int32) int { return cmp.Compare(f.cards[a].use.ID, f.cards[b].use.ID) })
+			h.groups = append(h.groups, int32(len(f.groups)))
+			f.groups = append(f.groups, g)
+		}
+	}
+	f.hostAt[n.ID] = hi
+	f.hosts = append(f.hosts, h)
+}
+
+// sum brings the summary of a group up to its cards.
+func (f *fleet) sum(gi int32, maxShares int) {
+	g := &f.groups[gi]
+	g.mem, g.milli, g.free, g.empty = -1, -1, false, 0
+	for _, i := range g.cards {
+		u := &f.cards[i].use
+		if u.Shares == 0 {
+			g.empty++
+		}
+		if u.FreeShares() > 0 && u.Shares < maxShares {
+			g.free = true
+			g.mem, g.milli = max(g.mem, u.FreeMiB()), max(g.milli, u.FreeMilli())
+		}
+	}
+}

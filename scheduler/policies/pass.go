@@ -1,0 +1,336 @@
+package policies
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// pass is one run of a policy over a snapshot.
+type pass struct {
+	opt    *Options
+	label  string
+	order  ordering
+	placer placer
+	snap   *cluster.Snapshot
+	now    int64
+	led    *cluster.Ledger
+	f      *fleet
+	runs   []run
+	tasks  []*task // by id
+	taskAt map[cluster.JobID]*task
+	plan   cluster.Plan
+	failed map[shape]int64
+	// changed lists the hosts on which something was placed, in order.
+	changed []int32
+	head    *task // the first that did not fit, for whom room is kept
+	pool    pool
+}
+
+// placer is a rule of placement.
+type placer interface {
+	// choose returns the cards that t is to start on now, as many as it asks
+	// for, of one group, each of which pass.fits; none when it has to wait.
+	choose(p *pass, t *task) []int32
+	// admits tells whether t may lie on a card beside those on it, beyond what
+	// the ledger says. Every placer admits everybody to an empty card.
+	admits(p *pass, t *task, c *card) bool
+	// tag parts tasks of one shape that the placer treats differently.
+	tag(t *task) int64
+}
+
+// shape is what a choice depends on. What has failed once in a pass fails
+// again, since a pass only ever takes.
+type shape struct {
+	class     int32
+	gpus      int32
+	share     cluster.Share
+	cpu, host int64
+	node      cluster.NodeID
+	tag       int64
+}
+
+func newPass(snap *cluster.Snapshot, e *engine) *pass {
+	p := &pass{
+		opt: &e.opt, label: e.name, order: e.order, snap: snap, now: int64(snap.Now), led: snap.Ledger.Clone(),
+		taskAt: map[cluster.JobID]*task{}, failed: map[shape]int64{}, plan: cluster.Plan{BaseIndex: snap.Index},
+	}
+	p.f = newFleet(snap.Nodes, p.led)
+	for _, j := range byID(snap.Running) {
+		p.addRunning(j)
+	}
+	for gi := range p.f.groups {
+		p.f.sum(int32(gi), p.maxShares())
+	}
+	for _, j := range byID(snap.Waiting) {
+		if j.State.Waiting() && j.Cancel == nil {
+			t := p.newTask(j)
+			p.tasks = append(p.tasks, t)
+			p.taskAt[j.ID] = t
+		}
+	}
+	return p
+}
+
+// byID returns jobs sorted by id.
+func byID(jobs []*cluster.Job) []*cluster.Job {
+	less := func(a, b *cluster.Job) int { return cmp.Compare(a.ID, b.ID) }
+	if slices.IsSortedFunc(jobs, less) {
+		return jobs
+	}
+	jobs = slices.Clone(jobs)
+	slices.SortFunc(jobs, less)
+	return jobs
+}
+
+func (p *pass) maxShares() int { return max(1, p.opt.Base.MaxShares) }
+
+// addRunning enters what an attempt holds, so that it can be told who lies
+// where and until when.
+func (p *pass) addRunning(j *cluster.Job) {
+	a := j.Live()
+	if a == nil {
+		return
+	}
+	r := run{job: j, berth: &a.Berth, est: a.Estimate, began: int64(max(a.Started, a.Placed))}
+	if r.began == 0 {
+		r.began = p.now
+	}
+	r.end = r.began + durationOf(j, &a.Estimate, &p.opt.Base)
+	if r.end <= p.now { // it outlives its estimate: a quarter of its age more
+		r.end = p.now + max(time.Second.Microseconds(), (p.now-r.began)/4)
+	}
+	r.latest = r.end
+	if l := j.Spec.TimeLimit; l > 0 {
+		r.latest = max(r.began+l.Microseconds(), p.now+time.Second.Microseconds())
+		r.end = min(r.end, r.latest)
+	}
+	p.addRun(r)
+}
+
+func (p *pass) addRun(r run) {
+	ri := int32(len(p.runs))
+	p.runs = append(p.runs, r)
+	if hi, ok := p.f.hostAt[r.berth.Node]; ok {
+		p.f.hosts[hi].runs = append(p.f.hosts[hi].runs, ri)
+	}
+	for _, g := range r.berth.GPUs {
+		if ci, ok := p.f.cardAt[g.GPU]; ok {
+			c := &p.f.cards[ci]
+			c.on = append(c.on, resident{ri, g.Share})
+		}
+	}
+}
+
+// start places t now if there is room.
+func (p *pass) start(t *task) bool {
+	if t.gpus == 0 {
+		return p.startPlain(t)
+	}
+	if !p.worthTrying(t) {
+		return false
+	}
+	cards := p.placer.choose(p, t)
+	if len(cards) == 0 {
+		p.noteFailed(t)
+		return false
+	}
+	p.place(t, cards)
+	return true
+}
+
+func (p *pass) shapeOf(t *task, c int) shape {
+	return shape{int32(c), int32(t.gpus), t.needs[c].share, t.cpu, t.mem, t.job.Spec.Node, p.placer.tag(t)}
+}
+
+// worthTrying tells whether on some class nothing of its shape has failed yet.
+func (p *pass) worthTrying(t *task) bool {
+	for c := range t.needs {
+		if !t.needs[c].ok {
+			continue
+		}
+		if dur, ok := p.failed[p.shapeOf(t, c)]; !ok || t.needs[c].dur < dur {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *pass) noteFailed(t *task) {
+	for c := range t.needs {
+		if !t.needs[c].ok {
+			continue
+		}
+		s := p.shapeOf(t, c)
+		if dur, ok := p.failed[s]; !ok || t.needs[c].dur < dur {
+			p.failed[s] = t.needs[c].dur
+		}
+	}
+}
+
+// mayHold is a cheap question about a group: false means certainly not.
+func (p *pass) mayHold(t *task, gi int32) bool {
+	g := &p.f.groups[gi]
+	n := &t.needs[g.class]
+	if !n.ok || len(g.cards) < t.gpus || !g.free {
+		return false
+	}
+	if n.share.Exclusive {
+		if g.empty < t.gpus {
+			return false
+		}
+	} else if n.share.MemMiB > g.mem || n.share.Milli > g.milli {
+		return false
+	}
+	h := &p.f.hosts[g.host]
+	end := p.now + n.dur
+	return t.cpu <= h.freeCPU(end) && t.mem <= h.freeMem(end) && (t.job.Spec.Node == "" || t.job.Spec.Node == h.node.ID)
+}
+
+// fits tells whether one card of a group that mayHold t takes it.
+func (p *pass) fits(t *task, ci int32) bool {
+	c := &p.f.cards[ci]
+	n := &t.needs[p.f.groups[c.group].class]
+	if n.share.Exclusive && c.use.Shares > 0 || c.use.FreeShares() < 1 || c.use.Shares >= p.maxShares() ||
+		n.share.MemMiB > c.use.FreeMiB() || n.share.Milli > c.use.FreeMilli() || p.now+n.dur > c.until {
+		return false
+	}
+	return len(c.on) == 0 || p.placer.admits(p, t, c)
+}
+
+// pick returns the cards of a group that take t, those first for which before
+// says so, or in the order of ids when it is nil; none when they are too few.
+// The result is good until the next call.
+func (p *pass) pick(t *task, gi int32, before func(a, b *card) int) []int32 {
+	out := p.pool.cards[:0]
+	for _, ci := range p.f.groups[gi].cards {
+		if !p.fits(t, ci) {
+			continue
+		}
+		if out = append(out, ci); before == nil && len(out) == t.gpus {
+			break
+		}
+	}
+	p.pool.cards = out
+	if len(out) < t.gpus {
+		return nil
+	}
+	if before != nil {
+		slices.SortStableFunc(out, func(a, b int32) int { return before(&p.f.cards[a], &p.f.cards[b]) })
+	}
+	return out[:t.gpus]
+}
+
+// pool is memory that is used again.
+type pool struct {
+	cards, best []int32
+}
+
+// keep copies cards that pick returned, for until the task is placed.
+func (p *pass) keep(cards []int32) []int32 {
+	p.pool.best = append(p.pool.best[:0], cards...)
+	return p.pool.best
+}
+
+// startPlain places a job that needs no GPU: the first node without GPUs that
+// has room, then the first with.
+func (p *pass) startPlain(t *task) bool {
+	end := p.now + t.dur
+	for _, withGPUs := range []bool{false, true} {
+		for hi := range p.f.hosts {
+			h := &p.f.hosts[hi]
+			if (len(h.node.GPUs) > 0) != withGPUs || t.cpu > h.freeCPU(end) || t.mem > h.freeMem(end) ||
+				t.job.Spec.Node != "" && t.job.Spec.Node != h.node.ID {
+				continue
+			}
+			e, _ := cluster.EstimateFor(t.job.Estimates, cluster.CPUType)
+			p.commit(t, int32(hi), cluster.Start{
+				Job: t.id, Attempt: uint32(len(t.job.Attempts)) + 1, Estimate: e, Why: p.label + ": the first node with room",
+				Berth: cluster.Berth{Node: h.node.ID, CPUMilli: t.cpu, MemMiB: t.mem},
+			}, t.dur)
+			return true
+		}
+	}
+	return false
+}
+
+// place starts t on cards of one group.
+func (p *pass) place(t *task, cards []int32) {
+	g := &p.f.groups[p.f.cards[cards[0]].group]
+	n := &t.needs[g.class]
+	k := &p.f.classes[g.class]
+	st := cluster.Start{
+		Job: t.id, Attempt: uint32(len(t.job.Attempts)) + 1, Estimate: n.est,
+		Berth: cluster.Berth{Node: p.f.hosts[g.host].node.ID, CPUMilli: t.cpu, MemMiB: t.mem, GPUs: make([]cluster.GPUShare, 0, len(cards))},
+		Why: fmt.Sprintf("%s: %d of %s, beside %d; predicted %s", p.label, len(cards), k.gpuType, p.f.cards[cards[0]].use.Shares,
+			(time.Duration(n.dur) * time.Microsecond).Round(time.Second)),
+	}
+	for _, ci := range cards {
+		st.Berth.GPUs = append(st.Berth.GPUs, cluster.GPUShare{GPU: p.f.cards[ci].use.ID, Share: n.share})
+		if st.Overtook == "" {
+			st.Overtook = p.overtakes(t, p.f.cards[ci].use.ID)
+		}
+	}
+	slices.SortFunc(st.Berth.GPUs, func(a, b cluster.GPUShare) int { return cmp.Compare(a.GPU, b.GPU) })
+	p.commit(t, g.host, st, n.dur)
+}
+
+// overtakes says whom t passes in the queue of a GPU, which another policy
+// may have left there, or "".
+func (p *pass) overtakes(t *task, gpu cluster.GPUID) string {
+	for _, w := range p.snap.Queues[gpu] {
+		o := p.taskAt[w.Job]
+		if o == t {
+			return ""
+		}
+		if o == nil || !o.gone {
+			return fmt.Sprintf("%s has one queue in which j%d does not stand first", p.label, w.Job)
+		}
+	}
+	return ""
+}
+
+// commit takes the berth. What the pass believes is what the ledger says, so
+// that a refusal here is a fault of ours.
+func (p *pass) commit(t *task, hi int32, st cluster.Start, dur int64) {
+	if r := p.led.Fits(&st.Berth); r.Code != "" {
+		panic("policies: " + p.label + " and the ledger disagree on job " + t.id.String() + ": " + r.String())
+	}
+	p.led.Take(&st.Berth)
+	t.gone = true
+	p.plan.Starts = append(p.plan.Starts, st)
+	berth := &p.plan.Starts[len(p.plan.Starts)-1].Berth
+	r := run{job: t.job, berth: berth, est: st.Estimate, began: p.now, end: p.now + dur, latest: p.now + dur, fresh: true}
+	if l := t.job.Spec.TimeLimit; l > 0 {
+		r.latest = p.now + l.Microseconds()
+	}
+	p.addRun(r)
+	p.refresh(hi)
+}
+
+// refresh brings the mirror of a host up to the ledger.
+func (p *pass) refresh(hi int32) {
+	h := &p.f.hosts[hi]
+	h.use, _ = p.led.Node(h.node.ID)
+	for _, gi := range h.groups {
+		for _, ci := range p.f.groups[gi].cards {
+			c := &p.f.cards[ci]
+			c.use, _ = p.led.GPU(c.use.ID)
+		}
+		p.f.sum(gi, p.maxShares())
+	}
+	p.changed = append(p.changed, hi)
+}
+
+// leaveQueues takes who waits in the queue of a card out of it: an engine has
+// one queue, and a job that stood in another one would bar the way there.
+func (p *pass) leaveQueues() {
+	for _, t := range p.tasks {
+		if !t.gone && t.job.State == cluster.JobQueued {
+			p.plan.Moves = append(p.plan.Moves, cluster.QueueMove{Job: t.id, Reason: cluster.ReasonResources})
+		}
+	}
+}

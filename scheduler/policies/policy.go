@@ -1,0 +1,174 @@
+package policies
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// Policy decides which of the waiting jobs of a snapshot start, and where.
+// Implementations keep nothing between calls: equal snapshots give equal
+// plans, and a policy may be used by several goroutines at once.
+type Policy interface {
+	// Name is "placement", or "placement+order" when the order is not the
+	// placement's own.
+	Name() string
+	// Plan changes nothing of snap. The starts of the plan are in the order in
+	// which they must be applied; they never count on its preemptions.
+	Plan(snap *cluster.Snapshot) cluster.Plan
+}
+
+// Options are what policies may be told. The zero value is good for all.
+type Options struct {
+	// Order is one of Orders, or "" for the placement's own.
+	Order string
+	// Base says how jobs share cards, for every policy; the zero value stands
+	// for scheduler.Default.
+	Base scheduler.Policy
+	// Seed is mixed into what policies draw by chance.
+	Seed uint64
+	// Age is the wait from which on jobs go before all others, first come,
+	// first served, in whatever order. 0 leaves an order as it was published,
+	// and then some of them starve; see DESIGN.md.
+	Age time.Duration
+	// HoldAge is the wait from which on the first job that does not fit is
+	// passed by nobody on the cards that are kept for it, not even by who is
+	// predicted to end in time. The zero value means Base.HoldAge.
+	HoldAge time.Duration
+	// MaxPreempt bounds the preemptions of one plan; 0 means 64. Only orders
+	// that preempt, and jobs whose Terms allow it, make any.
+	MaxPreempt int
+	// MinRun is how long an attempt must have run before it may be preempted;
+	// 0 means ten minutes.
+	MinRun time.Duration
+}
+
+// Placements lists the placements that New knows, sorted.
+func Placements() []string {
+	var out []string
+	for _, p := range placements() {
+		out = append(out, p.name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Names lists what New takes as a name without an order, sorted. It is the
+// same as Placements.
+func Names() []string { return Placements() }
+
+// Orders lists the orders that combine with any placement, sorted.
+func Orders() []string {
+	var out []string
+	for _, o := range orders() {
+		out = append(out, o.name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// New makes a policy by name: a placement, or "placement+order". The error is
+// a *cluster.Error of CodeInvalid that lists the names.
+func New(name string, opt Options) (Policy, error) {
+	place, order, both := strings.Cut(name, "+")
+	switch {
+	case !both:
+		order = opt.Order
+	case opt.Order != "" && opt.Order != order:
+		return nil, cluster.Errorf(cluster.CodeInvalid, "policy %q and order %q: name one order", name, opt.Order)
+	}
+	if opt.Base == (scheduler.Policy{}) {
+		opt.Base = scheduler.Default()
+	}
+	if opt.HoldAge == 0 {
+		opt.HoldAge = opt.Base.HoldAge
+	}
+	if opt.MaxPreempt == 0 {
+		opt.MaxPreempt = 64
+	}
+	if opt.MinRun == 0 {
+		opt.MinRun = 10 * time.Minute
+	}
+	i := slices.IndexFunc(placements(), func(p placement) bool { return p.name == place })
+	if i < 0 {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "policy %q is not known; the policies are %s", place, strings.Join(Names(), ", "))
+	}
+	k := slices.IndexFunc(orders(), func(o ordering) bool { return o.name == order })
+	if k < 0 && (order != "" || both) {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "order %q of policy %q is not known; the orders are %s", order, place, strings.Join(Orders(), ", "))
+	}
+	pl := placements()[i]
+	opt.Base.Mode = pl.mode
+	if k < 0 && pl.own == "" {
+		return native{pl.name, opt.Base}, nil
+	}
+	full := place
+	if order == "" || order == pl.own {
+		order = pl.own
+	} else {
+		full += "+" + order
+	}
+	k = slices.IndexFunc(orders(), func(o ordering) bool { return o.name == order })
+	return &engine{name: full, opt: opt, place: pl, order: orders()[k]}, nil
+}
+
+// native is the scheduler's own pass, which has its own order and queues.
+type native struct {
+	name string
+	pol  scheduler.Policy
+}
+
+func (n native) Name() string                             { return n.name }
+func (n native) Plan(snap *cluster.Snapshot) cluster.Plan { return scheduler.Schedule(snap, n.pol) }
+
+// placement is a rule where a job goes. own is the order that its source
+// gives it; one without is the scheduler's own pass unless an order is named.
+type placement struct {
+	name string
+	mode scheduler.Mode
+	own  string
+	make func(*pass) placer
+}
+
+// placements is the table of all rules. It is a function, so that nobody can
+// change it.
+func placements() []placement {
+	return []placement{
+		{"ffd", scheduler.ModeFFD, "", func(p *pass) placer { return firstFit{} }},
+		{"slot", scheduler.ModeSlot, "", func(p *pass) placer { return firstFit{} }},
+		{"firstfit", scheduler.ModeFFD, "fifo", func(p *pass) placer { return firstFit{} }},
+		{"bestfit", scheduler.ModeFFD, "fifo", func(p *pass) placer { return bestFit{} }},
+		{"random", scheduler.ModeFFD, "fifo", func(p *pass) placer { return byChance{p.opt.Seed ^ p.snap.Index} }},
+		{"fgd", scheduler.ModeFFD, "fifo", newFGD},
+	}
+}
+
+// engine is a placement with an order: one queue, one pass over it.
+type engine struct {
+	name  string
+	opt   Options
+	place placement
+	order ordering
+}
+
+func (e *engine) Name() string { return e.name }
+
+func (e *engine) Plan(snap *cluster.Snapshot) cluster.Plan {
+	p := newPass(snap, e)
+	p.placer = e.place.make(p)
+	for _, t := range p.sorted() {
+		if !p.start(t) {
+			p.hold(t)
+		}
+	}
+	p.leaveQueues()
+	p.tell()
+	return p.plan
+}
+
+// String makes an engine readable in tests.
+func (e *engine) String() string { return fmt.Sprintf("policy %s", e.name) }

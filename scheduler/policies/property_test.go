@@ -1,0 +1,243 @@
+package policies_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/policies"
+	. "github.com/berth-scheduler/berth/scheduler/schedtest"
+)
+
+const (
+	a100  = "A100-SXM4-80GB"
+	small = "A100-SXM4-40GB"
+	t4    = "T4"
+)
+
+// all returns every policy with its own order and with each other one.
+func all(t *testing.T, opt policies.Options) []policies.Policy {
+	t.Helper()
+	var out []policies.Policy
+	for _, n := range policies.Names() {
+		out = append(out, must(t, n, opt))
+		for _, o := range policies.Orders() {
+			p := must(t, n+"+"+o, opt)
+			if !slices.ContainsFunc(out, func(q policies.Policy) bool { return q.Name() == p.Name() }) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+func drawNodes(t *rapid.T) []*cluster.Node {
+	var out []*cluster.Node
+	for i := range rapid.IntRange(1, 6).Draw(t, "nodes") {
+		n := Node(cluster.NodeID(fmt.Sprintf("n%d", i)), rapid.IntRange(0, 4).Draw(t, "gpus"),
+			rapid.SampledFrom([]string{a100, small, t4}).Draw(t, "type"),
+			Host(rapid.Int64Range(1, 10).Draw(t, "cores")*1000, rapid.Int64Range(1, 10).Draw(t, "host")*1024))
+		switch rapid.IntRange(0, 9).Draw(t, "kind") {
+		case 0:
+			Drained(n)
+		case 1:
+			Silent(n)
+		case 2:
+			CapMode("none")(n)
+		case 3: // two types in one node
+			for k := range n.GPUs {
+				if k%2 == 1 {
+					n.GPUs[k].Type, n.GPUs[k].SellableMiB = t4, 15000
+				}
+			}
+		case 4:
+			for k := range n.GPUs {
+				n.GPUs[k].MaxShares = rapid.IntRange(1, 5).Draw(t, "max shares")
+			}
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+func drawJob(t *rapid.T, id cluster.JobID) *cluster.Job {
+	minutes := func(what string) time.Duration {
+		return time.Duration(rapid.IntRange(1, 90).Draw(t, what)) * time.Minute
+	}
+	j := Job(id, Cores(rapid.Int64Range(0, 4).Draw(t, "cores")*1000), HostMem(rapid.Int64Range(0, 4).Draw(t, "host")*1024),
+		GPUs(rapid.SampledFrom([]int{0, 1, 1, 1, 1, 1, 2, 3}).Draw(t, "gpus")),
+		Waited(time.Duration(rapid.IntRange(0, 600).Draw(t, "waited"))*time.Second))
+	j.Owner.UID = cluster.UID(rapid.IntRange(1, 3).Draw(t, "uid"))
+	if j.Spec.GPUs == 0 {
+		return j
+	}
+	if rapid.IntRange(0, 3).Draw(t, "predicted") > 0 {
+		mem, milli := rapid.Int64Range(1, 50000).Draw(t, "mem"), rapid.Int64Range(1, 1000).Draw(t, "milli")
+		Predict(small, mem, milli, minutes("on small"))(j)
+		Predict(a100, mem, milli, minutes("on a100"))(j)
+		if rapid.Bool().Draw(t, "known on t4") {
+			Predict(t4, mem, milli, minutes("on t4"))(j)
+		}
+		for i := range j.Estimates {
+			j.Estimates[i].CPUMilli = rapid.Int64Range(0, 4000).Draw(t, "cpu of it")
+			j.Estimates[i].ConfidenceMilli = rapid.SampledFrom([]int64{100, 900}).Draw(t, "sure")
+		}
+	}
+	switch rapid.IntRange(0, 9).Draw(t, "kind") {
+	case 0:
+		Exclusive(j)
+	case 1:
+		j.NeedWhole = true
+	case 2:
+		j.MinGPUMemMiB = rapid.Int64Range(1, 90000).Draw(t, "least")
+	case 3:
+		Type(rapid.SampledFrom([]string{a100, t4}).Draw(t, "wanted type"))(j)
+	case 4:
+		On(cluster.NodeID(fmt.Sprintf("n%d", rapid.IntRange(0, 6).Draw(t, "wanted node"))))(j)
+	case 5, 6, 7:
+		Mem(rapid.Int64Range(1, 20000).Draw(t, "declared"))(j)
+		Util(rapid.Int64Range(1, 600).Draw(t, "declared milli"))(j)
+	}
+	if rapid.IntRange(0, 3).Draw(t, "limited") == 0 {
+		Limit(minutes("limit"))(j)
+	}
+	return j
+}
+
+// drawWorld is a cluster in the middle of its life, as p and the scheduler
+// left it: some run, some ended, some wait, some stand in queues.
+func drawWorld(t *rapid.T, p policies.Policy) *World {
+	w := NewWorld(drawNodes(t))
+	id := cluster.JobID(0)
+	for range rapid.IntRange(0, 2).Draw(t, "rounds") {
+		for range rapid.IntRange(1, 8).Draw(t, "batch") {
+			id++
+			w.Submit(drawJob(t, id))
+		}
+		plan := p.Plan(w.Snapshot())
+		if rapid.Bool().Draw(t, "by the scheduler") {
+			plan = scheduler.Schedule(w.Snapshot(), scheduler.Default())
+		}
+		w.Apply(&plan)
+		w.Advance(time.Duration(rapid.IntRange(0, 90).Draw(t, "minutes")) * time.Minute)
+	}
+	for range rapid.IntRange(1, 10).Draw(t, "new") {
+		id++
+		w.Submit(drawJob(t, id))
+	}
+	return w
+}
+
+// withTerms adds deadlines, weights and leave to preempt.
+func withTerms(t *rapid.T, s *cluster.Snapshot) *cluster.Snapshot {
+	s.Terms = map[cluster.JobID]cluster.Terms{}
+	for _, j := range slices.Concat(s.Waiting, s.Running) {
+		if rapid.Bool().Draw(t, "terms") {
+			s.Terms[j.ID] = cluster.Terms{
+				Deadline:    s.Now.Add(time.Duration(rapid.IntRange(-10, 300).Draw(t, "deadline")) * time.Minute),
+				WeightMilli: rapid.Int64Range(0, 3000).Draw(t, "weight"), Preemptible: rapid.Bool().Draw(t, "preemptible"),
+			}
+		}
+	}
+	if rapid.Bool().Draw(t, "service") {
+		s.Service = map[cluster.UID]int64{1: rapid.Int64Range(0, 9000).Draw(t, "of 1"), 2: 100}
+	}
+	return s
+}
+
+// TestLaws holds for every policy with every order.
+func TestLaws(t *testing.T) {
+	t.Parallel()
+	ps := slices.Concat(all(t, policies.Options{Seed: 7}), all(t, policies.Options{Age: 5 * time.Minute}))
+	rapid.Check(t, func(t *rapid.T) {
+		p := rapid.SampledFrom(ps).Draw(t, "policy")
+		w := drawWorld(t, p)
+		s := withTerms(t, w.Snapshot())
+		before := *s
+		before.Ledger = s.Ledger.Clone()
+		plan := p.Plan(s)
+		if !before.Ledger.Equal(s.Ledger) {
+			t.Fatal("the ledger of the snapshot was changed")
+		}
+		checkPlan(t, w, s, &plan)
+		if d := cmp.Diff(plan, p.Plan(s)); d != "" {
+			t.Fatalf("the same again (-first +second):\n%s", d)
+		}
+		if d := cmp.Diff(plan, p.Plan(shuffled(s, rapid.Uint64().Draw(t, "seed")))); d != "" {
+			t.Fatalf("in another order (-first +shuffled):\n%s", d)
+		}
+		w.Apply(&plan)
+		if err := w.Check(); err != nil || len(w.Rejected) > 0 {
+			t.Fatalf("after the plan: %v, rejected %v", err, w.Rejected)
+		}
+	})
+}
+
+func shuffled(s *cluster.Snapshot, seed uint64) *cluster.Snapshot {
+	r := rand.New(rand.NewPCG(seed, 1))
+	c := *s
+	c.Nodes, c.Waiting, c.Running = slices.Clone(s.Nodes), slices.Clone(s.Waiting), slices.Clone(s.Running)
+	r.Shuffle(len(c.Nodes), func(i, j int) { c.Nodes[i], c.Nodes[j] = c.Nodes[j], c.Nodes[i] })
+	r.Shuffle(len(c.Waiting), func(i, j int) { c.Waiting[i], c.Waiting[j] = c.Waiting[j], c.Waiting[i] })
+	r.Shuffle(len(c.Running), func(i, j int) { c.Running[i], c.Running[j] = c.Running[j], c.Running[i] })
+	return &c
+}
+
+// checkPlan checks what must hold of every plan: each start fits by the
+// ledger as those before it left it, gangs are whole and on one node, nobody
+// starts twice or without having waited, whoever wants a card alone has it
+// alone, and everybody else is told why.
+func checkPlan(t *rapid.T, w *World, s *cluster.Snapshot, plan *cluster.Plan) {
+	led := s.Ledger.Clone()
+	told := map[cluster.JobID]int{}
+	for i := range plan.Starts {
+		st := &plan.Starts[i]
+		told[st.Job]++
+		j := w.Jobs[st.Job]
+		if !j.State.Waiting() || int(st.Attempt) != len(j.Attempts)+1 {
+			t.Fatalf("job %d starts as attempt %d, it is %s and had %d", st.Job, st.Attempt, j.State, len(j.Attempts))
+		}
+		if len(st.Berth.GPUs) != j.Spec.GPUs {
+			t.Fatalf("job %d gets %d GPUs, it asks for %d", st.Job, len(st.Berth.GPUs), j.Spec.GPUs)
+		}
+		if r := led.Fits(&st.Berth); r.Code != "" {
+			t.Fatalf("job %d does not fit: %s", st.Job, r)
+		}
+		led.Take(&st.Berth)
+		for _, g := range st.Berth.GPUs {
+			u, _ := led.GPU(g.GPU)
+			if g.Share.Exclusive && u.Shares != 1 || (j.Spec.Exclusive || j.NeedWhole) && !g.Share.Exclusive {
+				t.Fatalf("job %d wants GPU %s alone, %d shares are there", st.Job, g.GPU, u.Shares)
+			}
+			if u.Shares > scheduler.Default().MaxShares || u.Type != st.Estimate.GPUType {
+				t.Fatalf("GPU %s of type %s has %d shares; the estimate is for %s", u.ID, u.Type, u.Shares, st.Estimate.GPUType)
+			}
+		}
+	}
+	for _, u := range plan.Unplaced {
+		told[u.Job]++
+		if u.Reason.Code == "" || u.Reason.Code == cluster.ReasonNone {
+			t.Fatalf("job %d waits without a reason", u.Job)
+		}
+	}
+	for _, j := range s.Waiting {
+		if told[j.ID] != 1 {
+			t.Fatalf("job %d is told of %d times", j.ID, told[j.ID])
+		}
+	}
+	gone := map[cluster.JobID]bool{}
+	for _, x := range plan.Preempt {
+		j := w.Jobs[x.Job]
+		if j.Live() == nil || j.Live().No != x.Attempt || !s.Terms[x.Job].Preemptible || gone[x.Job] {
+			t.Fatalf("preemption %+v of a job in state %s, %+v, or twice", x, j.State, s.Terms[x.Job])
+		}
+		gone[x.Job] = true
+	}
+}

@@ -1,0 +1,168 @@
+package policies
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// hold keeps room for t if it is the first in the order that does not fit:
+// EASY backfill (Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; Mu'alem
+// and Feitelson, TPDS 2001). The cards on which it could start soonest, going
+// by the time limits of those there, take until then only who is predicted to
+// be gone; so that wrong predictions delay it at most until HoldAge, from then
+// on they take nobody. Since nothing that ends later is laid there, the start
+// that is promised only comes nearer from pass to pass.
+func (p *pass) hold(t *task) {
+	if p.head != nil || !p.everFits(t) {
+		return
+	}
+	p.head = t
+	if t.gpus == 0 {
+		p.holdPlain(t)
+		return
+	}
+	best, at := int32(-1), int64(forever)
+	var cards []int32
+	for gi := range p.f.groups {
+		if !p.couldHold(t, int32(gi)) {
+			continue
+		}
+		if when, on := p.clears(t, int32(gi), at); on != nil && when < at {
+			best, at, cards = int32(gi), when, slices.Clone(on)
+		}
+	}
+	if best < 0 {
+		return
+	}
+	until := p.holdUntil(t, at)
+	for _, ci := range cards {
+		p.f.cards[ci].until = until
+	}
+	p.keepHost(t, p.f.groups[best].host, until)
+}
+
+// holdUntil is the time by which who passes t must have ended.
+func (p *pass) holdUntil(t *task, at int64) int64 {
+	if time.Duration(p.now-t.since)*time.Microsecond >= p.opt.HoldAge {
+		return p.now
+	}
+	return at
+}
+
+func (p *pass) keepHost(t *task, hi int32, until int64) {
+	h := &p.f.hosts[hi]
+	h.keptCPU, h.keptMem, h.until = t.cpu, t.mem, until
+}
+
+// everFits tells whether some node that takes jobs could hold t, were it
+// empty.
+func (p *pass) everFits(t *task) bool {
+	if t.gpus == 0 {
+		return slices.ContainsFunc(p.f.hosts, func(h host) bool { return h.large(t) })
+	}
+	for gi := range p.f.groups {
+		if p.couldHold(t, int32(gi)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *host) large(t *task) bool {
+	return h.use.CPUMilli >= t.cpu && h.use.MemMiB >= t.mem && (t.job.Spec.Node == "" || t.job.Spec.Node == h.node.ID)
+}
+
+// couldHold is everFits for one group.
+func (p *pass) couldHold(t *task, gi int32) bool {
+	g := &p.f.groups[gi]
+	return t.needs[g.class].ok && len(g.cards) >= t.gpus && p.f.hosts[g.host].large(t)
+}
+
+// clears returns when so many of those on a group's host have ended that t
+// fits, by their latest ends, and the cards it would get. It gives up at
+// limit. The host's mirror is changed on the way and put back.
+func (p *pass) clears(t *task, gi int32, limit int64) (int64, []int32) {
+	g := &p.f.groups[gi]
+	h := &p.f.hosts[g.host]
+	runs := p.byLatest(h)
+	kept := make([]card, len(g.cards))
+	for i, ci := range g.cards {
+		kept[i] = p.f.cards[ci]
+		p.f.cards[ci].on = slices.Clone(kept[i].on)
+		p.f.cards[ci].until = forever
+	}
+	use := h.use
+	defer func() {
+		for i, ci := range g.cards {
+			p.f.cards[ci] = kept[i]
+		}
+		h.use = use
+	}()
+	at := p.now
+	for i := 0; ; i++ {
+		if h.use.CPUMilli-h.use.UsedCPU >= t.cpu && h.use.MemMiB-h.use.UsedMem >= t.mem {
+			if cards := p.pick(t, gi, nil); cards != nil {
+				return at, cards
+			}
+		}
+		if i == len(runs) || p.runs[runs[i]].latest >= limit {
+			return forever, nil
+		}
+		p.lift(gi, runs[i])
+		at = max(at, p.runs[runs[i]].latest)
+	}
+}
+
+// lift takes a run off a group and its host in the mirror.
+func (p *pass) lift(gi, ri int32) {
+	r, h := &p.runs[ri], &p.f.hosts[p.f.groups[gi].host]
+	h.use.UsedCPU -= r.berth.CPUMilli
+	h.use.UsedMem -= r.berth.MemMiB
+	for _, gs := range r.berth.GPUs {
+		ci, ok := p.f.cardAt[gs.GPU]
+		if !ok || p.f.cards[ci].group != gi {
+			continue
+		}
+		c := &p.f.cards[ci]
+		c.use.UsedMiB -= gs.Share.MemMiB
+		c.use.UsedMilli -= gs.Share.Milli
+		c.use.Shares--
+		c.use.Exclusive = false
+		c.on = slices.DeleteFunc(c.on, func(o resident) bool { return o.run == ri })
+	}
+}
+
+// byLatest returns the runs of a host, the first to end first.
+func (p *pass) byLatest(h *host) []int32 {
+	runs := slices.Clone(h.runs)
+	slices.SortFunc(runs, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(p.runs[a].latest, p.runs[b].latest), cmp.Compare(p.runs[a].job.ID, p.runs[b].job.ID))
+	})
+	return runs
+}
+
+// holdPlain keeps cores and memory of the node that is free soonest.
+func (p *pass) holdPlain(t *task) {
+	best, at := int32(-1), int64(forever)
+	for hi := range p.f.hosts {
+		h := &p.f.hosts[hi]
+		if !h.large(t) {
+			continue
+		}
+		cpu, mem, when := h.use.CPUMilli-h.use.UsedCPU, h.use.MemMiB-h.use.UsedMem, p.now
+		for _, ri := range p.byLatest(h) {
+			if cpu >= t.cpu && mem >= t.mem {
+				break
+			}
+			r := &p.runs[ri]
+			cpu, mem, when = cpu+r.berth.CPUMilli, mem+r.berth.MemMiB, max(when, r.latest)
+		}
+		if cpu >= t.cpu && mem >= t.mem && when < at {
+			best, at = int32(hi), when
+		}
+	}
+	if best >= 0 {
+		p.keepHost(t, best, p.holdUntil(t, at))
+	}
+}

@@ -1,0 +1,171 @@
+package policies
+
+import (
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// need is what a job takes of each card of one class.
+type need struct {
+	share cluster.Share
+	est   cluster.Estimate
+	dur   int64 // microseconds, at least 1
+	ok    bool  // it can ever lie there
+}
+
+// task is one waiting job in a pass.
+type task struct {
+	facts
+	job   *cluster.Job
+	needs []need // by class
+	gone  bool   // started in this pass
+	// never says why no class at all can run it.
+	never cluster.Reason
+	cpu   int64
+	mem   int64
+}
+
+// facts are what orders go by, of a waiting or of a running job. Spans are
+// microseconds, service is microseconds of one GPU.
+type facts struct {
+	id   cluster.JobID
+	uid  cluster.UID
+	gpus int
+	// since is when it last began to wait, submitted when it first came.
+	since, submitted int64
+	dur              int64 // of a whole run on its fastest type
+	left             int64 // of it still to do
+	attained         int64 // GPU time received over all attempts
+	ran              int64 // wall time received over all attempts
+	size             int64 // least dominant fraction of a card, thousandths
+	deadline         int64 // 0 is none
+	weight           int64 // thousandths
+	preemptible      bool
+}
+
+// factsOf collects them; dur is the length of a whole run.
+func factsOf(j *cluster.Job, terms cluster.Terms, dur, now int64) facts {
+	f := facts{
+		id: j.ID, uid: j.Owner.UID, gpus: j.Spec.GPUs, since: int64(j.Eligible), submitted: int64(j.Submitted), dur: dur,
+		deadline: int64(terms.Deadline), weight: terms.WeightMilli, preemptible: terms.Preemptible,
+	}
+	if f.weight <= 0 {
+		f.weight = 1000
+	}
+	for i := range j.Attempts {
+		a := &j.Attempts[i]
+		if a.Started == 0 {
+			continue
+		}
+		end := int64(a.Ended)
+		if end == 0 {
+			end = now
+		}
+		f.ran += max(0, end-int64(a.Started))
+	}
+	f.attained = f.ran * int64(max(1, f.gpus))
+	f.left = dur
+	if f.preemptible { // it goes on from where it was
+		f.left = max(1, dur-f.ran)
+	} else if a := j.Live(); a != nil && a.Started > 0 {
+		f.left = max(1, dur-max(0, now-int64(a.Started)))
+	}
+	return f
+}
+
+// gpuTime is what is left to do times the GPUs it takes.
+func (f *facts) gpuTime() int64 { return f.left * int64(max(1, f.gpus)) }
+
+// durationOf is how long a job is expected to hold its berth, in
+// microseconds: as estimated, else as declared, else its limit, else as the
+// site assumes, and never beyond its limit.
+func durationOf(j *cluster.Job, e *cluster.Estimate, pol *scheduler.Policy) int64 {
+	d := e.Duration
+	if d <= 0 {
+		d = j.Spec.Duration
+	}
+	if limit := j.Spec.TimeLimit; limit > 0 && (d <= 0 || d > limit) {
+		d = limit
+	}
+	if d <= 0 {
+		d = pol.AssumedDuration
+	}
+	return max(1, d.Microseconds())
+}
+
+// hostOf is what a job takes of its node.
+func hostOf(j *cluster.Job, pol *scheduler.Policy) (cpuMilli, memMiB int64) {
+	cpuMilli, memMiB = j.Spec.CPUMilli, j.Spec.MemMiB
+	if cpuMilli == 0 {
+		cpuMilli = pol.DefaultCPUMilli
+	}
+	if memMiB == 0 {
+		memMiB = pol.DefaultMemMiB
+	}
+	return cpuMilli, memMiB
+}
+
+// newTask works out what j takes on each class of cards.
+func (p *pass) newTask(j *cluster.Job) *task {
+	t := &task{job: j, needs: make([]need, len(p.f.classes))}
+	t.cpu, t.mem = hostOf(j, &p.opt.Base)
+	dur, size := int64(forever), int64(whole)
+	if j.Spec.GPUs == 0 {
+		e, _ := cluster.EstimateFor(j.Estimates, cluster.CPUType)
+		dur, size = durationOf(j, &e, &p.opt.Base), 0
+	}
+	roomy := p.roomyFor(j)
+	for c := range p.f.classes {
+		k, n := &p.f.classes[c], &t.needs[c]
+		if j.Spec.GPUs == 0 {
+			break
+		}
+		var why cluster.Reason
+		n.share, n.est, why = scheduler.ShareOn(j, k.rep, p.opt.Base)
+		if why.Code != "" {
+			if t.never.Code == "" || t.never.Code == cluster.ReasonGPUType {
+				t.never = why
+			}
+			continue
+		}
+		if roomy && k.sellable < j.MinGPUMemMiB {
+			continue // it ran out of memory before, and there are larger cards
+		}
+		n.dur = durationOf(j, &n.est, &p.opt.Base)
+		n.ok = true
+		dur = min(dur, n.dur)
+		size = min(size, dominant(n.share, k.sellable))
+	}
+	if dur == forever {
+		dur = durationOf(j, &cluster.Estimate{}, &p.opt.Base)
+	}
+	t.facts = factsOf(j, p.snap.Terms[j.ID], dur, p.now)
+	t.size = size
+	return t
+}
+
+// roomyFor tells whether some class has the memory that an earlier attempt
+// of j ran out of.
+func (p *pass) roomyFor(j *cluster.Job) bool {
+	if j.MinGPUMemMiB <= 0 {
+		return false
+	}
+	for c := range p.f.classes {
+		k := &p.f.classes[c]
+		if k.sellable < j.MinGPUMemMiB {
+			continue
+		}
+		if _, _, why := scheduler.ShareOn(j, k.rep, p.opt.Base); why.Code == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// dominant is the larger of a share's fractions of memory and compute.
+func dominant(s cluster.Share, sellable int64) int64 {
+	if s.Exclusive || sellable <= 0 {
+		return whole
+	}
+	return min(whole, max(s.Milli, s.MemMiB*whole/sellable))
+}

@@ -1,0 +1,96 @@
+package policies
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// left is the most that any place has left of each resource at the end of a
+// pass, for reasons.
+type left struct {
+	mem, milli, cpu, host int64
+	empty                 int // on one host
+	free                  bool
+}
+
+// tell gives each job that does not start its reason.
+func (p *pass) tell() {
+	if len(p.tasks) == len(p.plan.Starts) {
+		return
+	}
+	most := make([]left, len(p.f.classes))
+	plain := left{}
+	for gi := range p.f.groups {
+		g := &p.f.groups[gi]
+		h, m := &p.f.hosts[g.host], &most[g.class]
+		m.mem, m.milli, m.empty = max(m.mem, g.mem), max(m.milli, g.milli), max(m.empty, g.empty)
+		m.cpu, m.host = max(m.cpu, h.use.CPUMilli-h.use.UsedCPU), max(m.host, h.use.MemMiB-h.use.UsedMem)
+		m.free = m.free || g.free
+	}
+	for i := range p.f.hosts {
+		h := &p.f.hosts[i]
+		plain.cpu, plain.host = max(plain.cpu, h.use.CPUMilli-h.use.UsedCPU), max(plain.host, h.use.MemMiB-h.use.UsedMem)
+	}
+	p.plan.Unplaced = make([]cluster.Unplaced, 0, len(p.tasks)-len(p.plan.Starts))
+	for _, t := range p.tasks {
+		if !t.gone {
+			p.plan.Unplaced = append(p.plan.Unplaced, cluster.Unplaced{Job: t.id, Reason: p.reason(t, most, &plain)})
+		}
+	}
+}
+
+// reason says what a job lacks on the fastest class that could run it.
+func (p *pass) reason(t *task, most []left, plain *left) cluster.Reason {
+	if len(p.f.hosts) == 0 {
+		if len(p.snap.Nodes) == 0 {
+			return cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered"}
+		}
+		return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "every node is drained or silent"}
+	}
+	m, n := plain, (*need)(nil)
+	for c := range t.needs {
+		if o := &t.needs[c]; o.ok && (n == nil || o.dur < n.dur) {
+			n, m = o, &most[c]
+		}
+	}
+	if n == nil {
+		switch {
+		case t.gpus == 0:
+			n = &need{}
+		case t.never.Code != "":
+			return t.never
+		default:
+			return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "every node with GPUs is drained or silent"}
+		}
+	}
+	return p.lacking(t, n, m)
+}
+
+func (p *pass) lacking(t *task, n *need, m *left) cluster.Reason {
+	say := func(code cluster.ReasonCode, format string, args ...any) cluster.Reason {
+		if len(p.plan.Unplaced) >= p.opt.Base.MaxReasons {
+			return cluster.Reason{Code: code} // words cost more than the pass
+		}
+		return cluster.Reason{Code: code, Detail: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case t.gpus > 1 && n.share.Exclusive && m.empty < t.gpus:
+		return say(cluster.ReasonGPUs, "at most %d GPUs empty on one node, needs %d", m.empty, t.gpus)
+	case n.share.Exclusive && m.empty == 0:
+		return say(cluster.ReasonExclusive, "no GPU is empty, needs one alone")
+	case t.gpus > 0 && !m.free:
+		return say(cluster.ReasonGPUSlots, "no GPU takes one more job")
+	case n.share.MemMiB > m.mem && t.gpus > 0:
+		return say(cluster.ReasonGPUMem, "at most %d MiB free on one GPU, needs %d", m.mem, n.share.MemMiB)
+	case n.share.Milli > m.milli && t.gpus > 0:
+		return say(cluster.ReasonGPUCompute, "at most %d thousandths of one GPU free, needs %d", m.milli, n.share.Milli)
+	case t.cpu > m.cpu:
+		return say(cluster.ReasonCPU, "at most %d thousandths of a core free on one node, needs %d", m.cpu, t.cpu)
+	case t.mem > m.host:
+		return say(cluster.ReasonHostMem, "at most %d MiB of host memory free on one node, needs %d", m.host, t.mem)
+	case p.head != nil && p.head != t:
+		return say(cluster.ReasonQueueOrder, "job %d is before it and waits for room", p.head.id)
+	}
+	return say(cluster.ReasonResources, "no place has all at once that it needs, beside whom it may lie")
+}
