@@ -191,6 +191,11 @@ func (m *Mux) handshake(raw net.Conn) {
 		m.cfg.Log.Debug("handshake refused", "addr", raw.RemoteAddr().String(), "err", err)
 		return
 	}
+	// From here on Close leaves it alone: once it is handed out its protocol may
+	// have used it before this goroutine runs again.
+	m.mu.Lock()
+	delete(m.pending, raw)
+	m.mu.Unlock()
 	l := m.protos[conn.ConnectionState().NegotiatedProtocol]
 	select {
 	case l.conns <- conn:

@@ -289,6 +289,46 @@ func TestMuxBoundsHandshakes(t *testing.T) {
 	watch.Wait()
 }
 
+func TestMuxClose(t *testing.T) {
+	f := startMux(t, nil)
+	silent, err := net.Dial("tcp", f.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	open, err := f.layer.Dial(f.addr, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	roundTrip := func() {
+		if _, err := open.Write([]byte("x")); err != nil {
+			t.Fatalf("write: %v", err)
+		}
+		if _, err := io.ReadFull(open, make([]byte, 1)); err != nil {
+			t.Fatalf("read: %v", err)
+		}
+	}
+	roundTrip()
+
+	if err := f.mux.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.mux.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+	expectEnd(t, silent) // cut at once, not after 5 s
+	if _, err := f.mux.Listener(ProtoRaft).Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept: %v, want net.ErrClosed", err)
+	}
+	if conn, err := net.Dial("tcp", f.addr); err == nil {
+		conn.Close()
+		t.Error("the port still accepts")
+	}
+	roundTrip() // belongs to raft, not to the mux
+	open.Close()
+}
+
 // TestMuxCloseOfOneProtocol: the other goes on.
 func TestMuxCloseOfOneProtocol(t *testing.T) {
 	f := startMux(t, nil)
