@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cmd/internal/units"
+	"github.com/berth-scheduler/berth/model"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -99,9 +100,20 @@ func printPredictions(e *Env, ps []*apiv1.Prediction, explain bool) {
 			continue
 		}
 		var kv []string
+		sum := int64(0)
 		for _, part := range p.GetParts() {
+			sum += part.GetMib()
 			kv = append(kv, part.GetName(), units.HumanMiB(part.GetMib()))
 		}
-		keyValues(e, "  ", append(kv, "in all", units.HumanMiB(p.GetGpuMemMib()))...)
+		kv = append(kv, "in all", units.HumanMiB(sum))
+		// Rounding up each part makes the sum a little larger.
+		if d := sum - p.GetGpuMemMib(); d > int64(len(p.GetParts())) || d < -1 {
+			why := "predicted, from " + orNone(p.GetSource())
+			if p.GetSource() == string(model.SourceGraph) || p.GetSource() == string(model.SourceCatalogue) {
+				why = "the card has"
+			}
+			kv = append(kv, why, units.HumanMiB(p.GetGpuMemMib()))
+		}
+		keyValues(e, "  ", kv...)
 	}
 }
