@@ -27,6 +27,7 @@ type learner struct {
 	clock   func() time.Time
 	log     *slog.Logger
 	metrics *learnMetrics
+	company *company
 
 	// busy holds a token while a fit computes; fits are the goroutines that do.
 	busy chan struct{}
@@ -46,6 +47,7 @@ func newLearner(c *Coordinator) *learner {
 	return &learner{
 		fsm: c.fsm, prop: c.prop, cfg: c.cfg.Learning.withDefaults(), clock: c.cfg.Clock, log: c.log.With("component", "learner"),
 		metrics: newLearnMetrics(c.metrics.reg), busy: make(chan struct{}, 1), refused: map[uint64]struct{}{},
+		company: &company{fsm: c.fsm, log: c.log.With("component", "learner")},
 	}
 }
 
@@ -104,9 +106,16 @@ func (l *learner) usable() model.Weights {
 	return w
 }
 
-// modelSamples returns what the state's samples say, oldest first. Each is
-// decoded once. l.mu is held.
+// modelSamples returns what the state's samples say, oldest first. l.mu is
+// held.
 func (l *learner) modelSamples() []model.Sample {
+	_, runs := l.pairedSamples()
+	return runs
+}
+
+// pairedSamples returns the state's samples, oldest first, and what each says
+// to the model. Each is decoded once. l.mu is held.
+func (l *learner) pairedSamples() ([]fsm.Sample, []model.Sample) {
 	in, old := l.fsm.Samples(), l.decoded
 	out := make([]model.Sample, len(in)) // a fit may still read the last one
 	for i := range in {
@@ -120,7 +129,7 @@ func (l *learner) modelSamples() []model.Sample {
 		}
 	}
 	l.decoded = out
-	return out
+	return in, out
 }
 
 func modelSample(s *fsm.Sample) model.Sample {
@@ -217,26 +226,31 @@ func estimate(p model.Prediction) cluster.Estimate {
 	}
 }
 
-// explain answers Predict: each type with the parts of its memory.
-func (l *learner) explain(who caller, js *apiv1.JobSpec, nodes []*cluster.Node) ([]*apiv1.Prediction, error) {
+// explain answers Predict: each type with the parts of its memory. It also
+// returns the job as one that may share a GPU.
+func (l *learner) explain(who caller, js *apiv1.JobSpec, nodes []*cluster.Node) ([]*apiv1.Prediction, *sharer, error) {
 	if js == nil {
-		return nil, cluster.Errorf(cluster.CodeInvalid, "spec: is missing")
+		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "spec: is missing")
 	}
 	spec, err := conv.SpecFromAPI(js)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	preds, _, err := l.predict(who, spec, gpuTypes(nodes))
+	preds, sig, err := l.predict(who, spec, gpuTypes(nodes))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	spec.Signature = sig
+	one := &sharer{spec: spec}
 	out := make([]*apiv1.Prediction, 0, len(preds))
 	for _, p := range preds {
-		m := conv.EstimateToAPI(estimate(p))
+		e := estimate(p)
+		one.estimates = append(one.estimates, e)
+		m := conv.EstimateToAPI(e)
 		for _, part := range p.Parts {
 			m.Parts = append(m.Parts, &apiv1.PredictionPart{Name: part.Name, Mib: part.MiB})
 		}
 		out = append(out, m)
 	}
-	return out, nil
+	return out, one, nil
 }

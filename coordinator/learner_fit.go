@@ -55,7 +55,8 @@ const (
 // run learns in the background until ctx ends: one fit at a time, on one core,
 // and never within Every of the last. It is the leader's.
 func (l *learner) run(ctx context.Context) error {
-	tried := uint64(0) // newest sample at the last fit
+	tried, shared := uint64(0), uint64(0) // newest sample at the last fits
+	lastShared := time.Time{}
 	seen, last := uint64(0), time.Time{}
 	for {
 		seq := l.fsm.SampleSeq()
@@ -66,6 +67,11 @@ func (l *learner) run(ctx context.Context) error {
 		if now := l.clock(); now.Sub(last) >= l.cfg.Every && l.due(seq, tried) {
 			last, tried = now, seq
 			l.refit(ctx, seq)
+		}
+		if now := l.clock(); now.Sub(lastShared) >= l.cfg.Every && seq > shared {
+			if next := l.refitCompany(ctx, seq, shared); next != shared {
+				shared, lastShared = next, now
+			}
 		}
 		if !sleep(ctx, max(10*time.Millisecond, min(time.Second, l.cfg.Every/4))) {
 			return ctx.Err()
@@ -124,17 +130,24 @@ func (l *learner) refit(ctx context.Context, seq uint64) {
 	l.metrics.rejected.WithLabelValues(reason).Inc()
 }
 
-// challenge computes in a goroutine of its own, which outlives an office that
-// ends meanwhile: nobody waits for it, and what it finds is dropped.
+// challenge lets what can be learned from samples stand against weights.
 func (l *learner) challenge(ctx context.Context, samples []model.Sample, champion model.Weights) (learn.Verdict, error) {
+	return background(ctx, l, func() (learn.Verdict, error) { return l.cfg.Challenge(samples, champion) })
+}
+
+// background computes in a goroutine of its own, one at a time, which outlives
+// an office that ends meanwhile: nobody waits for it, and what it finds is
+// dropped.
+func background[T any](ctx context.Context, l *learner, compute func() (T, error)) (T, error) {
+	type answer struct {
+		v   T
+		err error
+	}
+	var none T
 	select {
 	case l.busy <- struct{}{}:
 	case <-ctx.Done():
-		return learn.Verdict{}, ctx.Err()
-	}
-	type answer struct {
-		v   learn.Verdict
-		err error
+		return none, ctx.Err()
 	}
 	done := make(chan answer, 1)
 	l.fits.Go(func() {
@@ -148,13 +161,13 @@ func (l *learner) challenge(ctx context.Context, samples []model.Sample, champio
 				a = answer{err: fmt.Errorf("learning panicked: %v", r)}
 			}
 		}()
-		a.v, a.err = l.cfg.Challenge(samples, champion)
+		a.v, a.err = compute()
 	})
 	select {
 	case a := <-done:
 		return a.v, a.err
 	case <-ctx.Done():
-		return learn.Verdict{}, ctx.Err()
+		return none, ctx.Err()
 	}
 }
 

@@ -15,6 +15,9 @@ type learnMetrics struct {
 	absurd    prometheus.Counter
 	memory    *prometheus.GaugeVec
 	within    prometheus.Gauge
+
+	observations prometheus.Gauge
+	company      prometheus.Counter
 }
 
 func newLearnMetrics(reg prometheus.Registerer) *learnMetrics {
@@ -40,10 +43,16 @@ func newLearnMetrics(reg prometheus.Registerer) *learnMetrics {
 			Name: "berth_learner_within_p95_ratio", Help: "Share of the newest runs whose memory stayed within the upper estimate.",
 		}),
 	}
+	m.observations = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "berth_learner_shared_runs", Help: "Runs beside others whose speed could be told, at the last fit.",
+	})
+	m.company = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "berth_learner_interference_published_total", Help: "Learned interference that was put in use.",
+	})
 	for _, r := range []string{rejectNotBetter, rejectTooFew, rejectSuperseded, rejectPinned, rejectUnusable, rejectError} {
 		m.rejected.WithLabelValues(r)
 	}
-	reg.MustRegister(m.seconds, m.last, m.published, m.rejected, m.absurd, m.memory, m.within)
+	reg.MustRegister(m.seconds, m.last, m.published, m.rejected, m.absurd, m.memory, m.within, m.observations, m.company)
 	return m
 }
 

@@ -38,6 +38,7 @@ type planner struct {
 	clock   func() time.Time
 	log     *slog.Logger
 	metrics *metrics
+	company *company
 
 	mu       sync.Mutex
 	released map[cluster.GPUID]struct{}
@@ -49,7 +50,7 @@ type planner struct {
 func newPlanner(c *Coordinator) *planner {
 	return &planner{
 		fsm: c.fsm, prop: c.prop, policy: c.cfg.Policy, clock: c.cfg.Clock, log: c.log.With("component", "planner"),
-		metrics: c.metrics, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
+		metrics: c.metrics, company: c.learn.company, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -187,7 +188,8 @@ func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
 	}
 	slices.Sort(gpus)
 	var plan cluster.Plan
-	p.fsm.Read(func(st *fsm.State) { plan = scheduler.OnRelease(st, gpus, p.policy) })
+	know := p.company.newest()
+	p.fsm.Read(func(st *fsm.State) { plan = scheduler.OnRelease(releaseView{st, know}, gpus, p.policy) })
 	return p.propose(ctx, &plan, "release")
 }
 
@@ -206,6 +208,7 @@ func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, er
 		return 0, nil
 	}
 	snap.Now = max(snap.Now, cluster.TimeOf(p.clock()))
+	snap.Interference = p.company.forScheduler(snap.Nodes, snap.Waiting, snap.Running)
 	if arrival {
 		// All that stand in no queue, and not only those that came: else an
 		// older one could be passed for ever.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm"
+	"github.com/berth-scheduler/berth/model/interfere"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -288,6 +289,7 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	}
 	snap := s.c.fsm.SchedulerSnapshot()
 	snap.Now = max(snap.Now, cluster.TimeOf(s.c.cfg.Clock()))
+	snap.Interference = s.c.learn.company.forScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
 	for _, e := range scheduler.Explain(snap, j, s.c.cfg.Policy) {
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{
 			Code: string(e.Reason.Code), Detail: e.Reason.Detail, Count: uint32(e.Count),
@@ -298,11 +300,36 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 
 // Predict says what a job would need on each GPU type of the cluster.
 func (s *jobServer) Predict(ctx context.Context, req *apiv1.PredictRequest) (*apiv1.PredictResponse, error) {
-	preds, err := s.c.learn.explain(callerOf(ctx), req.Spec, s.c.fsm.Nodes())
+	resp, err := s.predict(callerOf(ctx), req)
 	if err != nil {
 		return nil, toStatus(ctx, s.c.log, err)
 	}
-	return &apiv1.PredictResponse{Predictions: preds}, nil
+	return resp, nil
+}
+
+func (s *jobServer) predict(who caller, req *apiv1.PredictRequest) (*apiv1.PredictResponse, error) {
+	resp, nodes := &apiv1.PredictResponse{}, s.c.fsm.Nodes()
+	set, err := s.c.beside(req.Beside)
+	if err != nil {
+		return nil, err
+	}
+	if req.Spec != nil || len(set) == 0 {
+		var one *sharer
+		if resp.Predictions, one, err = s.c.learn.explain(who, req.Spec, nodes); err != nil {
+			return nil, err
+		}
+		set = append([]sharer{*one}, set...)
+	}
+	switch n := len(set); {
+	case len(req.Beside) == 0:
+		return resp, nil
+	case n < 2 || n > interfere.MaxSet:
+		return nil, cluster.Errorf(cluster.CodeInvalid, "beside: %d jobs in all, want 2 to %d", n, interfere.MaxSet)
+	case set[0].spec.GPUs == 0:
+		return nil, cluster.Errorf(cluster.CodeInvalid, "beside: the job asks for no GPU that it could share")
+	}
+	resp.Sharing = s.c.sharing(set, nodes)
+	return resp, nil
 }
 
 // current makes sure that this coordinator still leads, so that what it reads

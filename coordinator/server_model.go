@@ -98,7 +98,7 @@ func (s *modelServer) GetModel(ctx context.Context, req *apiv1.GetModelRequest) 
 		Runs: uint32(a.memory.runs), MeanError: a.memory.mean, MedianError: a.memory.median, WithinP95: a.withinP95,
 		UtilRuns: uint32(a.util.runs), UtilMedianError: a.util.median,
 		TimeRuns: uint32(a.time.runs), TimeMedianError: a.time.median, OutOfMemory: uint32(a.outOfMemory),
-	}}
+	}, Interference: s.c.interferenceView()}
 	if req.WithWeights {
 		resp.Weights = v.Blob
 	}

@@ -18,10 +18,14 @@ const (
 // view is a job as who may see it: what a user runs, and with which
 // environment, is shown to the owner and to administrators only.
 func (c *Coordinator) view(j *cluster.Job, who caller, d detail) *apiv1.Job {
-	return conv.JobToAPI(j, conv.JobDetail{
+	m := conv.JobToAPI(j, conv.JobDetail{
 		GPU: c.gpuName, QueuePosition: c.queuePosition(j), Brief: d == brief,
 		Redact: c.authorize(who, actReadJob, &j.Owner) != nil,
 	})
+	if d == full {
+		m.PredictedSlowdown = c.slowdown(j)
+	}
+	return m
 }
 
 // gpuName looks up what a listing calls a card. The node may be "": a UUID

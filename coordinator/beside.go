@@ -1,0 +1,193 @@
+package coordinator
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/model/interfere"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// sharer is a job that would share a GPU.
+type sharer struct {
+	id        cluster.JobID // 0 for one that is not submitted
+	spec      *cluster.Spec
+	estimates []cluster.Estimate
+}
+
+// on is how the job loads a GPU of a type. What a user declares counts as the
+// scheduler counts it.
+func (s *sharer) on(gpuType string) interfere.Job {
+	j := interfere.Job{Signature: s.spec.Signature, Family: familyIn(s.spec), Util: interfere.Unknown, Bandwidth: interfere.Unknown}
+	milli := s.spec.GPUMilli
+	if e, ok := cluster.EstimateFor(s.estimates, gpuType); ok && milli == 0 {
+		milli = e.Milli
+	}
+	if milli > 0 {
+		j.Util = float64(min(milli, cluster.WholeGPU)) / cluster.WholeGPU
+	}
+	return j
+}
+
+// beside gathers the jobs with the given ids.
+func (c *Coordinator) beside(ids []uint64) ([]sharer, error) {
+	if len(ids) > interfere.MaxSet {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "beside: %d jobs, at most %d can share a GPU", len(ids), interfere.MaxSet)
+	}
+	var out []sharer
+	for i, id := range ids {
+		j, ok := c.fsm.Job(cluster.JobID(id))
+		switch {
+		case !ok:
+			return nil, noJob(id)
+		case slices.Contains(ids[:i], id):
+			return nil, cluster.Errorf(cluster.CodeInvalid, "beside: job %d is named twice", id)
+		case j.Spec.GPUs == 0:
+			return nil, cluster.Errorf(cluster.CodeInvalid, "beside: job %d uses no GPU that it could share", id)
+		}
+		out = append(out, sharer{j.ID, j.Spec, j.Estimates})
+	}
+	return out, nil
+}
+
+// sharing predicts a set of jobs on each kind of card in the cluster.
+func (c *Coordinator) sharing(set []sharer, nodes []*cluster.Node) []*apiv1.Sharing {
+	m := c.learn.company.learned()
+	var out []*apiv1.Sharing
+	for _, k := range kindsOf(nodes) {
+		s := interfere.Set{GPUType: k.gpuType, Mode: k.mode}
+		for i := range set {
+			s.Jobs = append(s.Jobs, set[i].on(k.gpuType))
+		}
+		msg := &apiv1.Sharing{
+			GpuType: k.gpuType, Mode: k.mode.String(), Limit: float64(max(0, c.cfg.Policy.MaxSlowdownMilli)) / 1000, Advice: adviceToAPI(m.Advice(k.gpuType, k.mode), k.gpuType),
+		}
+		for i, x := range m.Explain(s) {
+			msg.Jobs = append(msg.Jobs, &apiv1.SharedJob{Id: uint64(set[i].id), Speed: x.Speed, Slowdown: 1 / x.Speed, Parts: partsOf(&x, set, i)})
+		}
+		out = append(out, msg)
+	}
+	return out
+}
+
+// partsOf says where the slowdown of the i-th job of a set comes from, one
+// line for each neighbour.
+func partsOf(x *interfere.Explanation, set []sharer, i int) []string {
+	var out []string
+	others := slices.Delete(slices.Clone(set), i, i+1)
+	for _, n := range neighboursInOrder(x, others) {
+		var why []string
+		add := func(v float64, format string, args ...any) {
+			if math.Abs(v) >= 0.005 {
+				why = append(why, fmt.Sprintf("%+.2f ", v)+fmt.Sprintf(format, args...))
+			}
+		}
+		add(n.Compute, "computing at the same time")
+		add(n.Memory, "using the memory at the same time")
+		add(n.Bandwidth, "more bandwidth wanted than there is")
+		add(n.Blind, "since a utilization is not known")
+		add(n.Switch, "switching")
+		add(n.Sensitivity, "learned: how easily this job is slowed down")
+		add(n.Aggression, "learned: how much the other slows down others")
+		add(n.History, "learned: from both together, in %d runs", n.Together)
+		line := fmt.Sprintf("%s: %.2f×", nameOf(n.of), 1+n.Excess)
+		if len(why) > 0 {
+			line += " (" + strings.Join(why, ", ") + ")"
+		}
+		out = append(out, line)
+	}
+	if x.Crowd >= 0.005 {
+		out = append(out, fmt.Sprintf("all together: +%.2f more bandwidth wanted than there is", x.Crowd))
+	}
+	return out
+}
+
+type namedNeighbour struct {
+	interfere.Neighbour
+	of cluster.JobID
+}
+
+// neighboursInOrder gives the neighbours of an explanation their ids, in the
+// order of others: they come in an order of their own, by signature.
+func neighboursInOrder(x *interfere.Explanation, others []sharer) []namedNeighbour {
+	left := slices.Clone(x.Neighbours)
+	var out []namedNeighbour
+	for _, o := range others {
+		k := slices.IndexFunc(left, func(n interfere.Neighbour) bool { return n.Signature == o.spec.Signature })
+		if k < 0 {
+			continue
+		}
+		out = append(out, namedNeighbour{left[k], o.id})
+		left = slices.Delete(left, k, k+1)
+	}
+	return out
+}
+
+func nameOf(id cluster.JobID) string {
+	if id == 0 {
+		return "the new job"
+	}
+	return "job " + id.String()
+}
+
+func adviceToAPI(a interfere.Advice, gpuType string) *apiv1.SharingAdvice {
+	verdict := map[interfere.Verdict]string{interfere.Unsure: "unsure", interfere.Gains: "gains", interfere.Loses: "loses"}[a.Verdict]
+	return &apiv1.SharingAdvice{
+		GpuType: gpuType, Mode: a.Mode.String(), Verdict: verdict, Pairs: uint32(a.Pairs), Losing: uint32(a.Losing), MeanSum: a.MeanSum, StdErr: a.StdErr,
+	}
+}
+
+// slowdown is how many times longer a running job is predicted to take beside
+// those on its GPUs, on the worst of them; 0 when it shares with nobody.
+func (c *Coordinator) slowdown(j *cluster.Job) float64 {
+	a := j.Live()
+	if a == nil {
+		return 0
+	}
+	worst := 0.0
+	for _, gs := range a.Berth.GPUs {
+		on := c.fsm.GPUJobs(gs.GPU)
+		n, ok := c.fsm.Node(a.Berth.Node)
+		if !ok || len(on) < 2 {
+			continue
+		}
+		g := n.GPU(gs.GPU)
+		if g == nil {
+			continue
+		}
+		set, at := interfere.Set{GPUType: g.Type, Mode: modeOf(g.CapMode)}, -1
+		for _, id := range on {
+			o, ok := c.fsm.Job(id)
+			if !ok {
+				continue
+			}
+			if id == j.ID {
+				at = len(set.Jobs)
+			}
+			set.Jobs = append(set.Jobs, (&sharer{id, o.Spec, o.Estimates}).on(g.Type))
+		}
+		if at >= 0 && len(set.Jobs) > 1 {
+			worst = max(worst, 1/c.learn.company.learned().Speeds(set, nil)[at])
+		}
+	}
+	return worst
+}
+
+// interferenceView is what was learned of sharing, for users.
+func (c *Coordinator) interferenceView() *apiv1.Interference {
+	in := c.fsm.Interference()
+	v := &apiv1.Interference{Version: in.Version, Observations: in.Observations, Sha256: hex.EncodeToString(in.SHA256), SizeBytes: uint64(len(in.Blob))}
+	if in.Version > 0 {
+		v.Published = timestamppb.New(in.At.Std())
+	}
+	for _, a := range c.learn.company.learned().AllAdvice() {
+		v.Advice = append(v.Advice, adviceToAPI(a, a.GPUType))
+	}
+	return v
+}

@@ -1,0 +1,207 @@
+package coordinator
+
+import (
+	"cmp"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
+	"github.com/berth-scheduler/berth/model"
+	"github.com/berth-scheduler/berth/model/interfere"
+)
+
+// company knows how jobs that share a GPU get on with each other: what the
+// state machine holds of it, read once, and the same as plain numbers for the
+// scheduler.
+type company struct {
+	fsm *fsm.FSM
+	log *slog.Logger
+
+	mu      sync.Mutex
+	version uint64
+	model   *interfere.Model // nil before anything was learned, or when it cannot be read
+	cards   []kindOfCard     // of the cluster, when numbers was made
+	names   map[uint64]struct{}
+	seen    map[string]struct{}   // signatures that were looked up
+	numbers *cluster.Interference // immutable; replaced when a signature comes
+}
+
+// kindOfCard is what makes cards alike as far as neighbours go.
+type kindOfCard struct {
+	gpuType string
+	mode    interfere.Mode
+}
+
+// maxSeen bounds the signatures that are remembered.
+const maxSeen = 1 << 17
+
+// current returns the model in use, nil when nothing was learned. c.mu is
+// held.
+func (c *company) current() *interfere.Model {
+	in := c.fsm.Interference()
+	if in.Version == c.version {
+		return c.model
+	}
+	c.version, c.model, c.cards, c.numbers, c.seen = in.Version, nil, nil, nil, nil
+	m, err := interfere.Decode(in.Blob)
+	if err != nil {
+		c.log.Error("what was learned of sharing cannot be used; the built-in coefficients are", "index", in.Version, "err", err)
+		return nil
+	}
+	c.model = m
+	return m
+}
+
+// learned returns the model in use; a nil one answers by the built-in
+// coefficients.
+func (c *company) learned() *interfere.Model {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current()
+}
+
+// forScheduler returns the numbers for the cards of nodes and for all of the
+// jobs, nil when nothing was learned.
+func (c *company) forScheduler(nodes []*cluster.Node, jobs ...[]*cluster.Job) *cluster.Interference {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.current()
+	if m == nil {
+		return nil
+	}
+	if cards := kindsOf(nodes); c.numbers == nil || len(c.seen) > maxSeen || !slices.Equal(cards, c.cards) {
+		c.cards = cards
+		c.reckon(m)
+	}
+	news := map[string]cluster.Temper{}
+	for _, js := range jobs {
+		for _, j := range js {
+			sig := j.Spec.Signature
+			if _, ok := c.seen[sig]; ok || j.Spec.GPUs == 0 {
+				continue
+			}
+			c.seen[sig] = struct{}{}
+			if t := c.temper(j.Spec); t != (cluster.Temper{}) {
+				news[sig] = t
+			}
+		}
+	}
+	if len(news) > 0 {
+		next := *c.numbers
+		next.Jobs = make(map[string]cluster.Temper, len(c.numbers.Jobs)+len(news))
+		for sig, t := range c.numbers.Jobs {
+			next.Jobs[sig] = t
+		}
+		for sig, t := range news {
+			next.Jobs[sig] = t
+		}
+		c.numbers = &next
+	}
+	return c.numbers
+}
+
+// newest returns the numbers as they were asked for last: for the fast path,
+// whose jobs a pass has seen before.
+func (c *company) newest() *cluster.Interference {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current() == nil {
+		return nil
+	}
+	return c.numbers
+}
+
+// reckon makes the numbers anew. c.mu is held.
+func (c *company) reckon(m *interfere.Model) {
+	c.seen, c.names = map[string]struct{}{}, map[uint64]struct{}{}
+	x := &cluster.Interference{
+		Jobs: map[string]cluster.Temper{}, MaxBend: interfere.MaxBend, BandwidthPerUtil: interfere.BandwidthPerUtil,
+	}
+	for _, k := range c.cards {
+		if s, ok := sharingOf(m, k); ok {
+			x.Cards = append(x.Cards, s)
+			for id := range s.Effects {
+				c.names[id] = struct{}{}
+			}
+		}
+	}
+	c.numbers = x
+}
+
+// sharingOf says in plain numbers what a model knows of one kind of card; ok
+// is false when that is nothing.
+func sharingOf(m *interfere.Model, k kindOfCard) (s cluster.Sharing, ok bool) {
+	t, a := m.Terms(k.gpuType, k.mode), m.Advice(k.gpuType, k.mode)
+	if k.mode == interfere.MIG || t.Observations == 0 {
+		return s, false
+	}
+	s = cluster.Sharing{
+		GPUType: k.gpuType, MPS: k.mode == interfere.MPS, Never: a.Verdict == interfere.Loses, Pairs: a.Pairs, SpeedSum: a.MeanSum,
+		Switch: t.Coefficients.Switch, Compute: t.Coefficients.Compute, Memory: t.Coefficients.Memory, Bandwidth: t.Coefficients.Bandwidth,
+		Effects: make(map[uint64]cluster.Effect, len(t.Effects)), Histories: t.Histories,
+	}
+	for id, e := range t.Effects {
+		s.Effects[id] = cluster.Effect(e)
+	}
+	return s, true
+}
+
+// temper names what was learned of a job, nothing when that is nothing. c.mu
+// is held.
+func (c *company) temper(spec *cluster.Spec) cluster.Temper {
+	t := cluster.Temper{Self: interfere.ID(spec.Signature), Family: interfere.ID(familyIn(spec))}
+	if t.Family == t.Self {
+		t.Family = 0
+	}
+	if _, ok := c.names[t.Self]; !ok {
+		t.Self = 0
+	}
+	if _, ok := c.names[t.Family]; !ok {
+		t.Family = 0
+	}
+	return t
+}
+
+// familyIn is the family of a job by its features, "" when it has none.
+func familyIn(spec *cluster.Spec) string {
+	if len(spec.Features) == 0 {
+		return ""
+	}
+	f, err := model.DecodeFeatures(spec.Features)
+	if err != nil {
+		return "" // of another version
+	}
+	return familyOf(&f)
+}
+
+// kindsOf lists the kinds of cards that jobs can share, sorted.
+func kindsOf(nodes []*cluster.Node) []kindOfCard {
+	have := map[kindOfCard]struct{}{}
+	var out []kindOfCard
+	for _, n := range nodes {
+		for i := range n.GPUs {
+			g := &n.GPUs[i]
+			k := kindOfCard{g.Type, modeOf(g.CapMode)}
+			if _, ok := have[k]; !ok && g.Shareable() {
+				have[k] = struct{}{}
+				out = append(out, k)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b kindOfCard) int {
+		return cmp.Or(cmp.Compare(a.gpuType, b.gpuType), cmp.Compare(a.mode, b.mode))
+	})
+	return out
+}
+
+// releaseView is the live state for the fast path, with what is known of
+// sharing.
+type releaseView struct {
+	*fsm.State
+	know *cluster.Interference
+}
+
+// Interference implements scheduler.CompanyView.
+func (v releaseView) Interference() *cluster.Interference { return v.know }
