@@ -41,7 +41,7 @@ const (
 	// sure is by how many standard deviations of a fair coin it must come closer
 	// more often than not: half of all challengers that are no better have the
 	// smaller error by chance.
-	sure = 2
+	sure = 2.5
 )
 
 // Challenge trains a challenger and compares it with champion. samples are

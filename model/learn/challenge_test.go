@@ -27,7 +27,7 @@ func scaled(s []model.Sample, factor float64) []model.Sample {
 
 func challenge(t *testing.T, s []model.Sample, champion model.Weights) Verdict {
 	t.Helper()
-	v, err := Challenge(s, champion, Options{Trees: 6})
+	v, err := Challenge(s, champion, Options{Trees: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,16 +45,23 @@ func champion(t *testing.T) model.Weights {
 	return w
 }
 
-// TestNoBetterOnNoise: more samples of a world that the champion knows as well
-// as its noise allows make nothing better.
-func TestNoBetterOnNoise(t *testing.T) {
+// TestNoiseDoesNotWin: more samples of a world that the champion knows as well
+// as its noise allows make nothing better, but for one challenger in twenty.
+func TestNoiseDoesNotWin(t *testing.T) {
 	t.Parallel()
-	for _, seed := range []uint64{21, 22, 23} {
-		old, w := newWorld(1), newWorld(seed)
-		s := append(old.samples(400), numbered(w.samples(200), 401)...)
-		if v := challenge(t, s, champion(t)); v.Better || !strings.Contains(v.Reason, "no better") && !strings.Contains(v.Reason, "got worse") {
-			t.Errorf("seed %d: noise has won: %s", seed, v.Reason)
+	won := 0
+	old := newWorld(1)
+	for seed := range uint64(20) {
+		w := newWorld(100 + seed)
+		v := challenge(t, append(old.samples(400)[320:], numbered(w.samples(100), 401)...), champion(t))
+		if v.Better {
+			won++
+		} else if !strings.Contains(v.Reason, "no better") && !strings.Contains(v.Reason, "got worse") {
+			t.Errorf("seed %d: %s", seed, v.Reason)
 		}
+	}
+	if won > 1 {
+		t.Errorf("noise has won %d times of 20", won)
 	}
 }
 
@@ -153,9 +160,9 @@ func TestOneJobDoesNotDecide(t *testing.T) {
 		t.Errorf("the upper quantile covers %.2f of the jobs", v.ChallengerCover)
 	}
 
-	// A thousand runs of one job alone are no comparison.
+	// Runs of one job alone are no comparison.
 	s = nil
-	for range 1000 {
+	for range 100 {
 		s = append(s, odd)
 	}
 	if v := challenge(t, append(jobs, numbered(s, 91)...), model.CoreWeights()); v.Better || v.ChampionErr != 0 {
@@ -250,9 +257,9 @@ func TestCoverCountsJobs(t *testing.T) {
 func TestTrainedSeqRises(t *testing.T) {
 	t.Parallel()
 	w := newWorld(71)
-	all := numbered(w.samples(300), 1)
+	all := numbered(w.samples(160), 1)
 	current, last := model.CoreWeights(), uint64(0)
-	for n := 60; n <= 300; n += 60 {
+	for n := 40; n <= 160; n += 40 {
 		v := challenge(t, all[:n], current)
 		if v.Weights.TrainedSeq < last || v.Weights.TrainedSeq >= uint64(n) {
 			t.Fatalf("after %d samples trained up to %d, before to %d", n, v.Weights.TrainedSeq, last)

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/model"
 )
 
-// quick are options with which a fit takes a tenth of the time.
-var quick = Options{Trees: 20}
+// quick are options with which a fit takes a fraction of the time.
+var quick = Options{Trees: 10}
 
 // known is what 400 samples of eight families on three types teach.
 var known = sync.OnceValues(func() (model.Weights, error) {
@@ -77,7 +77,7 @@ func TestForestLearnsWhatPhysicsMisses(t *testing.T) {
 		}
 		return s
 	}
-	got := learned(t, bend(w.samples(300)), Options{Trees: 60})
+	got := learned(t, bend(w.samples(200)), Options{Trees: 40})
 	w.seed = 4
 	held := bend(w.samples(400))
 	bare := got
@@ -153,8 +153,8 @@ func TestOneUserCannotPoison(t *testing.T) {
 		most   [3]float64 // by how much the mean error may rise
 		room   float64    // and the reserve
 	}{
-		{"ten times as large", 10, [3]float64{0.05, 2, 0.05}, 1.6},
-		{"a tenth", 0.1, [3]float64{0.15, 0.1, 0.15}, 0.4},
+		{"ten times as large", 10, [3]float64{0.03, 0.05, 0.03}, 1.6},
+		{"a tenth", 0.1, [3]float64{0.03, 0.05, 0.03}, 0.1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -167,14 +167,14 @@ func TestOneUserCannotPoison(t *testing.T) {
 				s.Seconds *= tc.factor
 				s.UtilMilli = max(1, int64(float64(s.UtilMilli)/tc.factor))
 			}
-			got := scoreOf(t, learned(t, append(bad, honest.samples(400)...), Options{Trees: 8}), held)
+			got := scoreOf(t, learned(t, append(bad, honest.samples(400)...), Options{Trees: 2}), held)
 			t.Logf("error %.3f, was %.3f; covers %.3f, was %.3f; reserve %.3f, was %.3f", got.miss, want.miss, got.cover, want.cover, got.room, want.room)
 			for i := range got.miss {
 				if got.miss[i] > want.miss[i]+tc.most[i] {
 					t.Errorf("%s: error %.3f, was %.3f", model.Target(i), got.miss[i], want.miss[i])
 				}
 			}
-			if got.cover < 0.85 || got.room > want.room+tc.room {
+			if got.cover < 0.9 || got.room > want.room+tc.room {
 				t.Errorf("covers %.3f with %.3f to spare, was %.3f with %.3f", got.cover, got.room, want.cover, want.room)
 			}
 		})

@@ -24,8 +24,8 @@ var update = flag.Bool("update", false, "rewrite testdata/golden.txt")
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	w := newWorld(81)
-	s := w.samples(150)
-	first := learned(t, s, Options{Trees: 12})
+	s := w.samples(60)
+	first := learned(t, s, Options{Trees: 5})
 	more, few := newWorld(82), newWorld(83)
 	var b strings.Builder
 	for _, v := range []struct {
@@ -40,12 +40,12 @@ func TestGolden(t *testing.T) {
 					s[i].User, s[i].Signature = s[i].User+string(rune('a'+i%5)), "same"
 				}
 			}
-			return Fit(s, model.CoreWeights(), Options{Trees: 12})
+			return Fit(s, model.CoreWeights(), Options{Trees: 5})
 		}},
-		{"learned on top", func() (model.Weights, error) { return Fit(more.samples(220), first, Options{Trees: 12}) }},
-		{"calibrated", func() (model.Weights, error) { return Fit(few.samples(20), first, Options{Trees: 12}) }},
+		{"learned on top", func() (model.Weights, error) { return Fit(more.samples(200), first, Options{Trees: 5}) }},
+		{"calibrated", func() (model.Weights, error) { return Fit(few.samples(20), first, Options{Trees: 5}) }},
 		{"challenger", func() (model.Weights, error) {
-			v, err := Challenge(numbered(more.samples(40), 1), model.CoreWeights(), Options{Trees: 12})
+			v, err := Challenge(numbered(more.samples(40), 1), model.CoreWeights(), Options{Trees: 5})
 			return v.Weights, err
 		}},
 	} {
