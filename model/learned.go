@@ -122,9 +122,31 @@ type guess struct {
 	coef       []float32
 }
 
-// estimate answers for a job on a type; l is not empty. The scratch slices have
-// room for maxTerms and columnCount numbers.
-func (l *Learned) estimate(t Target, w *Weights, f *Features, spec *gpuspec.Spec, terms, cols []float64) guess {
+// scratch is what the estimates of one job on several types share.
+type scratch struct {
+	terms  [maxTerms]float64
+	cols   [columnCount]float64
+	filled bool                  // cols has the job's columns
+	early  [numTargets][]float64 // what the first k trees say that do not ask for the type
+}
+
+// forest is what the first k trees of a target say of f on a type.
+func (sc *scratch) forest(t Target, split *fit.Split, f *Features, spec *gpuspec.Spec, k int) float64 {
+	if !sc.filled {
+		f.columns(sc.cols[:])
+		sc.filled = true
+	}
+	if sc.early[t] == nil {
+		sc.early[t] = split.Early(sc.cols[:], make([]float64, 0, split.Trees()+1))
+	}
+	typeColumns(spec, sc.cols[:])
+	return sc.early[t][k] + split.Late(sc.cols[:], k)
+}
+
+// estimate answers for a job on a type; l is not empty, and split is of its
+// forest. It leaves the terms in sc.
+func (l *Learned) estimate(t Target, split *fit.Split, w *Weights, f *Features, spec *gpuspec.Spec, sc *scratch) guess {
+	terms := sc.terms[:]
 	w.terms(t, f, spec, terms)
 	key := GroupKey(t, f, spec)
 	g := l.group(key)
@@ -150,8 +172,7 @@ func (l *Learned) estimate(t Target, w *Weights, f *Features, spec *gpuspec.Spec
 		trees, margin = min(trees, l.Trees[NewFamily]), newKind*max(margin, l.Margins[NewFamily])
 	}
 	if trees > 0 {
-		f.columns(spec, cols)
-		r.value *= expClamped(l.Forest.Range(cols, 0, trees), t.RatioLimit())
+		r.value *= expClamped(sc.forest(t, split, f, spec, trees), t.RatioLimit())
 	}
 	r.p95 = r.value * math.Exp(margin)
 	return r

@@ -172,11 +172,10 @@ func TestPartsAddUp(t *testing.T) {
 		f := drawFeatures(t)
 		f.Source = SourceGraph
 		spec, _ := gpuspec.Lookup(rapid.SampledFrom([]string{"T4", "H200"}).Draw(t, "type"))
-		var terms [maxTerms]float64
-		var cols [columnCount]float64
-		g := l.estimate(Memory, &w, &f, &spec, terms[:], cols[:])
+		var sc scratch
+		g := l.estimate(Memory, l.Forest.Split(firstTypeColumn), &w, &f, &spec, &sc)
 		sum := int64(0)
-		for _, p := range g.parts(terms[:], nil) {
+		for _, p := range g.parts(sc.terms[:], nil) {
 			if p.MiB < 0 && p.Name != "correction" {
 				t.Errorf("%s takes %d MiB", p.Name, p.MiB)
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-scheduler/berth/model/fit"
 	"github.com/berth-scheduler/berth/model/gpuspec"
 )
 
@@ -63,6 +64,8 @@ type Predictor struct {
 	w     Weights
 	h     *History
 	specs map[string]gpuspec.Spec
+	// splits are of the forests in w.
+	splits [numTargets]*fit.Split
 }
 
 // NewPredictor builds a predictor. history may be nil. The error is that of
@@ -75,6 +78,9 @@ func NewPredictor(w Weights, history *History) (*Predictor, error) {
 	for _, s := range gpuspec.All() {
 		p.specs[s.Name] = s
 	}
+	for t := range p.splits {
+		p.splits[t] = w.Learned[t].Forest.Split(firstTypeColumn)
+	}
 	return p, nil
 }
 
@@ -86,13 +92,14 @@ func (p *Predictor) Predict(r Request) []Prediction {
 	if r.Features.Check() != nil {
 		r.Features = Features{}
 	}
+	var sc scratch
 	for _, t := range r.Types {
 		if slices.ContainsFunc(out, func(q Prediction) bool { return q.GPUType == t.Name }) {
 			continue
 		}
 		n := len(parts)
 		var q Prediction
-		q, parts = p.one(&r, t, parts)
+		q, parts = p.one(&r, t, parts, &sc)
 		if len(parts) > n {
 			q.Parts = parts[n:len(parts):len(parts)]
 		}
@@ -126,11 +133,11 @@ type answer struct {
 	source     Source
 }
 
-func (p *Predictor) one(r *Request, t TypeInfo, parts []Part) (Prediction, []Part) {
+func (p *Predictor) one(r *Request, t TypeInfo, parts []Part, sc *scratch) (Prediction, []Part) {
 	spec, known := p.spec(t)
 	a := answer{source: SourceNone, util: 1, mem: float64(spec.MemMiB), p95: float64(spec.MemMiB)}
 	if r.Features.Known() {
-		parts = p.analytic(&r.Features, &spec, &a, parts)
+		parts = p.analytic(&r.Features, &spec, &a, parts, sc)
 		if !known {
 			a.confidence *= unknownTypeFactor
 		}
@@ -144,7 +151,7 @@ func (p *Predictor) one(r *Request, t TypeInfo, parts []Part) (Prediction, []Par
 }
 
 // analytic fills a from the physics of the model, as the weights know it.
-func (p *Predictor) analytic(f *Features, spec *gpuspec.Spec, a *answer, parts []Part) []Part {
+func (p *Predictor) analytic(f *Features, spec *gpuspec.Spec, a *answer, parts []Part, sc *scratch) []Part {
 	margin := p.w.GraphMargin
 	a.source, a.confidence = f.Source, confidenceGraph
 	if f.Source == SourceCatalogue {
@@ -153,25 +160,23 @@ func (p *Predictor) analytic(f *Features, spec *gpuspec.Spec, a *answer, parts [
 	if f.Partial {
 		margin, a.confidence = max(margin, p.w.PartialMargin), confidencePartial
 	}
-	var terms [maxTerms]float64
-	var cols [columnCount]float64
 	if l := &p.w.Learned[Memory]; l.empty() {
 		a.mem, parts = p.w.memory(f, spec, parts)
 		a.p95 = float64(a.mem*margin) + p.w.EstimateMarginMiB
 	} else {
-		g := l.estimate(Memory, &p.w, f, spec, terms[:], cols[:])
+		g := l.estimate(Memory, p.splits[Memory], &p.w, f, spec, sc)
 		a.mem, a.p95 = g.value, g.p95
 		if f.Partial {
 			a.p95 = max(a.p95, a.mem*p.w.PartialMargin)
 		}
-		parts = g.parts(terms[:], parts)
+		parts = g.parts(sc.terms[:], parts)
 	}
 	a.step, a.util = p.w.step(f, spec)
 	if l := &p.w.Learned[Util]; !l.empty() {
-		a.util = l.estimate(Util, &p.w, f, spec, terms[:], cols[:]).value
+		a.util = l.estimate(Util, p.splits[Util], &p.w, f, spec, sc).value
 	}
 	if l := &p.w.Learned[Time]; !l.empty() {
-		a.step = l.estimate(Time, &p.w, f, spec, terms[:], cols[:]).value
+		a.step = l.estimate(Time, p.splits[Time], &p.w, f, spec, sc).value
 	}
 	a.secs = a.step * float64(f.Steps)
 	return parts
@@ -246,9 +251,8 @@ func (p *Predictor) ratio(f *Features, from, to *gpuspec.Spec) float64 {
 // step is how long one step takes by the physics.
 func (p *Predictor) step(f *Features, spec *gpuspec.Spec) float64 {
 	if l := &p.w.Learned[Time]; !l.empty() {
-		var terms [maxTerms]float64
-		var cols [columnCount]float64
-		return max(1e-9, l.estimate(Time, &p.w, f, spec, terms[:], cols[:]).value)
+		var sc scratch
+		return max(1e-9, l.estimate(Time, p.splits[Time], &p.w, f, spec, &sc).value)
 	}
 	seconds, _ := p.w.step(f, spec)
 	return seconds

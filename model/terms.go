@@ -233,13 +233,14 @@ const columnCount = 22
 // Columns returns what a forest may ask of a job on a type.
 func (f *Features) Columns(spec *gpuspec.Spec) []float64 {
 	x := make([]float64, columnCount)
-	f.columns(spec, x)
+	f.columns(x)
+	typeColumns(spec, x)
 	return x
 }
 
-// columns fills x with what the forests may ask. They are ratios where
+// columns fills x with what the forests may ask of a job. They are ratios where
 // possible, since trees cannot extrapolate, and logarithms.
-func (f *Features) columns(spec *gpuspec.Spec, x []float64) {
+func (f *Features) columns(x []float64) {
 	saved, acts, matrix := f.kept()
 	a := max(saved+acts+matrix, 1e-3)
 	batch := float64(max(1, f.Batch))
@@ -262,6 +263,13 @@ func (f *Features) columns(spec *gpuspec.Spec, x []float64) {
 	x[16], x[17] = float64(f.Norms), float64(f.Others)
 	x[18] = float64(16*int(f.Mode) + precisionCode(f.Precision))
 	x[19] = fit.Log(float64(max(1, f.SeqLen)))
+}
+
+// firstTypeColumn is the first column that typeColumns fills.
+const firstTypeColumn = 20
+
+// typeColumns fills x with what the forests may ask of a GPU type.
+func typeColumns(spec *gpuspec.Spec, x []float64) {
 	x[20], x[21] = fit.Log(float64(spec.SMs)), fit.Log(spec.FP32TFLOPS/spec.BandwidthGBs)
 }
 
