@@ -226,16 +226,14 @@ func TestWhatAppliesToAJob(t *testing.T) {
 	kind.Precision = graph.FP16
 	reserve := func(w Weights, f Features, gpu string) float64 {
 		spec, _ := gpuspec.Lookup(gpu)
-		var terms [maxTerms]float64
-		var cols [columnCount]float64
-		g := w.Learned[Memory].estimate(Memory, &w, &f, &spec, terms[:], cols[:])
+		var sc scratch
+		g := w.Learned[Memory].estimate(Memory, w.Learned[Memory].Forest.Split(firstTypeColumn), &w, &f, &spec, &sc)
 		return math.Log(g.p95 / g.value)
 	}
 	point := func(w Weights, f Features, gpu string) float64 {
 		spec, _ := gpuspec.Lookup(gpu)
-		var terms [maxTerms]float64
-		var cols [columnCount]float64
-		return w.Learned[Memory].estimate(Memory, &w, &f, &spec, terms[:], cols[:]).value
+		var sc scratch
+		return w.Learned[Memory].estimate(Memory, w.Learned[Memory].Forest.Split(firstTypeColumn), &w, &f, &spec, &sc).value
 	}
 	plain := learnedOf(func(*Learned) {})
 	known, family, both := reserve(plain, resnet, "T4"), reserve(plain, stranger, "T4"), reserve(plain, stranger, "H200")
