@@ -29,7 +29,7 @@ type layerTable struct {
 type transformer struct {
 	kind                       string // "bert", "gpt2", "xlnet"
 	hidden, blocks, ffn, vocab int64
-	positions, headOut         int64
+	positions                  int64
 }
 
 // Bounds of a layer table.

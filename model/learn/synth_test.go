@@ -119,16 +119,6 @@ func learned(t testing.TB, samples []model.Sample, opt Options) model.Weights {
 	return w
 }
 
-// ask is what weights say of a sample's job.
-func ask(t testing.TB, w model.Weights, s *model.Sample) model.Prediction {
-	t.Helper()
-	p, err := model.NewPredictor(w, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.Predict(model.Request{Features: s.Features, Types: []model.TypeInfo{{Name: s.GPUType}}})[0]
-}
-
 // score is how well weights do on samples.
 type score struct {
 	miss  [3]float64 // mean |log(predicted/label)|
