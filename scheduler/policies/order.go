@@ -3,7 +3,6 @@ package policies
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -13,6 +12,11 @@ type ordering struct {
 	name string
 	// key makes what facts are compared by: less goes first, then the id.
 	key func(p *pass, f *facts) key
+	// over tells whether a waiting job may take the place of a running one,
+	// nil in orders that do not preempt.
+	over func(p *pass, waits, runs *facts) bool
+	// prepare works out what keys need to know of all jobs, nil for nothing.
+	prepare func(p *pass)
 }
 
 type key struct{ a, b int64 }
@@ -24,6 +28,13 @@ func orders() []ordering {
 		{name: "size", key: bySize},
 		{name: "sjf", key: byDuration},
 		{name: "qssf", key: byGPUTime},
+		{name: "srsf", key: byServiceLeft, over: muchLessService},
+		{name: "srtf", key: byTimeLeft, over: muchShorter},
+		{name: "las", key: byService, over: lowerQueue},
+		{name: "fairshare", key: byUse, prepare: countUse},
+		{name: "themis", key: byUnfairness, over: leaseEnded},
+		{name: "rounds", key: byPriority, over: roundEnded, prepare: allocate},
+		{name: "edf", key: byDeadline, over: promised, prepare: admitDeadlines},
 	}
 }
 
@@ -63,6 +74,12 @@ type ranked struct {
 // sorted returns the tasks in the order in which the pass tries them: who
 // waited longer than Options.Age first, first come, first served, then by key.
 func (p *pass) sorted() []*task {
+	if p.byOrder != nil {
+		return p.byOrder
+	}
+	if p.order.prepare != nil {
+		p.order.prepare(p)
+	}
 	rs := make([]ranked, len(p.tasks))
 	for i, t := range p.tasks {
 		rs[i] = ranked{1, p.order.key(p, &t.facts), t}
@@ -73,16 +90,13 @@ func (p *pass) sorted() []*task {
 	slices.SortFunc(rs, func(x, y ranked) int {
 		return cmp.Or(cmp.Compare(x.aged, y.aged), cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b), cmp.Compare(x.t.id, y.t.id))
 	})
-	out := make([]*task, len(rs))
+	p.byOrder = make([]*task, len(rs))
 	for i := range rs {
-		out[i] = rs[i].t
+		p.byOrder[i] = rs[i].t
 	}
-	return out
+	return p.byOrder
 }
 
 func (p *pass) aged(t *task) bool {
 	return p.opt.Age > 0 && cluster.Time(p.now).Sub(cluster.Time(t.since)) >= p.opt.Age
 }
-
-// span turns a duration into the microseconds of facts.
-func span(d time.Duration) int64 { return d.Microseconds() }

@@ -11,23 +11,30 @@ import (
 
 // pass is one run of a policy over a snapshot.
 type pass struct {
-	opt    *Options
-	label  string
-	order  ordering
-	placer placer
-	snap   *cluster.Snapshot
-	now    int64
-	led    *cluster.Ledger
-	f      *fleet
-	runs   []run
-	tasks  []*task // by id
-	taskAt map[cluster.JobID]*task
-	plan   cluster.Plan
-	failed map[shape]int64
+	opt     *Options
+	label   string
+	order   ordering
+	placer  placer
+	snap    *cluster.Snapshot
+	now     int64
+	led     *cluster.Ledger
+	f       *fleet
+	runs    []run
+	tasks   []*task // by id
+	taskAt  map[cluster.JobID]*task
+	byOrder []*task
+	plan    cluster.Plan
+	failed  map[shape]int64
 	// changed lists the hosts on which something was placed, in order.
 	changed []int32
 	head    *task // the first that did not fit, for whom room is kept
 	pool    pool
+	// marginMilli is added to predicted memory, in thousandths of it.
+	marginMilli int64
+	// What orders work out beforehand.
+	use      map[cluster.JobID]int64
+	admitted map[cluster.JobID]struct{}
+	rounds   *rounds
 }
 
 // placer is a rule of placement.
@@ -41,6 +48,10 @@ type placer interface {
 	// tag parts tasks of one shape that the placer treats differently.
 	tag(t *task) int64
 }
+
+// finisher is a placer that has the last word about queues and preemptions;
+// without one all who wait are taken out of the queues of cards.
+type finisher interface{ finish(p *pass) }
 
 // shape is what a choice depends on. What has failed once in a pass fails
 // again, since a pass only ever takes.
@@ -56,7 +67,7 @@ type shape struct {
 func newPass(snap *cluster.Snapshot, e *engine) *pass {
 	p := &pass{
 		opt: &e.opt, label: e.name, order: e.order, snap: snap, now: int64(snap.Now), led: snap.Ledger.Clone(),
-		taskAt: map[cluster.JobID]*task{}, failed: map[shape]int64{}, plan: cluster.Plan{BaseIndex: snap.Index},
+		marginMilli: e.place.marginMilli, taskAt: map[cluster.JobID]*task{}, failed: map[shape]int64{}, plan: cluster.Plan{BaseIndex: snap.Index},
 	}
 	p.f = newFleet(snap.Nodes, p.led)
 	for _, j := range byID(snap.Running) {

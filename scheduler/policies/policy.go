@@ -1,7 +1,6 @@
 package policies
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -102,7 +101,11 @@ func New(name string, opt Options) (Policy, error) {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "order %q of policy %q is not known; the orders are %s", order, place, strings.Join(Orders(), ", "))
 	}
 	pl := placements()[i]
-	opt.Base.Mode = pl.mode
+	if pl.mode != "" {
+		opt.Base.Mode = pl.mode
+	} else {
+		opt.Base.Mode = scheduler.ModeFFD
+	}
 	if k < 0 && pl.own == "" {
 		return native{pl.name, opt.Base}, nil
 	}
@@ -132,18 +135,28 @@ type placement struct {
 	mode scheduler.Mode
 	own  string
 	make func(*pass) placer
+	// marginMilli is added to predicted memory, in thousandths of it.
+	marginMilli int64
+	// queues is a placement that keeps queues of cards itself.
+	queues bool
 }
 
 // placements is the table of all rules. It is a function, so that nobody can
 // change it.
 func placements() []placement {
 	return []placement{
-		{"ffd", scheduler.ModeFFD, "", func(p *pass) placer { return firstFit{} }},
-		{"slot", scheduler.ModeSlot, "", func(p *pass) placer { return firstFit{} }},
-		{"firstfit", scheduler.ModeFFD, "fifo", func(p *pass) placer { return firstFit{} }},
-		{"bestfit", scheduler.ModeFFD, "fifo", func(p *pass) placer { return bestFit{} }},
-		{"random", scheduler.ModeFFD, "fifo", func(p *pass) placer { return byChance{p.opt.Seed ^ p.snap.Index} }},
-		{"fgd", scheduler.ModeFFD, "fifo", newFGD},
+		{name: "ffd", make: func(*pass) placer { return firstFit{} }},
+		{name: "slot", mode: scheduler.ModeSlot, make: func(*pass) placer { return firstFit{} }},
+		{name: "firstfit", own: "fifo", make: func(*pass) placer { return firstFit{} }},
+		{name: "bestfit", own: "fifo", make: func(*pass) placer { return bestFit{} }},
+		{name: "random", own: "fifo", make: func(p *pass) placer { return byChance{p.opt.Seed ^ p.snap.Index} }},
+		{name: "fgd", own: "fifo", make: newFGD},
+		{name: "reactive", own: "fifo", make: newReactive},
+		{name: "schedtune", own: "fifo", make: newSchedTune, marginMilli: schedTuneError, queues: true},
+		{name: "lucid", own: "qssf", make: func(*pass) placer { return lucid{} }},
+		{name: "horus", own: "fifo", make: func(p *pass) placer { return horus{p.now} }},
+		{name: "muri", own: "srsf", make: newMuri},
+		{name: "gavel", own: "rounds", make: newGavel},
 	}
 }
 
@@ -161,14 +174,16 @@ func (e *engine) Plan(snap *cluster.Snapshot) cluster.Plan {
 	p := newPass(snap, e)
 	p.placer = e.place.make(p)
 	for _, t := range p.sorted() {
-		if !p.start(t) {
+		if !p.start(t) && (t.gpus == 0 || !e.place.queues) {
 			p.hold(t)
 		}
 	}
-	p.leaveQueues()
+	if f, ok := p.placer.(finisher); ok {
+		f.finish(p)
+	} else {
+		p.leaveQueues()
+	}
+	p.preempt()
 	p.tell()
 	return p.plan
 }
-
-// String makes an engine readable in tests.
-func (e *engine) String() string { return fmt.Sprintf("policy %s", e.name) }

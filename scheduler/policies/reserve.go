@@ -83,28 +83,13 @@ func (p *pass) couldHold(t *task, gi int32) bool {
 // fits, by their latest ends, and the cards it would get. It gives up at
 // limit. The host's mirror is changed on the way and put back.
 func (p *pass) clears(t *task, gi int32, limit int64) (int64, []int32) {
-	g := &p.f.groups[gi]
-	h := &p.f.hosts[g.host]
-	runs := p.byLatest(h)
-	kept := make([]card, len(g.cards))
-	for i, ci := range g.cards {
-		kept[i] = p.f.cards[ci]
-		p.f.cards[ci].on = slices.Clone(kept[i].on)
-		p.f.cards[ci].until = forever
-	}
-	use := h.use
-	defer func() {
-		for i, ci := range g.cards {
-			p.f.cards[ci] = kept[i]
-		}
-		h.use = use
-	}()
+	runs := p.byLatest(&p.f.hosts[p.f.groups[gi].host])
+	undo := p.remember(gi)
+	defer undo()
 	at := p.now
 	for i := 0; ; i++ {
-		if h.use.CPUMilli-h.use.UsedCPU >= t.cpu && h.use.MemMiB-h.use.UsedMem >= t.mem {
-			if cards := p.pick(t, gi, nil); cards != nil {
-				return at, cards
-			}
+		if p.roomOn(t, gi) {
+			return at, p.pick(t, gi, nil)
 		}
 		if i == len(runs) || p.runs[runs[i]].latest >= limit {
 			return forever, nil

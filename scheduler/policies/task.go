@@ -1,6 +1,8 @@
 package policies
 
 import (
+	"fmt"
+
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
 )
@@ -132,7 +134,10 @@ func (p *pass) newTask(j *cluster.Job) *task {
 			continue // it ran out of memory before, and there are larger cards
 		}
 		n.dur = durationOf(j, &n.est, &p.opt.Base)
-		n.ok = true
+		if n.ok = p.addMargin(j, n, k); !n.ok {
+			t.never = cluster.Reason{Code: cluster.ReasonNeverFits, Detail: fmt.Sprintf("predicted %d MiB and a margin are more than %s sells, %d", n.est.GPUMemMiB, k.gpuType, k.sellable)}
+			continue
+		}
 		dur = min(dur, n.dur)
 		size = min(size, dominant(n.share, k.sellable))
 	}
@@ -142,6 +147,19 @@ func (p *pass) newTask(j *cluster.Job) *task {
 	t.facts = factsOf(j, p.snap.Terms[j.ID], dur, p.now)
 	t.size = size
 	return t
+}
+
+// addMargin raises a predicted memory by the placement's margin. It reports
+// false when the card does not sell so much.
+func (p *pass) addMargin(j *cluster.Job, n *need, k *class) bool {
+	if p.marginMilli == 0 || j.Spec.GPUMemMiB > 0 || n.est.ConfidenceMilli < p.opt.Base.MinConfidenceMilli {
+		return true
+	}
+	want := n.est.GPUMemMiB + (n.est.GPUMemMiB*p.marginMilli+999)/1000
+	if !n.share.Exclusive {
+		n.share.MemMiB = max(n.share.MemMiB, want)
+	}
+	return want <= k.sellable
 }
 
 // roomyFor tells whether some class has the memory that an earlier attempt

@@ -1,0 +1,160 @@
+package policies
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// byDeadline takes the jobs whose deadline is admitted first, the nearest
+// deadline first (Liu and Layland, JACM 1973), then everybody else in order of
+// arrival. Source: Gao et al., "Chronus: A Novel Deadline-aware Scheduler for
+// Deep Learning Training Jobs" (SoCC 2021), section 4. Where Chronus solves an
+// integer program over leases, we admit by demand; see admitDeadlines.
+func byDeadline(p *pass, f *facts) key {
+	if _, ok := p.admitted[f.id]; ok {
+		return key{0, f.deadline}
+	}
+	return key{1, f.since}
+}
+
+// promised lets an admitted deadline take the place of best effort.
+func promised(p *pass, waits, runs *facts) bool {
+	_, ok := p.admitted[waits.id]
+	return ok && runs.deadline == 0
+}
+
+// due is a demand for GPU time by a deadline, or the room for it.
+type due struct {
+	at    int64
+	slack int64 // GPU microseconds of all cards until then, less what is spoken for
+}
+
+// admitDeadlines goes through the jobs with deadlines in order of submission,
+// so that who came first is not put out by who came later, and admits each
+// that can end in time if it starts now and with whom, for no deadline, what
+// is due by then exceeds the GPU time that there is until then: the demand
+// criterion of EDF (Baruah, Mok and Rosier, RTSS 1990). Running jobs with a
+// deadline are admitted, best effort that cannot be preempted counts as long
+// as it is expected to run. The criterion is necessary, and sufficient only if
+// work could be cut at will: a gang may still miss.
+func admitDeadlines(p *pass) {
+	p.admitted = map[cluster.JobID]struct{}{}
+	var asks []*task
+	for _, t := range p.tasks {
+		if t.deadline > 0 && t.gpus > 0 && p.now+t.left <= t.deadline && p.everFits(t) {
+			asks = append(asks, t)
+		}
+	}
+	if len(asks) == 0 {
+		return
+	}
+	slices.SortFunc(asks, func(a, b *task) int { return cmp.Or(cmp.Compare(a.submitted, b.submitted), cmp.Compare(a.id, b.id)) })
+	ds := p.slacks(asks)
+	tree := newSlackTree(ds)
+	for _, t := range asks {
+		i, _ := slices.BinarySearchFunc(ds, t.deadline, func(d due, at int64) int { return cmp.Compare(d.at, at) })
+		work := t.left / whole * t.size * int64(t.gpus)
+		if tree.least(i) < work {
+			continue
+		}
+		tree.take(i, work)
+		p.admitted[t.id] = struct{}{}
+	}
+}
+
+// slacks returns, for each deadline asked for, the GPU time until then that
+// running jobs leave.
+func (p *pass) slacks(asks []*task) []due {
+	ds := make([]due, 0, len(asks))
+	for _, t := range asks {
+		ds = append(ds, due{at: t.deadline})
+	}
+	slices.SortFunc(ds, func(a, b due) int { return cmp.Compare(a.at, b.at) })
+	ds = slices.CompactFunc(ds, func(a, b due) bool { return a.at == b.at })
+	cards := int64(len(p.f.cards))
+	for i := range ds {
+		ds[i].slack = cards * (ds[i].at - p.now)
+	}
+	for k := range p.runs {
+		f := p.factsOfRun(&p.runs[k])
+		rate := f.size * int64(max(0, f.gpus)) // thousandths of cards
+		switch {
+		case f.deadline > 0:
+			for i := range ds {
+				if ds[i].at >= f.deadline {
+					ds[i].slack -= f.left / whole * rate
+				}
+			}
+		case !f.preemptible:
+			for i := range ds {
+				ds[i].slack -= min(f.left, ds[i].at-p.now) / whole * rate
+			}
+		}
+	}
+	return ds
+}
+
+// slackTree holds the slack at each deadline: the least from one deadline on,
+// and less from one on, both in logarithmic time.
+type slackTree struct {
+	leaves int
+	low    []int64 // least below, but for what is owed above
+	owed   []int64 // to be taken from all below
+}
+
+func newSlackTree(ds []due) *slackTree {
+	t := &slackTree{leaves: 1}
+	for t.leaves < len(ds) {
+		t.leaves *= 2
+	}
+	t.low, t.owed = make([]int64, 2*t.leaves), make([]int64, 2*t.leaves)
+	for i := range t.low {
+		t.low[i] = forever
+	}
+	for i := range ds {
+		t.low[t.leaves+i] = ds[i].slack
+	}
+	for i := t.leaves - 1; i >= 1; i-- {
+		t.low[i] = min(t.low[2*i], t.low[2*i+1])
+	}
+	return t
+}
+
+// least is the least slack at or after deadline i.
+func (t *slackTree) least(i int) int64 { return t.leastIn(1, 0, t.leaves, i) }
+
+func (t *slackTree) leastIn(n, lo, width, from int) int64 {
+	switch {
+	case lo+width <= from:
+		return forever
+	case lo >= from:
+		return t.low[n]
+	}
+	v := min(t.leastIn(2*n, lo, width/2, from), t.leastIn(2*n+1, lo+width/2, width/2, from))
+	if v == forever {
+		return v
+	}
+	return v - t.owed[n]
+}
+
+// take lowers the slack at and after deadline i.
+func (t *slackTree) take(i int, work int64) { t.takeIn(1, 0, t.leaves, i, work) }
+
+func (t *slackTree) takeIn(n, lo, width, from int, work int64) {
+	switch {
+	case lo+width <= from || t.low[n] == forever:
+		return
+	case lo >= from:
+		t.low[n] -= work
+		t.owed[n] += work
+		return
+	}
+	t.takeIn(2*n, lo, width/2, from, work)
+	t.takeIn(2*n+1, lo+width/2, width/2, from, work)
+	t.low[n] = min(t.low[2*n], t.low[2*n+1])
+	if t.low[n] != forever {
+		t.low[n] -= t.owed[n]
+	}
+}

@@ -1,0 +1,80 @@
+package policies
+
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// horus lays a job where it is predicted to over-use a card least, and puts
+// off pairs that are predicted to. Source: Yeung et al., "Horus:
+// Interference-Aware and Prediction-Based Scheduling in Deep Learning Systems"
+// (TPDS 2022), section 4: cost is by how much the predicted utilization of a
+// card goes beyond what it has; jobs that only find costly places are
+// de-prioritised. Equal costs go to the fuller card, to keep cards empty.
+//
+// Our ledger lets no sum of predictions exceed a card, so that the cost is
+// taken with the predictor's error: by how much the sum would exceed the card
+// were each utilization higher by horusError. How long a costly place is put
+// off, costlyAfter, is our constant. Compute and memory count alike.
+type horus struct{ now int64 }
+
+// horusError is the root mean squared logarithmic error of the predictor of
+// Yeung et al. (HotCloud 2020), in thousandths; horusMemError the mean error
+// of memory that we assume.
+const (
+	horusError    = 154
+	horusMemError = 90
+	costlyAfter   = 5 * time.Minute
+)
+
+// cost is by how many thousandths of a card t and those on c would over-use
+// it, compute and memory summed. Alone it costs nothing.
+func (horus) cost(p *pass, t *task, c *card) int64 {
+	if c.use.Shares == 0 {
+		return 0
+	}
+	n := &t.needs[p.f.groups[c.group].class].share
+	milli := (c.use.UsedMilli + n.Milli) * (1000 + horusError) / 1000
+	mem := (c.use.UsedMiB + n.MemMiB) * (1000 + horusMemError) / max(1, c.use.SellableMiB)
+	return max(0, milli-whole) + max(0, mem-whole)
+}
+
+func (h horus) admits(p *pass, t *task, c *card) bool {
+	return h.patient(t) || h.cost(p, t, c) == 0
+}
+
+// patient tells whether a job has waited long enough to take a costly place.
+func (h horus) patient(t *task) bool {
+	return cluster.Time(h.now).Sub(cluster.Time(t.since)) >= costlyAfter
+}
+
+func (h horus) tag(t *task) int64 { return int64(boolInt(h.patient(t))) }
+
+func (h horus) choose(p *pass, t *task) []int32 {
+	var best []int32
+	least, room := int64(forever), int64(forever)
+	for gi := range p.f.groups {
+		if !p.mayHold(t, int32(gi)) {
+			continue
+		}
+		cards := p.pick(t, int32(gi), func(a, b *card) int {
+			if x, y := h.cost(p, t, a), h.cost(p, t, b); x != y {
+				return int(x - y)
+			}
+			return p.fuller(a, b)
+		})
+		if cards == nil {
+			continue
+		}
+		cost, left := int64(0), int64(0)
+		for _, ci := range cards {
+			cost += h.cost(p, t, &p.f.cards[ci])
+			left += leftOf(&p.f.cards[ci])
+		}
+		if cost < least || cost == least && left < room {
+			best, least, room = p.keep(cards), cost, left
+		}
+	}
+	return best
+}

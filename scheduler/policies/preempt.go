@@ -1,0 +1,181 @@
+package policies
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// heads bounds for how many waiting jobs one plan looks for victims.
+const heads = 16
+
+// preempt proposes to end attempts so that the first of those who wait can
+// start in a later plan. Only jobs whose terms allow it are ended, only when
+// the order lets the one take the other's place, and not before
+// Options.MinRun. Of the nodes where that would make room it takes the one
+// with the fewest victims, then the one that loses the least work, then the first. Room that
+// is being cleared anyway is waited for.
+func (p *pass) preempt() {
+	if p.order.over == nil {
+		return
+	}
+	var able []int32
+	for ri := range p.runs {
+		if r := &p.runs[ri]; p.mayEnd(r) {
+			able = append(able, int32(ri))
+		}
+	}
+	if len(able) == 0 {
+		return
+	}
+	claimed := map[int32]bool{} // hosts that are to be cleared for somebody
+	tried := 0
+	for _, t := range p.sorted() {
+		if tried == heads || len(p.plan.Preempt) >= p.opt.MaxPreempt {
+			return
+		}
+		if t.gone || t.gpus == 0 || !p.everFits(t) {
+			continue
+		}
+		tried++
+		p.preemptFor(t, claimed)
+	}
+}
+
+// mayEnd tells whether an attempt may be preempted at all.
+func (p *pass) mayEnd(r *run) bool {
+	return !r.fresh && p.snap.Terms[r.job.ID].Preemptible && r.job.State == cluster.JobRunning && r.job.Cancel == nil &&
+		time.Duration(p.now-r.began)*time.Microsecond >= p.opt.MinRun
+}
+
+// victims are who would be ended on one host.
+type victims struct {
+	runs []int32
+	lost int64
+}
+
+func (p *pass) preemptFor(t *task, claimed map[int32]bool) {
+	var best *victims
+	host := int32(-1)
+	for gi := range p.f.groups {
+		hi := p.f.groups[gi].host
+		if claimed[hi] || !p.couldHold(t, int32(gi)) {
+			continue
+		}
+		v := p.victimsOn(t, int32(gi))
+		if v != nil && (best == nil || len(v.runs) < len(best.runs) || len(v.runs) == len(best.runs) && v.lost < best.lost) {
+			best, host = v, hi
+		}
+	}
+	if best == nil || len(p.plan.Preempt)+len(best.runs) > p.opt.MaxPreempt {
+		return
+	}
+	claimed[host] = true
+	for _, ri := range best.runs {
+		r := &p.runs[ri]
+		p.plan.Preempt = append(p.plan.Preempt, cluster.Preemption{
+			Job: r.job.ID, Attempt: r.job.Live().No, For: t.id, Why: fmt.Sprintf("%s: job %d goes before it", p.label, t.id),
+		})
+	}
+}
+
+// victimsOn returns whom t would displace in a group, the worst placed in the
+// order first and nobody without need; nil when that makes no room.
+func (p *pass) victimsOn(t *task, gi int32) *victims {
+	undo := p.remember(gi)
+	defer func() { undo() }()
+	rivals := p.rivals(t, gi)
+	v := &victims{}
+	for !p.roomOn(t, gi) {
+		if len(v.runs) == len(rivals) {
+			return nil
+		}
+		v.runs = append(v.runs, rivals[len(v.runs)])
+		p.lift(gi, v.runs[len(v.runs)-1])
+	}
+	for i := 0; i < len(v.runs)-1; { // the last one is needed
+		undo()
+		undo = p.remember(gi)
+		rest := slices.Delete(slices.Clone(v.runs), i, i+1)
+		p.rivals(t, gi)
+		for _, ri := range rest {
+			p.lift(gi, ri)
+		}
+		if p.roomOn(t, gi) {
+			v.runs = rest
+		} else {
+			i++
+		}
+	}
+	for _, ri := range v.runs {
+		n := p.runs[ri].job.Spec.GPUs
+		v.lost += preemptCost(n) * int64(max(1, n))
+	}
+	return v
+}
+
+// rivals returns who lies in a group and may be displaced by t, the worst
+// placed in the order first. Those that are about to leave are lifted.
+func (p *pass) rivals(t *task, gi int32) []int32 {
+	type rival struct {
+		ri int32
+		id cluster.JobID
+		key
+	}
+	var all []rival
+	for _, ri := range p.f.hosts[p.f.groups[gi].host].runs {
+		r := &p.runs[ri]
+		if r.job.State == cluster.JobCompleting || r.job.Cancel != nil {
+			p.lift(gi, ri)
+			continue
+		}
+		f := p.factsOfRun(r)
+		if p.mayEnd(r) && p.liesIn(r, gi) && p.order.over(p, &t.facts, &f) {
+			all = append(all, rival{ri, f.id, p.order.key(p, &f)})
+		}
+	}
+	slices.SortFunc(all, func(x, y rival) int {
+		return cmp.Or(-cmp.Compare(x.a, y.a), -cmp.Compare(x.b, y.b), -cmp.Compare(x.id, y.id))
+	})
+	out := make([]int32, len(all))
+	for i := range all {
+		out[i] = all[i].ri
+	}
+	return out
+}
+
+func (p *pass) liesIn(r *run, gi int32) bool {
+	return slices.ContainsFunc(r.berth.GPUs, func(g cluster.GPUShare) bool {
+		ci, ok := p.f.cardAt[g.GPU]
+		return ok && p.f.cards[ci].group == gi
+	})
+}
+
+// roomOn tells whether t fits in a group as its mirror is.
+func (p *pass) roomOn(t *task, gi int32) bool {
+	h := &p.f.hosts[p.f.groups[gi].host]
+	return h.use.CPUMilli-h.use.UsedCPU >= t.cpu && h.use.MemMiB-h.use.UsedMem >= t.mem && p.pick(t, gi, nil) != nil
+}
+
+// remember keeps the mirror of a group, whose cards it opens to everybody,
+// and returns what puts it back.
+func (p *pass) remember(gi int32) (undo func()) {
+	g := &p.f.groups[gi]
+	h := &p.f.hosts[g.host]
+	kept := make([]card, len(g.cards))
+	for i, ci := range g.cards {
+		kept[i] = p.f.cards[ci]
+		p.f.cards[ci].on = slices.Clone(kept[i].on)
+		p.f.cards[ci].until = forever
+	}
+	use := h.use
+	return func() {
+		for i, ci := range g.cards {
+			p.f.cards[ci] = kept[i]
+		}
+		h.use = use
+	}
+}
