@@ -217,10 +217,7 @@ func (l *learner) publishCompany(ctx context.Context, version, seq uint64, blob 
 	}
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	sum := sha256.Sum256(blob)
-	_, err := l.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_InstallInterference{InstallInterference: &logv1.InstallInterference{
-		Version: version, Blob: blob, Sha256: sum[:], Observations: uint32(min(n, math.MaxUint32)), SampleSeq: seq,
-	}}})
+	_, err := l.prop.one(ctx, installInterference(version, blob, n, seq))
 	if e, ok := errors.AsType[*cluster.Error](err); ok && (e.Code == cluster.CodeConflict || e.Code == cluster.CodeDenied) {
 		return nil
 	}
@@ -228,4 +225,11 @@ func (l *learner) publishCompany(ctx context.Context, version, seq uint64, blob 
 		l.metrics.company.Inc()
 	}
 	return err
+}
+
+func installInterference(version uint64, blob []byte, n int, seq uint64) *logv1.Command {
+	sum := sha256.Sum256(blob)
+	return &logv1.Command{Kind: &logv1.Command_InstallInterference{InstallInterference: &logv1.InstallInterference{
+		Version: version, Blob: blob, Sha256: sum[:], Observations: uint32(min(n, math.MaxUint32)), SampleSeq: seq,
+	}}}
 }

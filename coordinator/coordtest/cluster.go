@@ -47,6 +47,10 @@ type Options struct {
 	MaxQueued int
 	AllowRoot bool
 	Learning  coordinator.Learning
+	// Clock is the coordinators'; nil means time.Now.
+	Clock func() time.Time
+	// MaxSlowdownMilli is the policy's, 0 the default one.
+	MaxSlowdownMilli int64
 	// Registry takes the metrics of a cluster of one.
 	Registry prometheus.Registerer
 }
@@ -140,12 +144,16 @@ func (c *Cluster) Restart(i int) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	policy := scheduler.Default()
+	if c.opts.MaxSlowdownMilli > 0 {
+		policy.MaxSlowdownMilli = c.opts.MaxSlowdownMilli
+	}
 	co, err := coordinator.New(coordinator.Config{
 		ID: c.peers[i].ID, ClusterID: "test", Version: "test", Dir: filepath.Join(c.dir, c.peers[i].ID), Advertise: c.peers[i].Addr,
 		Peers: c.peers, Timing: raftnode.FastTiming(), Raft: n.raft, Listener: n.api, Credentials: insecure.NewCredentials(), Socket: sock,
 		Peer: peer, Dial: func(addr string) (*grpc.ClientConn, error) { return c.dial(c.apiOf(addr), "coordinator", "peer") },
 		Users: userName, AllowRoot: c.opts.AllowRoot, MinUID: 1000, Admins: []cluster.UID{2000},
-		Lease: c.opts.Lease, MaxShares: 3, Policy: scheduler.Default(), MaxQueued: c.opts.MaxQueued, Learning: c.opts.Learning, Registry: c.opts.Registry, Certs: certifier{},
+		Lease: c.opts.Lease, MaxShares: 3, Policy: policy, Clock: c.opts.Clock, MaxQueued: c.opts.MaxQueued, Learning: c.opts.Learning, Registry: c.opts.Registry, Certs: certifier{},
 		Fatal: func(err error) { c.t.Errorf("%s cannot go on: %v", c.peers[i].ID, err) },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
