@@ -28,42 +28,18 @@ func (tr *trainer) calibrates() bool {
 }
 
 // calibrate keeps physics and forest and moves the factors of the GPU types
-// that the samples ran on. What counts is the number of models, not of runs.
+// that the samples ran on. What counts is the number of models, not of runs, and
+// of a user no more than its weight. Margins grow to cover what is left.
 func (tr *trainer) calibrate(w *model.Weights, samples []model.Sample) (model.Learned, error) {
-	p, err := model.NewPredictor(*w, nil)
-	if err != nil {
-		return model.Learned{}, err
-	}
 	l := tr.start
 	l.Types, l.Factors, l.Groups = slices.Clone(l.Types), slices.Clone(l.Factors), slices.Clone(l.Groups)
 	l.Samples += int64(len(tr.rows))
-	type key struct{ gpu, model string }
-	at := make(map[key]int)
-	var keys []key
-	var miss [][]float64
-	for i := range tr.rows {
-		r := &tr.rows[i]
-		s := &samples[r.sample]
-		q := p.Predict(model.Request{Features: s.Features, Types: []model.TypeInfo{{Name: s.GPUType, MemMiB: 1 << 29}}})[0]
-		k := key{r.gpu, r.model}
-		j, ok := at[k]
-		if !ok {
-			j = len(keys)
-			at[k], keys, miss = j, append(keys, k), append(miss, nil)
-		}
-		miss[j] = append(miss[j], fit.Log(r.label/predicted(tr.t, &q)))
+	miss, err := tr.missed(w, samples)
+	if err != nil {
+		return l, err
 	}
-	byType := make(map[string][]float64)
-	var types []string
-	for j, k := range keys {
-		if byType[k.gpu] == nil {
-			types = append(types, k.gpu)
-		}
-		byType[k.gpu] = append(byType[k.gpu], fit.Quantile(miss[j], 0.5))
-	}
-	for _, gpu := range types {
-		n := float64(len(byType[gpu]))
-		move := fit.Quantile(byType[gpu], 0.5) * n / (n + typeShrink)
+	for _, gpu := range tr.types() {
+		move := tr.shift(gpu, miss)
 		j, ok := slices.BinarySearch(l.Types, gpu)
 		if !ok {
 			if len(l.Types) >= maxTypes {
@@ -71,9 +47,84 @@ func (tr *trainer) calibrate(w *model.Weights, samples []model.Sample) (model.Le
 			}
 			l.Types, l.Factors = slices.Insert(l.Types, j, gpu), slices.Insert(l.Factors, j, 0)
 		}
-		l.Factors[j] = float32(min(max(float64(l.Factors[j])+move, -2), 2))
+		old := float64(l.Factors[j])
+		l.Factors[j] = float32(min(max(old+move, -2), 2))
+		for i := range tr.rows {
+			if tr.rows[i].gpu == gpu {
+				miss[i] -= float64(l.Factors[j]) - old
+			}
+		}
+	}
+	weights := make([]float64, len(tr.rows))
+	for i := range tr.rows {
+		weights[i] = tr.rows[i].weight
+	}
+	left := min(max(fit.Conformal(slices.Clone(miss), weights, strict(tr.opt.Quantile)), 0), 1.5)
+	for i := range l.Margins {
+		l.Margins[i] = max(l.Margins[i], left)
+	}
+	for i := range l.Groups {
+		if g := &l.Groups[i]; g.Margin >= 0 {
+			g.Margin = max(g.Margin, left)
+		}
 	}
 	return l, nil
+}
+
+// missed is the logarithm of label over prediction, by row.
+func (tr *trainer) missed(w *model.Weights, samples []model.Sample) ([]float64, error) {
+	p, err := model.NewPredictor(*w, nil)
+	if err != nil {
+		return nil, err
+	}
+	const anyCard = 1 << 29 // MiB: predictions are not to be cut to a card
+	miss := make([]float64, len(tr.rows))
+	for i := range tr.rows {
+		s := &samples[tr.rows[i].sample]
+		q := p.Predict(model.Request{Features: s.Features, Types: []model.TypeInfo{{Name: s.GPUType, MemMiB: anyCard}}})[0]
+		miss[i] = fit.Log(tr.rows[i].label / predicted(tr.t, &q))
+	}
+	return miss, nil
+}
+
+// types are the GPU types of the rows, sorted.
+func (tr *trainer) types() []string {
+	var out []string
+	for i := range tr.rows {
+		out = append(out, tr.rows[i].gpu)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// shift is by how much the models on a type miss, in the middle, shrunk towards
+// 0 when they are few.
+func (tr *trainer) shift(gpu string, miss []float64) float64 {
+	at := make(map[string]int)
+	var values, weights [][]float64
+	for i := range tr.rows {
+		r := &tr.rows[i]
+		if r.gpu != gpu {
+			continue
+		}
+		j, ok := at[r.model]
+		if !ok {
+			j = len(values)
+			at[r.model] = j
+			values, weights = append(values, nil), append(weights, nil)
+		}
+		values[j], weights[j] = append(values[j], miss[i]), append(weights[j], r.weight)
+	}
+	middle, weight, total := make([]float64, len(values)), make([]float64, len(values)), 0.0
+	for j := range values {
+		sum := 0.0
+		for _, w := range weights[j] {
+			sum += w
+		}
+		middle[j], weight[j] = fit.Median(values[j], weights[j]), min(1, sum)
+		total += weight[j]
+	}
+	return float64(fit.Median(middle, weight)*total) / (total + typeShrink)
 }
 
 // startCoef are the coefficients that the start has for exactly this group.
