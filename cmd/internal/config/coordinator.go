@@ -89,7 +89,8 @@ type Users struct {
 
 // Scheduling holds the site's policy.
 type Scheduling struct {
-	MaxShares         int           `yaml:"max_shares"` // jobs on one GPU
+	MaxShares         int           `yaml:"max_shares"`   // jobs on one GPU
+	MaxSlowdown       float64       `yaml:"max_slowdown"` // of anybody who shares a GPU, times; 0 is no limit
 	Interval          time.Duration `yaml:"interval"`   // longest time between full passes
 	MemoryHeadroomMiB int           `yaml:"memory_headroom_mib"`
 	Policy            string        `yaml:"policy"`
@@ -132,7 +133,7 @@ func DefaultCoordinator() Coordinator {
 		},
 		Gossip:     Gossip{Addr: "0.0.0.0:7072", KeyFile: "/etc/berth/gossip.key"},
 		Users:      Users{MinUID: 1000},
-		Scheduling: Scheduling{MaxShares: 3, Interval: time.Second, MemoryHeadroomMiB: 512, Policy: "ffd"},
+		Scheduling: Scheduling{MaxShares: 3, MaxSlowdown: 1.5, Interval: time.Second, MemoryHeadroomMiB: 512, Policy: "ffd"},
 		Lease:      Lease{Agent: 60 * time.Second},
 		Limits:     Limits{QueuedTotal: 200_000},
 		Learner:    Learner{MinSamples: 32, Interval: 10 * time.Second},
@@ -176,6 +177,7 @@ func (c *Coordinator) Validate() error {
 	p.gossip(c.Gossip)
 	p.users(c.Users)
 	p.number("scheduling.max_shares", c.Scheduling.MaxShares, 1, 16)
+	p.factor("scheduling.max_slowdown", c.Scheduling.MaxSlowdown, 1.01, 10)
 	p.span("scheduling.interval", c.Scheduling.Interval, 10*time.Millisecond, time.Minute)
 	p.number("scheduling.memory_headroom_mib", c.Scheduling.MemoryHeadroomMiB, 0, 64<<10)
 	p.oneOf("scheduling.policy", c.Scheduling.Policy, "ffd", "slot")

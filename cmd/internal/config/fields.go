@@ -72,6 +72,12 @@ func setText(v reflect.Value, text string) error {
 			return fmt.Errorf("is %.80q, want a whole number in decimal", text)
 		}
 		v.SetInt(n)
+	case v.Kind() == reflect.Float64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil || strings.Trim(text, "0123456789.") != "" {
+			return fmt.Errorf("is %.80q, want a decimal number such as 1.5", text)
+		}
+		v.SetFloat(f)
 	case v.Type() == stringsType:
 		v.Set(reflect.ValueOf(splitList(text)))
 	case v.Type() == peersType:
@@ -115,6 +121,8 @@ func wanted(v reflect.Value) string {
 		return "true or false"
 	case v.Kind() == reflect.Int:
 		return "a whole number"
+	case v.Kind() == reflect.Float64:
+		return "a decimal number such as 1.5"
 	default:
 		return "text"
 	}

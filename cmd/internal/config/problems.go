@@ -96,6 +96,13 @@ func (p *Problems) number(key string, n, lo, hi int) {
 	}
 }
 
+// factor is 0, which switches something off, or lies between lo and hi.
+func (p *Problems) factor(key string, v, lo, hi float64) {
+	if v != 0 && !(v >= lo && v <= hi) {
+		p.addf(key, "is %v, want %v to %v, or 0 for no limit", v, lo, hi)
+	}
+}
+
 func (p *Problems) span(key string, d, lo, hi time.Duration) {
 	if d < lo || d > hi {
 		p.addf(key, "is %v, want %v to %v", d, lo, hi)

@@ -125,7 +125,7 @@ func setScalar(field reflect.Value, n *yaml.Node) error {
 		return fmt.Errorf("is %s, want %s", kindOf(n), wanted(field))
 	case isNull(n):
 		return fmt.Errorf("has no value, want %s; leave the key out for the default", wanted(field))
-	case quoted && (field.Kind() == reflect.Bool || field.Kind() == reflect.Int):
+	case quoted && (field.Kind() == reflect.Bool || field.Kind() == reflect.Int || field.Kind() == reflect.Float64):
 		return fmt.Errorf("is %.80q in quotes, want %s without quotes", n.Value, wanted(field))
 	}
 	return setText(field, n.Value)

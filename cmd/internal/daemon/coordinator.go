@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"os/user"
@@ -169,6 +170,7 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 	}
 	policy := scheduler.Default()
 	policy.MaxShares = cfg.Scheduling.MaxShares
+	policy.MaxSlowdownMilli = int64(math.Round(1000 * cfg.Scheduling.MaxSlowdown))
 	policy.Mode = scheduler.Mode(cfg.Scheduling.Policy)
 	cc := &coordinator.Config{
 		ID: cfg.ID, ClusterID: cfg.Cluster.ID, ClusterName: cfg.Cluster.Name,
