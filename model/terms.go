@@ -169,7 +169,7 @@ func sustained(p Precision, spec *gpuspec.Spec) float64 {
 	perJoule := 29e9 // 16 nm and before
 	switch {
 	case spec.Capability == "":
-		perJoule = 65e9 // not NVIDIA's: what was sold beside the 7 nm boards
+		perJoule = 95e9 // not NVIDIA's: AMD's of 6 and 7 nm, with matrix units for FP32
 	case spec.Capability >= "8.9" || len(spec.Capability) > 3:
 		perJoule = 98e9 // 4 nm
 	case spec.Capability >= "8.0":
