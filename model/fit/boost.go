@@ -124,7 +124,10 @@ type grower struct {
 	rng     *rand.Rand
 	order   []int32
 	rows    []int32 // of this tree
+	cut     []uint8 // by node of this tree: the bin up to which rows go left
+	pull    []float64
 	right   []int32 // scratch of partition
+	here    []pulled
 	scratch []float64
 	pairs   []weighted
 }
@@ -132,7 +135,7 @@ type grower struct {
 func newGrower(rows [][]float64, y, weights []float64, n int, opt Options) *grower {
 	g := &grower{
 		opt: opt, n: n, left: slices.Clone(y), weights: weights, rng: rand.New(rand.NewPCG(opt.Seed, 0x62657274)),
-		order: make([]int32, len(rows)),
+		order: make([]int32, len(rows)), pull: make([]float64, len(rows)),
 	}
 	for i := range g.order {
 		g.order[i] = int32(i)
@@ -191,12 +194,16 @@ func (g *grower) sample() {
 // tree grows one tree onto nodes, and takes what it says off g.left.
 func (g *grower) tree(nodes []node) []node {
 	root := int32(len(nodes))
+	for _, i := range g.rows {
+		g.pull[i] = float64(g.weight(i) * g.slope(i))
+	}
+	g.cut = g.cut[:0]
 	nodes = g.grow(nodes, g.rows, 0)
 	for i := range g.left {
 		at := root
 		for nodes[at].right != 0 {
 			n := &nodes[at]
-			if v := g.cuts[n.column][g.bins[n.column][i]:]; len(v) > 0 && v[0] <= float64(n.value) {
+			if g.bins[n.column][i] <= g.cut[at-root] {
 				at++
 			} else {
 				at += int32(n.right)
@@ -214,6 +221,7 @@ func (g *grower) grow(nodes []node, rows []int32, depth int) []node {
 	if depth < g.opt.Depth && len(rows) >= 2*g.opt.MinLeaf {
 		column, cut = g.split(rows)
 	}
+	g.cut = append(g.cut, uint8(cut))
 	if column < 0 {
 		return append(nodes, node{value: float32(g.opt.Rate * g.center(rows))})
 	}
@@ -245,31 +253,31 @@ func (g *grower) partition(rows []int32, column, cut int) int {
 // among equals; −1 when none explains any.
 func (g *grower) split(rows []int32) (column, cut int) {
 	var total, weight float64
+	g.here = g.here[:0]
 	for _, i := range rows {
-		w := g.weight(i)
-		total += float64(w * g.slope(i))
-		weight += w
+		p := pulled{g.pull[i], g.weight(i), i}
+		g.here = append(g.here, p)
+		total += p.pull
+		weight += p.weight
 	}
 	best := float64(total*total)/weight + 1e-9
 	column = -1
-	var sums, weights [maxBins]float64
-	var counts [maxBins]int
+	var hist [maxBins]bin
 	for j := range g.n {
 		last := len(g.cuts[j])
-		clear(sums[:last+1])
-		clear(weights[:last+1])
-		clear(counts[:last+1])
+		clear(hist[:last+1])
 		bins := g.bins[j]
-		for _, i := range rows {
-			b, w := bins[i], g.weight(i)
-			sums[b] += float64(w * g.slope(i))
-			weights[b] += w
-			counts[b]++
+		for k := range g.here {
+			p := &g.here[k]
+			h := &hist[bins[p.row]]
+			h.pull += p.pull
+			h.weight += p.weight
+			h.rows++
 		}
 		var s, w float64
 		c := 0
 		for b := range last {
-			s, w, c = s+sums[b], w+weights[b], c+counts[b]
+			s, w, c = s+hist[b].pull, w+hist[b].weight, c+hist[b].rows
 			if c < g.opt.MinLeaf || len(rows)-c < g.opt.MinLeaf || weight-w <= 0 || w <= 0 {
 				continue
 			}
@@ -281,6 +289,19 @@ func (g *grower) split(rows []int32) (column, cut int) {
 	}
 	return column, cut
 }
+
+// pulled is a row of the node being split, bin what the rows in one bin of a
+// column come to.
+type (
+	pulled struct {
+		pull, weight float64
+		row          int32
+	}
+	bin struct {
+		pull, weight float64
+		rows         int
+	}
+)
 
 func (g *grower) weight(i int32) float64 {
 	if g.weights == nil {
