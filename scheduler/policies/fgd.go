@@ -250,10 +250,11 @@ func (f *fgd) delta(p *pass, gi int32, k *coarse, cards []int32) int64 {
 	for m := range ts {
 		n, good := b.cards[m], b.good[m]
 		for i := range cards {
-			if was[i].takesOne(&ts[m].coarse) {
-				n--
-				good -= was[i].idle()
+			if !was[i].takesOne(&ts[m].coarse) {
+				continue // nor does it with less
 			}
+			n--
+			good -= was[i].idle()
 			if is[i].takesOne(&ts[m].coarse) {
 				n++
 				good += is[i].idle()

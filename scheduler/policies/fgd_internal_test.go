@@ -67,14 +67,16 @@ func TestPopular(t *testing.T) {
 	}
 }
 
-// naiveFGD asks every card anew for every job: the rule without its index.
+// naiveFGD is algorithm 1 as it is written: for every job the measure of each
+// node as it is and as it would be, for each of its cards.
 type naiveFGD struct{ fgd }
 
 func newNaiveFGD(p *pass) placer { return &naiveFGD{*newFGD(p).(*fgd)} }
 
 func (f *naiveFGD) choose(p *pass, t *task) []int32 {
-	for gi := range f.version {
+	delta := func(gi int32, k *coarse, cards []int32) int64 {
 		f.version[gi]++ // nothing is remembered
+		return f.delta(p, gi, k, cards)
 	}
 	var best []int32
 	top := int8(-1)
@@ -86,7 +88,7 @@ func (f *naiveFGD) choose(p *pass, t *task) []int32 {
 		k := p.coarseOf(t, int(g.class))
 		if t.gpus > 1 || k.excl {
 			if cards := p.pick(t, int32(gi), p.fuller); cards != nil {
-				if got := score(f.delta(p, int32(gi), &k, cards)); got > top {
+				if got := score(delta(int32(gi), &k, cards)); got > top {
 					best, top = p.keep(cards), got
 				}
 			}
@@ -94,7 +96,7 @@ func (f *naiveFGD) choose(p *pass, t *task) []int32 {
 		}
 		for _, ci := range g.cards {
 			if p.fits(t, ci) {
-				if got := score(f.delta(p, int32(gi), &k, []int32{ci})); got > top {
+				if got := score(delta(int32(gi), &k, []int32{ci})); got > top {
 					best, top = []int32{ci}, got
 				}
 			}

@@ -6,7 +6,8 @@ package policies
 type scores struct {
 	leaves int
 	at     []int8
-	done   int // of pass.changed
+	made   []int32 // version of the group that a leaf is of
+	done   int     // of pass.changed
 }
 
 // choose looks for the best score, of equals the first group, of these the
@@ -121,6 +122,7 @@ func (f *fgd) scoresOf(p *pass, k *coarse) *scores {
 		s = newScores(len(p.f.groups))
 		for gi := range p.f.groups {
 			s.at[s.leaves+gi] = f.bound(p, k, int32(gi))
+			s.made[gi] = f.version[gi]
 		}
 		for i := s.leaves - 1; i >= 1; i-- {
 			s.at[i] = max(s.at[2*i], s.at[2*i+1])
@@ -130,7 +132,10 @@ func (f *fgd) scoresOf(p *pass, k *coarse) *scores {
 	}
 	for ; s.done < len(p.changed); s.done++ {
 		for _, gi := range p.f.hosts[p.changed[s.done]].groups {
-			s.set(int(gi), f.bound(p, k, gi))
+			if s.made[gi] != f.version[gi] { // it may stand in the list again
+				s.made[gi] = f.version[gi]
+				s.set(int(gi), f.bound(p, k, gi))
+			}
 		}
 	}
 	return s
@@ -141,7 +146,7 @@ func newScores(n int) *scores {
 	for s.leaves < n {
 		s.leaves *= 2
 	}
-	s.at = make([]int8, 2*s.leaves)
+	s.at, s.made = make([]int8, 2*s.leaves), make([]int32, n)
 	for i := range s.at {
 		s.at[i] = -1
 	}
