@@ -66,7 +66,7 @@ func (c *Coordinator) sharing(set []sharer, nodes []*cluster.Node) []*apiv1.Shar
 			s.Jobs = append(s.Jobs, set[i].on(k.gpuType))
 		}
 		msg := &apiv1.Sharing{
-			GpuType: k.gpuType, Mode: k.mode.String(), Limit: float64(max(0, c.cfg.Policy.MaxSlowdownMilli)) / 1000, Advice: adviceToAPI(m.Advice(k.gpuType, k.mode), k.gpuType),
+			GpuType: k.gpuType, Mode: k.mode.String(), Limit: c.limitOn(m, k), Advice: adviceToAPI(m.Advice(k.gpuType, k.mode), k.gpuType),
 		}
 		for i, x := range m.Explain(s) {
 			msg.Jobs = append(msg.Jobs, &apiv1.SharedJob{Id: uint64(set[i].id), Speed: x.Speed, Slowdown: 1 / x.Speed, Parts: partsOf(&x, set, i)})
@@ -74,6 +74,15 @@ func (c *Coordinator) sharing(set []sharer, nodes []*cluster.Node) []*apiv1.Shar
 		out = append(out, msg)
 	}
 	return out
+}
+
+// limitOn is the slowdown beyond which nobody is laid on a kind of card, 0
+// when there is none: not before something was learned there.
+func (c *Coordinator) limitOn(m *interfere.Model, k kindOfCard) float64 {
+	if _, known := sharingOf(m, k); !known {
+		return 0
+	}
+	return float64(max(0, c.cfg.Policy.MaxSlowdownMilli)) / 1000
 }
 
 // partsOf says where the slowdown of the i-th job of a set comes from, one

@@ -218,10 +218,35 @@ func (f *fakeServer) Predict(ctx context.Context, r *apiv1.PredictRequest) (*api
 	if err := f.enter(ctx, "Predict"); err != nil {
 		return nil, err
 	}
-	return &apiv1.PredictResponse{Predictions: []*apiv1.Prediction{
+	resp := &apiv1.PredictResponse{}
+	if len(r.GetBeside()) > 0 {
+		resp.Sharing = sampleSharing(r)
+	}
+	if r.GetSpec() == nil {
+		return resp, nil
+	}
+	resp.Predictions = []*apiv1.Prediction{
 		samplePrediction("A100-SXM4-80GB"),
 		{GpuType: "T4", GpuMemMib: 11500, GpuMemP95Mib: 12100, GpuUtilMilli: 990, Seconds: 18000, HostMemMib: 6144, CpuMilli: 2000, Confidence: 0.4, Source: "history"},
-	}}, nil
+	}
+	return resp, nil
+}
+
+// sampleSharing is how the jobs of a request get on with each other.
+func sampleSharing(r *apiv1.PredictRequest) []*apiv1.Sharing {
+	ids := r.GetBeside()
+	if r.GetSpec() != nil {
+		ids = append([]uint64{0}, ids...)
+	}
+	a100 := &apiv1.Sharing{GpuType: "A100-SXM4-80GB", Mode: "mps", Limit: 1.5, Advice: &apiv1.SharingAdvice{
+		GpuType: "A100-SXM4-80GB", Mode: "mps", Verdict: "gains", Pairs: 31, Losing: 2, MeanSum: 1.302, StdErr: 0.048}}
+	t4 := &apiv1.Sharing{GpuType: "T4", Mode: "time-slicing", Limit: 1.5, Advice: &apiv1.SharingAdvice{GpuType: "T4", Mode: "time-slicing", Verdict: "unsure"}}
+	for i, id := range ids {
+		slow := 1.25 + 0.5*float64(i)
+		a100.Jobs = append(a100.Jobs, &apiv1.SharedJob{Id: id, Speed: 1 / slow, Slowdown: slow, Parts: []string{"job 12: 1.25× (+0.20 computing at the same time)"}})
+		t4.Jobs = append(t4.Jobs, &apiv1.SharedJob{Id: id, Speed: 0.8, Slowdown: 1.25})
+	}
+	return []*apiv1.Sharing{a100, t4}
 }
 
 func (f *fakeServer) WatchJobs(r *apiv1.WatchJobsRequest, s grpc.ServerStreamingServer[apiv1.WatchJobsResponse]) error {
@@ -334,7 +359,7 @@ func sampleJobs() []*apiv1.Job {
 		{
 			Id: 12, Name: "train", User: "ann", Uid: 1001, State: "RUNNING", Node: "n1", GpusWanted: 1, Gpus: shares, Spec: spec,
 			Submitted: ago(2 * time.Hour), Started: ago(time.Hour + 2*time.Minute + 3*time.Second), Predicted: samplePrediction("A100-SXM4-80GB"),
-			Neighbours: []uint64{13}, Revision: 812,
+			Neighbours: []uint64{13}, PredictedSlowdown: 1.184, Revision: 812,
 			Attempts: []*apiv1.Attempt{{No: 1, State: "RUNNING", Node: "n1", Gpus: shares, Placed: ago(time.Hour + 2*time.Minute + 4*time.Second),
 				Started: ago(time.Hour + 2*time.Minute + 3*time.Second), Why: "busiest GPU that fits", Predicted: samplePrediction("A100-SXM4-80GB"), Token: 790}},
 		},

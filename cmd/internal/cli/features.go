@@ -30,7 +30,7 @@ func newFeaturesCmd(e *Env) *cobra.Command {
 	all := modelFields()
 	for i := range all {
 		f := &all[i]
-		if f.name == "onnx" || f.name == "config" || f.name == "steps" {
+		if f.name == "onnx" || f.name == "config" || f.name == "steps" || f.name == "features" {
 			continue
 		}
 		flag := cmd.Flags().VarPF(&flagValue{f, &r}, f.name, f.short, f.usage)

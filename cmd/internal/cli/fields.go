@@ -28,6 +28,7 @@ type request struct {
 // runFlags describe the model, for the predictor.
 type runFlags struct {
 	onnx, config, model      string
+	features                 string
 	batch, seqLen, steps     int64
 	optimizer, precision     string
 	framework                string
@@ -189,6 +190,7 @@ func modelFields() []field {
 		{"onnx", "", kindText, "ONNX `FILE` of the model, read here to predict what it needs", text(func(r *request) *string { return &r.run.onnx })},
 		{"config", "", kindText, "config.json, .safetensors `FILE` or checkpoint's directory of a transformer, read here as well", text(func(r *request) *string { return &r.run.config })},
 		{"model", "", kindText, "model of the catalogue, by `NAME`, to predict what it needs", text(func(r *request) *string { return &r.run.model })},
+		{"features", "", kindText, "what berth features -o json printed of the model, a `FILE`; - is standard input", text(func(r *request) *string { return &r.run.features })},
 		{"batch", "", kindAmount, "samples in a step on one GPU, a `NUMBER`", whole("batch", graph.MaxBatch, func(r *request) *int64 { return &r.run.batch })},
 		{"seq-len", "", kindAmount, "tokens in a sample, a `NUMBER`", whole("sequence length", graph.MaxBatch, func(r *request) *int64 { return &r.run.seqLen })},
 		{"steps", "", kindAmount, "`NUMBER` of steps in all", whole("steps", 1<<40, func(r *request) *int64 { return &r.run.steps })},

@@ -114,7 +114,8 @@ func newModelShowCmd(e *Env, c *client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show [VERSION]", Short: "Show a version of the model, and how well this cluster is predicted now",
 		Long: "Show a version of the model, by default the one in use, and how what was predicted at\n" +
-			"placement compares with what the newest jobs took. What users declared themselves does not count.",
+			"placement compares with what the newest jobs took. What users declared themselves does not count.\n" +
+			"Then whether sharing pays on each type of GPU: how much two jobs get done there together, taking turns being 1.",
 		Example: "  berth model show\n  berth model show 3 -o yaml",
 		Args:    atMostOneVersion,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -130,7 +131,7 @@ func runModelShow(ctx context.Context, e *Env, c *client, f format, args []strin
 	if err != nil {
 		return err
 	}
-	if done, err := printList(e, f, modelShowView{viewModel(resp.GetModel()), viewAccuracy(resp.GetAccuracy()), resp.GetSamples()}); done {
+	if done, err := printList(e, f, modelShowView{viewModel(resp.GetModel()), viewAccuracy(resp.GetAccuracy()), resp.GetSamples(), viewInterference(resp.GetInterference())}); done {
 		return err
 	}
 	m := resp.GetModel()
@@ -149,6 +150,7 @@ func runModelShow(ctx context.Context, e *Env, c *client, f format, args []strin
 	keyValues(e, "", append(kv, "Reason", m.GetReason())...)
 	e.printf("\nThis cluster now, by %s\n", plural(int(resp.GetSamples()), "sample", "samples"))
 	keyValues(e, "  ", accuracyText(resp.GetAccuracy())...)
+	printInterference(e, resp.GetInterference())
 	return nil
 }
 

@@ -59,7 +59,15 @@ func (f *fakeServer) GetModel(ctx context.Context, r *apiv1.GetModelRequest) (*a
 	}
 	resp := &apiv1.GetModelResponse{Model: m, Samples: 1015, Accuracy: &apiv1.Accuracy{
 		Runs: 240, MeanError: 0.052, MedianError: 0.031, WithinP95: 0.9625, UtilRuns: 238, UtilMedianError: 0.08, TimeRuns: 1, TimeMedianError: 0.12, OutOfMemory: 2,
-	}}
+	}, Interference: &apiv1.Interference{}}
+	if m.GetInUse() {
+		resp.Interference = &apiv1.Interference{Version: 3, Observations: 412, Sha256: strings.Repeat("1f", 32), SizeBytes: 21_504,
+			Published: ago(90 * time.Minute), Advice: []*apiv1.SharingAdvice{
+				{GpuType: "A100-SXM4-80GB", Mode: "mps", Verdict: "gains", Pairs: 31, Losing: 2, MeanSum: 1.302, StdErr: 0.048},
+				{GpuType: "K80", Mode: "time-slicing", Verdict: "loses", Pairs: 67, Losing: 52, MeanSum: 0.93, StdErr: 0.01},
+				{GpuType: "T4", Mode: "time-slicing", Verdict: "unsure", Pairs: 7, MeanSum: 1.1, StdErr: 0.2},
+			}}
+	}
 	if r.GetWithWeights() {
 		resp.Weights = []byte(goodWeights)
 	}

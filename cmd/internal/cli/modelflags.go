@@ -14,22 +14,39 @@ import (
 )
 
 // named tells whether a model was named, by a file or by its name.
-func (m *runFlags) named() bool { return m.onnx != "" || m.config != "" || m.model != "" }
+func (m *runFlags) named() bool {
+	return m.onnx != "" || m.config != "" || m.model != "" || m.features != ""
+}
 
 // readModel turns the model flags into the spec's features. A model that
 // cannot be understood is a warning, since prediction must never keep a job
 // from running; a file that is not there is an error.
-func (r *request) readModel() (warnings []string, err error) {
+func (r *request) readModel(e *Env) (warnings []string, err error) {
 	m := &r.run
-	if m.onnx != "" && m.config != "" || m.onnx != "" && m.model != "" || m.config != "" && m.model != "" {
-		return nil, Usagef("--onnx, --config and --model: give one of them")
+	sources := 0
+	for _, s := range [...]string{m.onnx, m.config, m.model, m.features} {
+		if s != "" {
+			sources++
+		}
+	}
+	if sources > 1 {
+		return nil, Usagef("--onnx, --config, --model and --features: give one of them")
 	}
 	run, given := r.modelRun()
 	if !given && !m.named() {
 		return nil, nil
 	}
 	f := model.Features{Source: model.SourceNone, Run: run}
-	if m.named() {
+	switch {
+	case m.features != "":
+		got, notes, err := r.takeFeatures(e)
+		if err != nil {
+			return nil, err
+		}
+		if warnings = notes; got.Known() {
+			f = got
+		}
+	case m.named():
 		if m.batch == 0 && m.model == "" {
 			warnings = append(warnings, "--batch is missing: the prediction counts with 1 sample a step")
 		}

@@ -41,6 +41,8 @@ type modelShowView struct {
 	Model    modelView    `json:"model"`
 	Accuracy accuracyView `json:"accuracy"`
 	Samples  uint32       `json:"samples"`
+	// Interference is what was learned of jobs that share a GPU.
+	Interference interferenceView `json:"interference"`
 }
 
 func viewModel(m *apiv1.Model) modelView {

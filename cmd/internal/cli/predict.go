@@ -17,6 +17,7 @@ type predictOptions struct {
 	specArgs
 	format  string
 	explain bool
+	beside  string
 }
 
 func newPredictCmd(e *Env, c *client) *cobra.Command {
@@ -24,15 +25,20 @@ func newPredictCmd(e *Env, c *client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict [flags] [FILE.yaml | -- COMMAND [ARG…]]",
 		Short: "Say what a job would need, without submitting it",
+		Long: "Say what a job would need on each type of GPU, without submitting it. With --beside also how it and the\n" +
+			"jobs named would slow each other down on one GPU; with --beside alone, how these do among themselves.",
 		Example: "  berth predict --onnx resnet50.onnx --batch 64 --steps 20000\n" +
 			"  berth predict --model bert-base --batch 32 --seq-len 512 --explain\n" +
-			"  berth predict job.yaml",
+			"  berth predict job.yaml\n" +
+			"  berth features trace train.py -o json | berth predict --features - --beside 17\n" +
+			"  berth predict --beside 17,18",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runPredict(cmd.Context(), e, c, &o, args, cmd.ArgsLenAtDash())
 		},
 	}
 	o.register(cmd)
-	cmd.Flags().BoolVar(&o.explain, "explain", false, "show the parts of the memory estimate")
+	cmd.Flags().BoolVar(&o.explain, "explain", false, "show the parts of the memory estimate, and of slowdowns")
+	cmd.Flags().StringVar(&o.beside, "beside", "", "how it gets on with these `JOBS` on one GPU, such as 17 or 17,18")
 	// -o is the job's output file here as in submit.
 	cmd.Flags().StringVar(&o.format, "format", "table", "how to print: table, json or yaml")
 	return cmd
@@ -43,23 +49,23 @@ func runPredict(ctx context.Context, e *Env, c *client, o *predictOptions, args 
 	if f != formatTable && f != formatJSON && f != formatYAML {
 		return Usagef("--format %s: want one of table, json, yaml", shortQuote(o.format))
 	}
-	if err := o.fromArgs(e, o.file, args, dash); err != nil {
-		return err
+	req := &apiv1.PredictRequest{}
+	var err error
+	if o.beside != "" {
+		if req.Beside, err = parseIDs([]string{o.beside}); err != nil {
+			return err
+		}
 	}
-	if len(o.spec.Command) == 0 {
-		o.spec.Command = []string{"true"} // what runs does not matter to a model's cost
+	if len(req.Beside) == 0 || len(args) > 0 || o.file != "" || len(o.flags) > 0 {
+		if req.Spec, err = o.describe(e, args, dash); err != nil {
+			return err
+		}
+	} else if len(req.Beside) == 1 {
+		return Usagef("--beside %d: describe the job that is to be beside it, or name another one, such as: --beside %d,18", req.Beside[0], req.Beside[0])
 	}
-	warnings, err := o.complete(e)
-	if err != nil {
-		return err
-	}
-	for _, w := range warnings {
-		e.warnf("warning: %s", escape(w))
-	}
-	o.spec.Env = nil // of no use to a prediction
 	var resp *apiv1.PredictResponse
 	err = c.jobs(ctx, reads, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
-		resp, err = s.Predict(ctx, &apiv1.PredictRequest{Spec: conv.SpecToAPI(&o.spec)})
+		resp, err = s.Predict(ctx, req)
 		return err
 	})
 	if err != nil {
@@ -69,11 +75,42 @@ func runPredict(ctx context.Context, e *Env, c *client, o *predictOptions, args 
 	for _, p := range resp.GetPredictions() {
 		views = append(views, viewPrediction(p))
 	}
-	if done, err := printList(e, f, views); done {
+	var view any = views
+	if len(req.Beside) > 0 {
+		view = besideView{views, viewSharing(resp.GetSharing())}
+	}
+	if done, err := printList(e, f, view); done {
 		return err
 	}
-	printPredictions(e, resp.GetPredictions(), o.explain)
+	if req.Spec != nil {
+		printPredictions(e, resp.GetPredictions(), o.explain)
+	}
+	if len(req.Beside) > 0 {
+		printSharing(e, resp.GetSharing(), o.explain, req.Spec != nil)
+	}
 	return nil
+}
+
+// describe makes the job that is to be predicted.
+func (o *predictOptions) describe(e *Env, args []string, dash int) (*apiv1.JobSpec, error) {
+	if err := o.fromArgs(e, o.file, args, dash); err != nil {
+		return nil, err
+	}
+	if len(o.spec.Command) == 0 {
+		o.spec.Command = []string{"true"} // what runs does not matter to a model's cost
+	}
+	if o.beside != "" && !o.gpus {
+		o.spec.GPUs, o.gpus = 1, true // which it would share
+	}
+	warnings, err := o.complete(e)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range warnings {
+		e.warnf("warning: %s", escape(w))
+	}
+	o.spec.Env = nil // of no use to a prediction
+	return conv.SpecToAPI(&o.spec), nil
 }
 
 func printPredictions(e *Env, ps []*apiv1.Prediction, explain bool) {

@@ -41,6 +41,9 @@ func (r *request) fromArgs(e *Env, file string, args []string, dash int) error {
 	if err := r.applyFlags(); err != nil {
 		return err
 	}
+	if file == "-" && r.run.features == "-" {
+		return Usagef("--features: standard input is the spec file already; give the features in a file")
+	}
 	if dash >= 0 && len(command) == 0 {
 		return Usagef("the command after -- is missing, such as: -- python train.py")
 	}
@@ -72,7 +75,7 @@ func (r *request) complete(e *Env) (warnings []string, err error) {
 	if s.Env, warnings, err = jobEnv(e.Environ(), r.export, r.env); err != nil {
 		return nil, err
 	}
-	more, err := r.readModel()
+	more, err := r.readModel(e)
 	if err != nil {
 		return nil, err
 	}

@@ -104,6 +104,7 @@ func showJob(e *Env, j *apiv1.Job) {
 		"GPUs", sharesText(j.GetGpus(), j.GetGpusWanted()),
 		"Queue", queue,
 		"Neighbours", idList(j.GetNeighbours()),
+		"Slowed down", slowedText(j.GetPredictedSlowdown()),
 		"Submitted", when(e, j.GetSubmitted()),
 		"Expected start", when(e, j.GetEstimatedStart()),
 		"Started", when(e, j.GetStarted()),
@@ -173,6 +174,14 @@ func showAttempt(e *Env, a *apiv1.Attempt) {
 		"started", when(e, a.GetStarted()),
 		"ended", when(e, a.GetEnded()),
 	)
+}
+
+// slowedText tells what sharing is predicted to cost a job.
+func slowedText(v float64) string {
+	if v == 0 {
+		return ""
+	}
+	return slowdownText(v) + " by those beside it, as predicted"
 }
 
 func exitText(code *int32, signal int32) string {

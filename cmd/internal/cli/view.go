@@ -35,9 +35,11 @@ type jobView struct {
 	QueuePosition   uint32         `json:"queue_position"`
 	CancelRequested bool           `json:"cancel_requested"`
 	Neighbours      []uint64       `json:"neighbours"`
-	Spec            *specView      `json:"spec"`
-	Attempts        []attemptView  `json:"attempts"`
-	Revision        uint64         `json:"revision"`
+	// PredictedSlowdown is 0 for a job that shares with nobody now.
+	PredictedSlowdown float64       `json:"predicted_slowdown"`
+	Spec              *specView     `json:"spec"`
+	Attempts          []attemptView `json:"attempts"`
+	Revision          uint64        `json:"revision"`
 }
 
 type gpuShareView struct {
@@ -134,7 +136,8 @@ func viewJob(j *apiv1.Job) jobView {
 		Submitted: stamp(j.GetSubmitted()), Started: stamp(j.GetStarted()), Ended: stamp(j.GetEnded()),
 		EstimatedStart: stamp(j.GetEstimatedStart()), Queue: j.GetQueue(), QueuePosition: j.GetQueuePosition(),
 		CancelRequested: j.GetCancelRequested(), Neighbours: list(j.GetNeighbours()),
-		Spec: viewSpec(j.GetSpec()), Attempts: []attemptView{}, Revision: j.GetRevision(),
+		PredictedSlowdown: j.GetPredictedSlowdown(),
+		Spec:              viewSpec(j.GetSpec()), Attempts: []attemptView{}, Revision: j.GetRevision(),
 	}
 	for _, a := range j.GetAttempts() {
 		v.Attempts = append(v.Attempts, attemptView{
