@@ -135,7 +135,7 @@ func (l *learner) pairedSamples() ([]fsm.Sample, []model.Sample) {
 func modelSample(s *fsm.Sample) model.Sample {
 	m := model.Sample{
 		Signature: s.Signature, GPUType: s.GPUType, PeakMiB: s.GPUMemPeakMiB, UtilMilli: s.Milli,
-		Seconds: s.Duration.Seconds(), Steps: s.Steps, HostMiB: s.HostMemMiB, CPUMilli: s.CPUMilli, Censored: s.Censored,
+		Seconds: s.Duration.Seconds(), Steps: s.Steps, HostMiB: s.HostMemMiB, CPUMilli: s.CPUMilli, Censored: s.Censored, PowerW: s.PowerW, Neighbours: s.Neighbours,
 		Seq: s.Seq, User: strconv.FormatUint(uint64(s.UID), 10),
 	}
 	if len(s.Features) > 0 {

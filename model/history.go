@@ -27,6 +27,10 @@ type Sample struct {
 	Steps     int64 // that the run took; 0 if unknown
 	HostMiB   int64
 	CPUMilli  int64
+	// PowerW is the mean power of each of its GPUs, the part of those beside it
+	// included. Neighbours is with how many others it shared them.
+	PowerW     int64
+	Neighbours int
 	// Censored says that a limit ended the run: its true peak is PeakMiB or
 	// more, and its other numbers do not count.
 	Censored bool
@@ -49,6 +53,7 @@ type observed struct {
 	cpu        mean
 	seconds    mean // of runs whose steps are unknown
 	perStep    mean
+	power      mean // of runs that had their GPUs alone
 	memorySeen bool
 }
 
@@ -128,6 +133,9 @@ func (h *History) add(s *Sample) {
 	o.hostMiB = max(o.hostMiB, s.HostMiB)
 	o.util.add(float64(min(s.UtilMilli, 1000)))
 	o.cpu.add(float64(s.CPUMilli))
+	if s.Neighbours == 0 {
+		o.power.add(float64(s.PowerW))
+	}
 	if s.Steps > 0 {
 		o.perStep.add(s.Seconds / float64(s.Steps))
 	} else {

@@ -62,3 +62,45 @@ func TestTimeFollowsSteps(t *testing.T) {
 		t.Fatalf("%+v: a faster card must take less than 400 s", fast)
 	}
 }
+
+// TestPowerIsThatOfRunsAlone: what a card drew while others were on it too says
+// little of the job.
+func TestPowerIsThatOfRunsAlone(t *testing.T) {
+	t.Parallel()
+	run := func(gpu string, watts int64, neighbours int) Sample {
+		return Sample{Signature: "s", GPUType: gpu, PeakMiB: 1000, UtilMilli: 500, PowerW: watts, Neighbours: neighbours}
+	}
+	physics := func(gpu string) int64 {
+		p, err := NewPredictor(DefaultWeights(), NewHistory([]Sample{run(gpu, 0, 0)}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Predict(Request{Signature: "s", Types: []TypeInfo{{Name: gpu}}})[0].PowerW
+	}
+	for _, tc := range []struct {
+		name    string
+		samples []Sample
+		want    int64
+	}{
+		{"nobody measured it", []Sample{run("T4", 0, 0)}, physics("T4")},
+		{"the mean", []Sample{run("T4", 40, 0), run("T4", 61, 0)}, 51},
+		{"shared runs do not count", []Sample{run("T4", 40, 0), run("T4", 70, 2)}, 40},
+		{"only shared runs", []Sample{run("T4", 70, 2)}, physics("T4")},
+		{"another type", []Sample{run("A100-SXM4-80GB", 300, 0)}, physics("T4")},
+	} {
+		p, err := NewPredictor(DefaultWeights(), NewHistory(tc.samples))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := p.Predict(Request{Signature: "s", Types: []TypeInfo{{Name: "T4"}}})[0].PowerW
+		if tc.name == "another type" { // by the utilization there
+			if got == 300 {
+				t.Errorf("%s: %d W", tc.name, got)
+			}
+			continue
+		}
+		if got != tc.want {
+			t.Errorf("%s: %d W, want %d", tc.name, got, tc.want)
+		}
+	}
+}

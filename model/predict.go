@@ -129,6 +129,7 @@ type answer struct {
 	util       float64 // 0 to 1
 	step, secs float64
 	host, cpu  int64
+	power      int64 // 0 when it follows from the utilization
 	confidence float64
 	source     Source
 }
@@ -219,6 +220,9 @@ func (p *Predictor) fromHistory(r *Request, spec *gpuspec.Spec, a *answer) {
 	if o.cpu.n > 0 {
 		a.cpu = ceil(o.cpu.value())
 	}
+	if exact && o.power.n > 0 {
+		a.power = ceil(o.power.value())
+	}
 	switch {
 	case o.perStep.n > 0 && r.Features.Steps > 0:
 		a.step = o.perStep.value() * speed
@@ -278,11 +282,15 @@ func (p *Predictor) finish(a *answer, t TypeInfo, spec *gpuspec.Spec) Prediction
 	need := max(1, ceil(a.mem))
 	mem := min(need, card)
 	util := min(max(a.util, 0.001), 1)
+	power := a.power
+	if power <= 0 {
+		power = p.w.power(spec, util)
+	}
 	return Prediction{
 		GPUType: t.Name, GPUMemMiB: mem, GPUMemP95MiB: min(max(mem, ceil(a.p95)), card), Fits: need <= card,
 		UtilMilli: min(1000, max(1, int64(math.Round(util*1000)))),
 		Seconds:   math.Round(min(a.secs, 1e12)*1e3) / 1e3, StepSeconds: a.step,
-		HostMemMiB: a.host, CPUMilli: a.cpu, PowerW: p.w.power(spec, util),
+		HostMemMiB: a.host, CPUMilli: a.cpu, PowerW: power,
 		Confidence: a.confidence, Source: a.source,
 	}
 }
