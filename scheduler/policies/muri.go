@@ -190,29 +190,48 @@ func (m *muri) find(p *pass, t *task) []int32 {
 	if ci, ok := m.card[m.mates[t.id]]; ok && p.mayHold(t, p.f.cards[ci].group) && p.fits(t, ci) {
 		return []int32{ci}
 	}
+	for gi := range p.f.groups {
+		if p.f.groups[gi].empty < t.gpus || !p.mayHold(t, int32(gi)) {
+			continue
+		}
+		if cards := p.pick(t, int32(gi), emptyFirst); cards != nil && p.f.cards[cards[len(cards)-1]].use.Shares == 0 {
+			return cards
+		}
+	}
 	var best []int32
 	least := int64(forever)
 	for gi := range p.f.groups {
 		if !p.mayHold(t, int32(gi)) {
 			continue
 		}
-		cards := p.pick(t, int32(gi), func(a, b *card) int { return cmp.Compare(m.length(p, t, a), m.length(p, t, b)) })
-		if cards == nil {
-			continue
-		}
-		if l := m.length(p, t, &p.f.cards[cards[len(cards)-1]]); l < least {
-			best, least = p.keep(cards), l
-		}
-		if least == whole { // all of them empty: it cannot be shorter
-			break
+		cards, longest := m.shortest(p, t, int32(gi))
+		if cards != nil && longest < least {
+			best, least = p.keep(cards), longest
 		}
 	}
 	return best
 }
 
-func (m *muri) length(p *pass, t *task, c *card) int64 {
-	if len(c.on) == 0 {
-		return whole
+// shortest returns the cards of a group on which t's iteration is shortest,
+// and the longest of these iterations.
+func (m *muri) shortest(p *pass, t *task, gi int32) ([]int32, int64) {
+	type place struct {
+		card   int32
+		length int64
 	}
-	return 1 + period(m.groupOn(p, t, c)) // even if it loses nothing, alone is before
+	var all []place
+	for _, ci := range p.f.groups[gi].cards {
+		if c := &p.f.cards[ci]; p.fits(t, ci) {
+			all = append(all, place{ci, period(m.groupOn(p, t, c))})
+		}
+	}
+	if len(all) < t.gpus {
+		return nil, 0
+	}
+	slices.SortStableFunc(all, func(a, b place) int { return cmp.Compare(a.length, b.length) })
+	cards := make([]int32, t.gpus)
+	for i := range cards {
+		cards[i] = all[i].card
+	}
+	return cards, all[t.gpus-1].length
 }

@@ -62,8 +62,9 @@ func (r reactive) knows(id cluster.JobID) bool {
 // profiling; who is not known gets empty ones.
 func (r reactive) choose(p *pass, t *task) []int32 {
 	var empty []int32
+	known := r.knows(t.id)
 	for gi := range p.f.groups {
-		if !p.mayHold(t, int32(gi)) {
+		if !known && (empty != nil || p.f.groups[gi].empty < t.gpus) || !p.mayHold(t, int32(gi)) {
 			continue
 		}
 		cards := p.pick(t, int32(gi), func(a, b *card) int { return boolInt(a.use.Shares == 0) - boolInt(b.use.Shares == 0) })
