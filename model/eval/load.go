@@ -34,6 +34,7 @@ func readers() map[string]reader {
 		"litgpt":        {table: readLitGPT},
 		"carma":         {table: readCarma, other: readTables},
 		"carma_models":  {table: readCarma, other: readTables},
+		profileFolder:   {table: readProfile},
 	}
 }
 
@@ -68,7 +69,7 @@ func (ld *Loader) Load(dir string) ([]Set, error) {
 	known := readers()
 	b := &builder{note: note, sets: map[setKey]*Set{}, tables: ld.tables}
 	for _, e := range entries { // ReadDir sorts
-		r, ok := known[folder(e.Name())]
+		r, ok := known[kindOf(folder(e.Name()))]
 		switch {
 		case !isDir(dir, e):
 			continue
@@ -93,6 +94,14 @@ func (ld *Loader) Load(dir string) ([]Set, error) {
 // "carma_models" is the part of "carma" that holds layer tables.
 func folder(name string) string {
 	return strings.ReplaceAll(strings.ToLower(name), "-", "_")
+}
+
+// kindOf is the name by which the reader of a folder is known.
+func kindOf(folder string) string {
+	if strings.HasPrefix(folder, profileFolder+"_") {
+		return profileFolder
+	}
+	return folder
 }
 
 func folders() []string {
