@@ -1,0 +1,141 @@
+package policies_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler/policies"
+	. "github.com/berth-scheduler/berth/scheduler/schedtest"
+)
+
+// siege is a stream of arrivals that never ends on one node of four cards,
+// and one victim in it.
+type siege struct {
+	victim  func() *cluster.Job
+	arrival func(id cluster.JobID) *cluster.Job
+	each    time.Duration
+	slower  int // how many times longer than predicted runs take
+}
+
+// hold returns how long the victim waited, or bound when it did not start
+// before.
+func (s *siege) hold(t *testing.T, p policies.Policy, bound time.Duration) time.Duration {
+	t.Helper()
+	const victim = 40
+	w := NewWorld([]*cluster.Node{Node("n1", 4, a100)})
+	w.Runs = func(j *cluster.Job) time.Duration { return j.Spec.Duration * time.Duration(max(1, s.slower)) }
+	var began cluster.Time
+	for id := cluster.JobID(1); ; id++ {
+		w.Advance(s.each)
+		j := s.arrival(id)
+		if id == victim {
+			j, began = s.victim(), w.Clock
+		}
+		j.ID, j.Eligible, j.Submitted = id, w.Clock, w.Clock
+		w.Submit(j)
+		plan := p.Plan(w.Snapshot())
+		w.Apply(&plan)
+		if len(w.Rejected) > 0 {
+			t.Fatalf("rejected: %v", w.Rejected)
+		}
+		if id < victim {
+			continue
+		}
+		if j, _ := w.Job(victim); !j.State.Waiting() {
+			return w.Clock.Sub(began)
+		}
+		if w.Clock.Sub(began) >= bound {
+			return bound
+		}
+	}
+}
+
+// sieges never let the four cards be empty at once: jobs for one whole card
+// that keep them busy to 96 %, shares that would to 78 % were each alone, and
+// shares that take twice as long as predicted and would to 88 %.
+func sieges() map[string]siege {
+	gang := func(opts ...JobOption) func() *cluster.Job {
+		return func() *cluster.Job { return Job(0, append(opts, GPUs(4), Exclusive, Lasts(time.Hour))...) }
+	}
+	return map[string]siege{
+		"whole cards": {gang(), func(cluster.JobID) *cluster.Job { return Job(0, Exclusive, Lasts(10*time.Minute)) }, 156 * time.Second, 1},
+		"shares": {gang(), func(id cluster.JobID) *cluster.Job {
+			return part(0, 20+10*int64(id%3), Lasts(time.Duration(20+5*(id%3))*time.Minute))
+		}, 8 * time.Minute, 1},
+		"predictions too short": {gang(), func(id cluster.JobID) *cluster.Job {
+			return part(0, 20+10*int64(id%3), Lasts(time.Duration(10+5*(id%3))*time.Minute))
+		}, 510 * time.Second, 2},
+	}
+}
+
+// TestNobodyStarves: what claims it, holds it. The claim is that a job starts
+// at the latest when, after Age, those that are older have started, and then
+// those that ran have ended, or twice HoldAge have passed with nobody new.
+// Here few are older, no run takes longer than 40 minutes, and HoldAge is 20.
+func TestNobodyStarves(t *testing.T) {
+	t.Parallel()
+	const bound = 3 * time.Hour
+	ps := all(t, policies.Options{Age: time.Hour})
+	for _, n := range policies.Names() {
+		ps = append(ps, must(t, n, policies.Options{Order: "fifo"}))
+	}
+	for name, s := range sieges() {
+		for _, p := range ps {
+			t.Run(name+"/"+p.Name(), func(t *testing.T) {
+				t.Parallel()
+				if got := s.hold(t, p, bound); got >= bound {
+					t.Errorf("the gang still waits after %s", got)
+				}
+			})
+		}
+	}
+}
+
+// TestSomeStarve shows that the siege can starve: without Age these orders
+// make no claim, and the stream of short jobs goes before the long one for as
+// long as it lasts.
+func TestSomeStarve(t *testing.T) {
+	t.Parallel()
+	const bound = 12 * time.Hour
+	s := sieges()["whole cards"]
+	s.each = 145 * time.Second // 103 %
+	for _, order := range []string{"sjf", "qssf", "srtf", "srsf"} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			if got := s.hold(t, must(t, "firstfit", policies.Options{Order: order}), bound); got < bound {
+				t.Errorf("started after %s: the siege cannot show anything", got)
+			}
+			if got := s.hold(t, must(t, "firstfit", policies.Options{Order: order, Age: time.Hour}), bound); got >= bound {
+				t.Errorf("with Age it still waits after %s", got)
+			}
+		})
+	}
+}
+
+// TestReservationHolds: who passes the first that does not fit is gone when
+// its cards are free, and after HoldAge nobody passes.
+func TestReservationHolds(t *testing.T) {
+	t.Parallel()
+	// Job 1 leaves one card for another 30 minutes; the gang is first.
+	for _, name := range policies.Names() {
+		if name == "ffd" || name == "slot" || name == "schedtune" {
+			continue // they have queues of their own
+		}
+		for _, c := range []struct {
+			lasts time.Duration
+			ago   time.Duration
+			want  bool
+		}{
+			{29 * time.Minute, 0, true}, {31 * time.Minute, 0, false},
+			{29 * time.Minute, 20 * time.Minute, false}, // HoldAge: nobody passes any more
+		} {
+			s := newScene(Node("n1", 2, a100)).runs(1, 80000, 1000, time.Hour, 30*time.Minute, "n1-00")
+			s.waits(Job(2, GPUs(2), Lasts(time.Hour), Waited(c.ago+time.Second)), Job(3, Exclusive, Lasts(c.lasts)))
+			plan := must(t, name, policies.Options{Order: "fifo"}).Plan(s.snap(t))
+			if got := startsOf(&plan)[3] == "n1-01"; got != c.want {
+				t.Errorf("%s: who runs for %s beside a gang that waits %s starts: %t, want %t", name, c.lasts, c.ago, got, c.want)
+			}
+		}
+	}
+}
