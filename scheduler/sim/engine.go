@@ -1,0 +1,283 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// epoch is when virtual time begins; the scheduler takes 0 for unknown.
+const epoch = cluster.Time(1_000_000_000_000_000)
+
+// task is a job on its way.
+type task struct {
+	job  *Job
+	view *cluster.Job // what the scheduler sees
+	// left is the fraction of the job that is still to be done, overhead what
+	// comes before it in this attempt, in microseconds.
+	left, overhead float64
+	rate, solo     float64
+	since          int64
+	ver            uint32 // of the next end
+	attempt        uint32
+	cards          []int32
+	load           Load
+	state          taskState
+	profiled       bool
+
+	arrived, began, ended int64 // began is of the first attempt
+	placed                int64 // of this attempt
+	saved                 float64
+	solution              float64 // solo time on the card of the last attempt
+	busy                  int64   // time in attempts
+}
+
+type taskState uint8
+
+const (
+	future taskState = iota
+	waits
+	runs
+	done
+	failed
+	unplaced // nowhere fits it, by what is predicted of it
+)
+
+// slot is a card and who lies on it.
+type slot struct {
+	id        cluster.GPUID
+	node      int32
+	gpuType   string
+	memMiB    int64
+	residents []int32 // in order of arrival
+	alloc     int64   // thousandths given away
+	used, mem int64   // what is true
+	idleW     int64
+	spanW     int64
+}
+
+// engine runs one workload once.
+type engine struct {
+	opt    *Options
+	world  Interference
+	st     store
+	tasks  []task
+	slots  []slot
+	slotAt map[cluster.GPUID]int32
+	nodes  []*cluster.Node
+	types  []string
+	events agenda
+	next   int // the next arrival
+	now    int64
+	sums   sums
+	freed  []cluster.GPUID
+	// What the next pass must look at.
+	arrived, changed bool
+	nextFull         int64
+	passAt           int64
+	doneN            int
+	nodeVer          []uint32
+	cur              levels
+	loads            []Load // scratch
+	speeds           []float64
+	touched          []int32
+}
+
+// Run replays w on f. It returns an error when an option or a job cannot be, or
+// when ctx ends. Jobs that the planner leaves waiting in an empty fleet are
+// counted as unplaced.
+func Run(ctx context.Context, w *Workload, f *Fleet, opt Options) (*Result, error) {
+	if err := opt.Check(); err != nil {
+		return nil, err
+	}
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
+	jobs := &Workload{Name: w.Name, Jobs: slices.Clone(w.Jobs)}
+	jobs.Sort()
+	if err := jobs.Check(); err != nil {
+		return nil, err
+	}
+	e, err := newEngine(jobs, f, &opt)
+	if err != nil {
+		return nil, err
+	}
+	began := e.clock()
+	if err := e.loop(ctx); err != nil {
+		return nil, err
+	}
+	e.sums.wall = e.clock() - began
+	return e.result(jobs, f), nil
+}
+
+func (e *engine) clock() time.Duration {
+	if e.opt.Clock == nil {
+		return 0
+	}
+	return e.opt.Clock()
+}
+
+func newEngine(w *Workload, f *Fleet, opt *Options) (*engine, error) {
+	e := &engine{opt: opt, world: opt.World, nodes: f.build(), types: f.types(), slotAt: map[cluster.GPUID]int32{}, passAt: -1}
+	if e.world == nil {
+		e.world = DefaultCurve()
+	}
+	if opt.Log {
+		st, err := newReplica(e.nodes)
+		if err != nil {
+			return nil, err
+		}
+		e.st = st
+	} else {
+		e.st = newPlain(e.nodes)
+	}
+	e.addSlots(f)
+	e.tasks = make([]task, len(w.Jobs))
+	owners := map[string]cluster.UID{}
+	for i := range w.Jobs {
+		t := &e.tasks[i]
+		t.job, t.left, t.saved = &w.Jobs[i], 1, 1
+		t.profiled = opt.Profile == 0
+		t.view = e.viewOf(cluster.JobID(i+1), t.job, owners)
+	}
+	if len(owners) > 1 {
+		e.cur.users = map[cluster.UID]int64{}
+	}
+	e.nodeVer = make([]uint32, len(e.nodes))
+	for i := range e.nodes {
+		e.planFailure(int32(i))
+	}
+	return e, nil
+}
+
+func (e *engine) addSlots(f *Fleet) {
+	watts := f.power()
+	e.sums.powered = watts != nil
+	for i, n := range e.nodes {
+		for k := range n.GPUs {
+			g := &n.GPUs[k]
+			s := slot{id: g.ID, node: int32(i), gpuType: g.Type, memMiB: g.MemMiB}
+			if w, ok := watts[g.Type]; ok {
+				s.idleW, s.spanW = w[0], w[1]-w[0]
+			}
+			e.cur.powerW += float64(s.idleW)
+			e.cur.memAll += g.MemMiB
+			e.slotAt[g.ID] = int32(len(e.slots))
+			e.slots = append(e.slots, s)
+		}
+	}
+}
+
+// loop runs until nothing is left to happen.
+func (e *engine) loop(ctx context.Context) error {
+	for n := 0; ; n++ {
+		if n%1024 == 0 {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if e.opt.Progress != nil {
+				e.opt.Progress(e.doneN, len(e.tasks))
+			}
+		}
+		at, ok := e.nextTime()
+		if !ok {
+			break
+		}
+		e.advance(at)
+		if err := e.happen(at); err != nil {
+			return err
+		}
+		if err := e.plan(); err != nil {
+			return err
+		}
+		if e.opt.Paranoid {
+			if err := e.st.check(); err != nil {
+				return fmt.Errorf("at %s: %w", time.Duration(at)*time.Microsecond, err)
+			}
+		}
+		e.report()
+	}
+	return nil
+}
+
+// nextTime is when something happens next; false when nothing does. Broken
+// nodes alone do not keep a run going.
+func (e *engine) nextTime() (int64, bool) {
+	for len(e.events) > 0 && e.stale(e.events[0]) {
+		e.events.pop()
+	}
+	if e.doneN == len(e.tasks) {
+		return 0, false
+	}
+	at, ok := int64(0), false
+	if e.next < len(e.tasks) {
+		at, ok = e.tasks[e.next].job.Submit.Microseconds(), true
+	}
+	if len(e.events) > 0 && (!ok || e.events[0].at < at) {
+		at, ok = e.events[0].at, true
+	}
+	return at, ok
+}
+
+func (e *engine) stale(ev event) bool {
+	switch ev.k {
+	case evEnd:
+		t := &e.tasks[ev.id]
+		return t.state != runs || t.ver != ev.ver
+	case evOOM, evProfiled:
+		t := &e.tasks[ev.id]
+		return t.state != runs || t.attempt != ev.ver
+	case evNodeUp, evNodeDown:
+		return e.nodeVer[ev.id] != ev.ver
+	}
+	return ev.at != e.passAt
+}
+
+// happen lets everything of one moment happen: ends first, then arrivals.
+func (e *engine) happen(at int64) error {
+	for len(e.events) > 0 && e.events[0].at == at {
+		ev := e.events.pop()
+		if e.stale(ev) {
+			continue
+		}
+		e.sums.events++
+		if err := e.handle(ev); err != nil {
+			return err
+		}
+	}
+	var batch []*cluster.Job
+	for e.next < len(e.tasks) && e.tasks[e.next].job.Submit.Microseconds() == at {
+		t := &e.tasks[e.next]
+		t.state, t.arrived, t.began = waits, at, -1
+		e.cur.demand += int64(t.job.GPUs)
+		batch = append(batch, t.view)
+		e.next++
+		e.sums.events++
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	e.arrived = true
+	return e.st.submit(e.wallTime(), batch)
+}
+
+func (e *engine) wallTime() cluster.Time { return epoch + cluster.Time(e.now) }
+
+func (e *engine) handle(ev event) error {
+	switch ev.k {
+	case evEnd:
+		return e.finish(ev.id, cluster.JobCompleted)
+	case evOOM:
+		return e.outOfMemory(ev.id)
+	case evProfiled:
+		return e.profiledNow(ev.id)
+	case evNodeUp, evNodeDown:
+		return e.nodeTurns(ev.id, ev.k == evNodeUp)
+	case evPass:
+		e.passAt, e.changed = -1, true
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+package sim_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/sim"
+)
+
+func run(t testing.TB, w *sim.Workload, f sim.Fleet, opt sim.Options) *sim.Result {
+	t.Helper()
+	if opt.Planner == nil {
+		opt.Planner = sim.NewBerth(scheduler.ModeFFD, 0)
+	}
+	opt.Paranoid = true
+	r, err := sim.Run(context.Background(), w, &f, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func near(t *testing.T, what string, got *float64, want float64) {
+	t.Helper()
+	if got == nil {
+		t.Fatalf("%s is not known, want %g", what, want)
+	}
+	if d := *got - want; d > 1e-6*(1+want) || d < -1e-6*(1+want) {
+		t.Errorf("%s: got %g, want %g", what, *got, want)
+	}
+}
+
+func hours(n float64) time.Duration { return time.Duration(n * float64(time.Hour)) }
+
+func TestTwoJobsOnOneCard(t *testing.T) {
+	t.Parallel()
+	w := &sim.Workload{Name: "two", Jobs: []sim.Job{
+		{ID: "a", Duration: hours(1), GPUs: 1, MemMiB: 4000, UsedMilli: 400},
+		{ID: "b", Duration: hours(1), GPUs: 1, MemMiB: 4000, UsedMilli: 400},
+	}}
+	f := sim.Homogeneous(1, 1, "T4", 16000)
+	t.Run("sharing without interference", func(t *testing.T) {
+		r := run(t, w, f, sim.Options{World: sim.Free{}})
+		near(t, "makespan", r.Makespan, 3600)
+		near(t, "allocation", r.AllocationPct, 80)
+		near(t, "utilization", r.GPUUtilPct, 80)
+		near(t, "memory", r.MemUtilPct, 50)
+		near(t, "slowdown", r.MeanSlowdown, 1)
+	})
+	t.Run("sharing costs a tenth", func(t *testing.T) {
+		r := run(t, w, f, sim.Options{World: sim.Linear{Beside: 0.1}})
+		near(t, "makespan", r.Makespan, 3960)
+		near(t, "slowdown", r.MeanSlowdown, 1.1)
+	})
+	t.Run("one after the other", func(t *testing.T) {
+		r := run(t, w, f, sim.Options{Planner: sim.NewBerth(scheduler.ModeSlot, 0)})
+		near(t, "makespan", r.Makespan, 7200)
+		near(t, "mean jct", r.MeanJCT, 5400)
+		near(t, "mean wait", r.MeanWait, 1800)
+		near(t, "utilization", r.GPUUtilPct, 40)
+		near(t, "allocation", r.AllocationPct, 100)
+	})
+	t.Run("start overhead", func(t *testing.T) {
+		r := run(t, w, f, sim.Options{Planner: sim.NewBerth(scheduler.ModeSlot, 0), Start: time.Minute})
+		near(t, "makespan", r.Makespan, 7320)
+	})
+}
+
+// A neighbour that comes half way slows only the second half.
+func TestSpeedChangesOnTheWay(t *testing.T) {
+	t.Parallel()
+	w := &sim.Workload{Name: "late", Jobs: []sim.Job{
+		{ID: "a", Duration: hours(1), GPUs: 1, MemMiB: 1000, UsedMilli: 300},
+		{ID: "b", Submit: hours(0.5), Duration: hours(1), GPUs: 1, MemMiB: 1000, UsedMilli: 300},
+	}}
+	r := run(t, w, sim.Homogeneous(1, 1, "T4", 16000), sim.Options{World: sim.Linear{Beside: 1}})
+	// a: half an hour alone, the other half at half speed: ends at 1.5 h. b did
+	// half by then and ends at 2 h.
+	near(t, "makespan", r.Makespan, 7200)
+	near(t, "mean jct", r.MeanJCT, (1.5+1.5)/2*3600)
+}
+
+func genWorkload(t *rapid.T) *sim.Workload {
+	w := &sim.Workload{Name: "random"}
+	n := rapid.IntRange(1, 40).Draw(t, "jobs")
+	for i := range n {
+		j := sim.Job{
+			ID: fmt.Sprintf("j%d", i), Submit: time.Duration(rapid.IntRange(0, 7200).Draw(t, "submit")) * time.Second,
+			Duration: time.Duration(rapid.IntRange(1, 7200).Draw(t, "duration")) * time.Second,
+			GPUs:     rapid.SampledFrom([]int{0, 1, 1, 1, 1, 2, 4}).Draw(t, "gpus"),
+		}
+		if j.GPUs > 0 {
+			j.MemMiB, j.UsedMilli = rapid.Int64Range(100, 12000).Draw(t, "mem"), rapid.Int64Range(50, 1000).Draw(t, "util")
+		}
+		w.Jobs = append(w.Jobs, j)
+	}
+	return w
+}
+
+func genOptions(t *rapid.T) sim.Options {
+	opt := sim.Options{
+		Seed: rapid.Uint64Range(0, 9).Draw(t, "seed"), Paranoid: true,
+		Errors:    sim.Errors{Mem: rapid.SampledFrom([]float64{0, 0.3}).Draw(t, "mem error"), Util: rapid.SampledFrom([]float64{0, 0.3}).Draw(t, "util error")},
+		PassEvery: time.Duration(rapid.SampledFrom([]int{0, 1, 60}).Draw(t, "pass every")) * time.Second,
+		OOMAfter:  30 * time.Second, Start: time.Duration(rapid.IntRange(0, 10).Draw(t, "start")) * time.Second,
+		CapMemory: rapid.Bool().Draw(t, "cap"),
+		Planner:   sim.NewBerth(rapid.SampledFrom([]scheduler.Mode{scheduler.ModeFFD, scheduler.ModeSlot}).Draw(t, "mode"), 0),
+	}
+	if rapid.Bool().Draw(t, "breaks") {
+		opt.MTBF, opt.Repair, opt.Checkpoint = 5*time.Hour, 10*time.Minute, 5*time.Minute
+	}
+	return opt
+}
+
+// TestLaws holds for whatever workload: every job ends once, nothing is
+// faster than alone, no bound is beaten, the ledger always balances, and the
+// order of the rows plays no part.
+func TestLaws(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w, opt := genWorkload(t), genOptions(t)
+		f := sim.Homogeneous(2, 4, "T4", 16000)
+		r, err := sim.Run(context.Background(), w, &f, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Completed+r.Failed+r.Unplaced != len(w.Jobs) {
+			t.Fatalf("%d jobs completed, %d failed and %d did not run, of %d", r.Completed, r.Failed, r.Unplaced, len(w.Jobs))
+		}
+		if r.Failed > r.OOMs {
+			t.Fatalf("%d jobs failed with %d out-of-memories and nothing else to fail by", r.Failed, r.OOMs)
+		}
+		if r.MeanSlowdown != nil && *r.MeanSlowdown < 1-1e-6 {
+			t.Fatalf("mean slowdown %g is below 1", *r.MeanSlowdown)
+		}
+		if r.Completed == len(w.Jobs) && *r.Makespan < *r.LowerBoundMakespan-1e-3 {
+			t.Fatalf("makespan %g beats the bound %g", *r.Makespan, *r.LowerBoundMakespan)
+		}
+		mixed := &sim.Workload{Name: w.Name, Jobs: rapid.Permutation(w.Jobs).Draw(t, "order")}
+		again, err := sim.Run(context.Background(), mixed, &f, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(asJSON(t, r), asJSON(t, again)); d != "" {
+			t.Fatalf("another order of rows gave another result (-first +permuted):\n%s", d)
+		}
+	})
+}
+
+func asJSON(t rapid.TB, v any) string {
+	raw, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// TestStoresAgree runs the same with the replicated state machine and with
+// the stand-in: both must come to the same schedule.
+func TestStoresAgree(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w, opt := genWorkload(t), genOptions(t)
+		f := sim.Homogeneous(2, 4, "T4", 16000)
+		var got []string
+		for _, log := range []bool{false, true} {
+			opt.Log = log
+			r, err := sim.Run(context.Background(), w, &f, opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, asJSON(t, r))
+		}
+		if d := cmp.Diff(got[0], got[1]); d != "" {
+			t.Fatalf("the state machine and its stand-in disagree (-stand-in +log):\n%s", d)
+		}
+	})
+}
+
+func TestWiderThanANode(t *testing.T) {
+	t.Parallel()
+	w := &sim.Workload{Name: "wide", Jobs: []sim.Job{{ID: "w", Duration: hours(1), GPUs: 9}}}
+	f := sim.Homogeneous(2, 8, "T4", 16000)
+	r := run(t, w, f, sim.Options{})
+	if r.Unplaced != 1 || r.Completed != 0 {
+		t.Fatalf("a job of 9 GPUs on nodes of 8: %d unplaced, %d completed", r.Unplaced, r.Completed)
+	}
+	f.Pool = true
+	r = run(t, w, f, sim.Options{})
+	near(t, "makespan in a pool", r.Makespan, 3600)
+}
+
+func TestRunsAreSlicesOfTheWorkload(t *testing.T) {
+	t.Parallel()
+	w := &sim.Workload{Name: "x", Jobs: []sim.Job{{ID: "b", Submit: hours(1), Duration: hours(1), GPUs: 1}, {ID: "a", Duration: hours(1), GPUs: 1}}}
+	before := slices.Clone(w.Jobs)
+	run(t, w, sim.Homogeneous(1, 1, "T4", 16000), sim.Options{})
+	if d := cmp.Diff(before, w.Jobs); d != "" {
+		t.Errorf("a run changed its workload:\n%s", d)
+	}
+}

@@ -1,0 +1,203 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// FillOptions is what Fill may choose.
+type FillOptions struct {
+	Planner Planner
+	Seed    uint64
+	// Demand is how much is asked for in all, relative to the cards: FGD's
+	// evaluation takes 1.3.
+	Demand float64
+	// Progress is told now and then how many of all were tried.
+	Progress func(done, all int)
+	// Clock measures planning; nil leaves the rates out.
+	Clock func() time.Duration
+}
+
+// Fill follows the protocol of FGD (ATC 2023): the jobs come one by one in
+// random order, drawn again with replacement once all of them came, until
+// they asked for Demand times the cards. Nothing ever ends, and what does not
+// fit when it comes is turned away. Only the final packing counts: the share
+// of all compute that was given away, and the share of what is idle that no
+// typical job can use.
+func Fill(ctx context.Context, w *Workload, f *Fleet, opt FillOptions) (*Result, error) {
+	switch {
+	case opt.Planner == nil:
+		return nil, fmt.Errorf("planner: is missing")
+	case !(opt.Demand > 0 && opt.Demand <= 100):
+		return nil, fmt.Errorf("demand: %g is outside 0 to 100", opt.Demand)
+	case len(w.Jobs) == 0:
+		return nil, fmt.Errorf("workload %s: has no jobs", w.Name)
+	}
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
+	sorted := &Workload{Name: w.Name, Jobs: append([]Job(nil), w.Jobs...)}
+	sorted.Sort()
+	if err := sorted.Check(); err != nil {
+		return nil, err
+	}
+	e, err := newEngine(&Workload{}, f, &Options{Planner: opt.Planner, Seed: opt.Seed, Clock: opt.Clock})
+	if err != nil {
+		return nil, err
+	}
+	order := inflate(sorted.Jobs, opt.Seed, opt.Demand*float64(len(e.slots))*cluster.WholeGPU)
+	began := e.clock()
+	turned, err := e.fill(ctx, sorted.Jobs, order, opt.Progress)
+	if err != nil {
+		return nil, err
+	}
+	e.sums.wall = e.clock() - began
+	return e.filled(sorted, order, turned), nil
+}
+
+// inflate draws the order of arrival: a shuffle of all jobs, then single jobs
+// with replacement, until they want so many thousandths of cards.
+func inflate(jobs []Job, seed uint64, milli float64) []int {
+	r := chance(seed, "", "order")
+	order := r.Perm(len(jobs))
+	have := 0.0
+	for i, k := range order {
+		if have += demandOf(&jobs[k]); have >= milli {
+			return order[:i+1]
+		}
+	}
+	for tries := 0; have < milli && tries < 100*len(jobs); tries++ {
+		k := r.IntN(len(jobs))
+		order = append(order, k)
+		have += demandOf(&jobs[k])
+	}
+	return order
+}
+
+// demandOf is what a job wants, in thousandths of cards.
+func demandOf(j *Job) float64 { return 1000 * float64(j.GPUs) * fraction(j) }
+
+// fill offers the jobs one by one and returns how many were turned away.
+func (e *engine) fill(ctx context.Context, jobs []Job, order []int, progress func(done, all int)) (int, error) {
+	st := e.st.(*plain)
+	turned, owners := 0, map[string]cluster.UID{}
+	for i, k := range order {
+		if i%64 == 0 {
+			if err := ctx.Err(); err != nil {
+				return 0, err
+			}
+			if progress != nil {
+				progress(i, len(order))
+			}
+		}
+		e.now += 1_000_000
+		v := e.viewOf(cluster.JobID(i+1), &jobs[k], owners)
+		if err := st.submit(e.wallTime(), []*cluster.Job{v}); err != nil {
+			return 0, err
+		}
+		snap := st.snapshot(e.wallTime(), false)
+		began := e.clock()
+		plan := e.opt.Planner.Plan(snap)
+		e.sums.planned += e.clock() - began
+		e.sums.passes++
+		plan.Moves = nil
+		started, err := st.apply(e.wallTime(), &plan)
+		if err != nil {
+			return 0, err
+		}
+		e.sums.starts += len(started)
+		if len(started) == 0 {
+			turned++
+			v.State = cluster.JobCancelled
+			st.nwait--
+		} else {
+			for _, g := range v.Last().Berth.GPUs {
+				e.give(e.slotAt[g.GPU], g.Share, 1)
+			}
+		}
+		e.sums.events++
+	}
+	return turned, nil
+}
+
+// filled is the packing that came of it.
+func (e *engine) filled(w *Workload, order []int, turned int) *Result {
+	r := &Result{
+		Policy: e.opt.Planner.Name(), Trace: w.Name, Seed: e.opt.Seed, GPUs: len(e.slots), Jobs: len(order),
+		Completed: e.sums.starts, RejectedPods: &turned, Events: e.sums.events, Passes: e.sums.passes, World: "none",
+	}
+	r.AllocationPct = figure(100 * float64(e.cur.alloc) / (float64(len(e.slots)) * cluster.WholeGPU))
+	r.FragmentationPct = figure(100 * e.unusable(w))
+	if e.sums.wall > 0 {
+		r.EventsPerS = figure(float64(e.sums.events) / e.sums.wall.Seconds())
+	}
+	if e.sums.planned > 0 {
+		r.DecisionsPerS = figure(float64(len(order)) / e.sums.planned.Seconds())
+	}
+	return r
+}
+
+// shape is what makes two requests alike.
+type shape struct {
+	gpus            int
+	milli, cpu, mem int64
+	types           string
+}
+
+// unusable is FGD's measure: the expected share of the idle compute that a
+// job drawn from the workload cannot use. On a node where it does not fit at
+// all that is everything; else it is what lies on cards too full for it.
+func (e *engine) unusable(w *Workload) float64 {
+	counts := map[shape]int{}
+	sample := map[shape]*Job{}
+	for i := range w.Jobs {
+		j := &w.Jobs[i]
+		s := shape{j.GPUs, orElse(j.Milli, 1000), j.CPUMilli, j.HostMemMiB, fmt.Sprint(j.Types)}
+		counts[s]++
+		sample[s] = j
+	}
+	st := e.st.(*plain)
+	idle, lost := 0.0, 0.0
+	for _, n := range e.nodes {
+		use, _ := st.ledger.Node(n.ID)
+		free := make([]int64, len(n.GPUs))
+		sum := int64(0)
+		for i := range n.GPUs {
+			free[i] = 1000 - e.slots[e.slotAt[n.GPUs[i].ID]].alloc
+			sum += free[i]
+		}
+		if sum == 0 {
+			continue
+		}
+		idle += float64(sum) * float64(len(w.Jobs))
+		for s, k := range counts { // integers: the order of adding does not matter
+			lost += float64(k) * float64(lostTo(sample[s], s, n, use, free, sum))
+		}
+	}
+	if idle == 0 {
+		return 0
+	}
+	return lost / idle
+}
+
+// lostTo is the idle compute of a node that a job cannot use.
+func lostTo(j *Job, s shape, n *cluster.Node, use cluster.NodeUse, free []int64, sum int64) int64 {
+	if s.gpus == 0 || s.cpu > use.CPUMilli-use.UsedCPU || s.mem > use.MemMiB-use.UsedMem || len(n.GPUs) > 0 && !allowed(j, n.GPUs[0].Type) {
+		return sum
+	}
+	fits, lost := 0, int64(0)
+	for _, f := range free {
+		if f >= s.milli {
+			fits++
+		} else {
+			lost += f
+		}
+	}
+	if fits < s.gpus {
+		return sum
+	}
+	return lost
+}

@@ -1,0 +1,188 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// NodeSpec is Count machines that are alike.
+type NodeSpec struct {
+	Count    int    `yaml:"count"`
+	GPUs     int    `yaml:"gpus"`
+	GPUType  string `yaml:"gpu_type"`
+	MemMiB   int64  `yaml:"gpu_mem_mib"`
+	CPUMilli int64  `yaml:"cpu_milli"`
+	// HostMemMiB is the host's memory.
+	HostMemMiB int64 `yaml:"host_mem_mib"`
+	// IdleW and MaxW are what a card draws idle and busy; 0 is unknown.
+	IdleW int64 `yaml:"idle_w"`
+	MaxW  int64 `yaml:"max_w"`
+}
+
+// Fleet is the cluster of a simulation.
+type Fleet struct {
+	Name  string     `yaml:"name"`
+	Nodes []NodeSpec `yaml:"nodes"`
+	// MaxShares bounds how many jobs may lie on a card; 0 means 3.
+	MaxShares int `yaml:"max_shares"`
+	// ReservedMiB of each card are not given away.
+	ReservedMiB int64 `yaml:"reserved_mib"`
+	// Pool lays all cards of a type into one node, so that a job may take more
+	// cards than a node has. Who sits where in a pool is not told apart.
+	Pool bool `yaml:"pool"`
+}
+
+const (
+	defaultShares  = 3
+	defaultMemMiB  = 16 << 10
+	maxFleetNodes  = 100_000
+	plentyCPUMilli = 1 << 40
+	plentyMemMiB   = 1 << 40
+)
+
+// Check tells what is wrong with the description of a fleet.
+func (f *Fleet) Check() error {
+	if len(f.Nodes) == 0 {
+		return fmt.Errorf("nodes: there are none; give at least one entry with count and gpus")
+	}
+	total := 0
+	for i, n := range f.Nodes {
+		switch {
+		case n.Count < 1 || n.Count > maxFleetNodes:
+			return fmt.Errorf("nodes[%d].count: %d is outside 1 to %d", i, n.Count, maxFleetNodes)
+		case n.GPUs < 0 || n.GPUs > 4096:
+			return fmt.Errorf("nodes[%d].gpus: %d is outside 0 to 4096", i, n.GPUs)
+		case n.MemMiB < 0 || n.MemMiB > cluster.MaxMemMiB || n.CPUMilli < 0 || n.HostMemMiB < 0:
+			return fmt.Errorf("nodes[%d]: an amount is below 0, or gpu_mem_mib is above %d", i, cluster.MaxMemMiB)
+		case n.IdleW < 0 || n.MaxW < n.IdleW || n.MaxW > 1<<16:
+			return fmt.Errorf("nodes[%d]: want 0 <= idle_w <= max_w <= %d", i, 1<<16)
+		}
+		total += n.Count
+	}
+	if total > maxFleetNodes {
+		return fmt.Errorf("nodes: %d in all, at most %d are allowed", total, maxFleetNodes)
+	}
+	if f.MaxShares < 0 || f.MaxShares > 1024 {
+		return fmt.Errorf("max_shares: %d is outside 0 to 1024", f.MaxShares)
+	}
+	return nil
+}
+
+// Homogeneous is a fleet of equal nodes.
+func Homogeneous(nodes, gpus int, gpuType string, memMiB int64) Fleet {
+	return Fleet{
+		Name:  fmt.Sprintf("%dx%d", nodes, gpus),
+		Nodes: []NodeSpec{{Count: nodes, GPUs: gpus, GPUType: gpuType, MemMiB: memMiB}},
+	}
+}
+
+// GPUs counts the cards.
+func (f *Fleet) GPUs() int {
+	n := 0
+	for _, s := range f.Nodes {
+		n += s.Count * s.GPUs
+	}
+	return n
+}
+
+// Widest is the largest number of cards in one node.
+func (f *Fleet) Widest() int {
+	w := 0
+	for _, s := range f.Nodes {
+		w = max(w, s.GPUs)
+	}
+	return w
+}
+
+// types lists the types of card, sorted.
+func (f *Fleet) types() []string {
+	var out []string
+	for _, s := range f.Nodes {
+		if s.GPUs > 0 && !slices.Contains(out, typeOf(s)) {
+			out = append(out, typeOf(s))
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+func typeOf(s NodeSpec) string {
+	if s.GPUType == "" {
+		return "gpu"
+	}
+	return s.GPUType
+}
+
+// pooled merges the entries of each type into one node.
+func (f *Fleet) pooled() []NodeSpec {
+	var out []NodeSpec
+	for _, s := range f.Nodes {
+		one := s
+		one.Count, one.GPUs, one.CPUMilli, one.HostMemMiB = 1, s.Count*s.GPUs, int64(s.Count)*s.CPUMilli, int64(s.Count)*s.HostMemMiB
+		i := slices.IndexFunc(out, func(o NodeSpec) bool {
+			return typeOf(o) == typeOf(s) && o.MemMiB == s.MemMiB && o.IdleW == s.IdleW && o.MaxW == s.MaxW && s.GPUs > 0 && o.GPUs > 0
+		})
+		if i < 0 {
+			out = append(out, one)
+			continue
+		}
+		out[i].GPUs += one.GPUs
+		out[i].CPUMilli += one.CPUMilli
+		out[i].HostMemMiB += one.HostMemMiB
+	}
+	return out
+}
+
+// build makes the nodes as agents would report them, sorted by id.
+func (f *Fleet) build() []*cluster.Node {
+	specs := f.Nodes
+	if f.Pool {
+		specs = f.pooled()
+	}
+	shares := f.MaxShares
+	if shares == 0 {
+		shares = defaultShares
+	}
+	var out []*cluster.Node
+	for _, s := range specs {
+		for range s.Count {
+			n := &cluster.Node{
+				ID: cluster.NodeID(fmt.Sprintf("n%06d", len(out))), State: cluster.NodeReady, BootID: "b",
+				CPUMilli: orElse(s.CPUMilli, plentyCPUMilli), MemMiB: orElse(s.HostMemMiB, plentyMemMiB),
+			}
+			for i := range s.GPUs {
+				mem := orElse(s.MemMiB, defaultMemMiB)
+				n.GPUs = append(n.GPUs, cluster.GPU{
+					ID: cluster.GPUID(fmt.Sprintf("GPU-%s-%05d", n.ID, i)), Index: i, Type: typeOf(s),
+					MemMiB: mem, SellableMiB: cluster.Sellable(mem, f.ReservedMiB, 0), MaxShares: shares, CapMode: "sim",
+				})
+			}
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func orElse(v, d int64) int64 {
+	if v == 0 {
+		return d
+	}
+	return v
+}
+
+// power returns the idle and busy draw of each type, nil when unknown.
+func (f *Fleet) power() map[string][2]int64 {
+	out := map[string][2]int64{}
+	for _, s := range f.Nodes {
+		if s.GPUs > 0 {
+			if s.MaxW == 0 {
+				return nil
+			}
+			out[typeOf(s)] = [2]int64{s.IdleW, s.MaxW}
+		}
+	}
+	return out
+}

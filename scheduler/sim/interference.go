@@ -1,0 +1,177 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Load is what one job does to a card.
+type Load struct {
+	Milli  int64
+	MemMiB int64
+	Model  string
+	Stages [3]int64
+}
+
+// Interference tells how fast jobs run beside each other.
+type Interference interface {
+	// Name says which model with which parameters, for reports.
+	Name() string
+	// Speeds fills out with the speed of each job of loads on one card of a
+	// type, 1 being as fast as alone. Both have the same length, at least 2.
+	Speeds(gpuType string, loads []Load, out []float64)
+	// CapsWork tells whether a card never does more than one card's worth of
+	// utilization at a time, which makes summed utilization a bound.
+	CapsWork() bool
+}
+
+// Free is a world without interference.
+type Free struct{}
+
+// Name implements Interference.
+func (Free) Name() string { return "none" }
+
+// Speeds implements Interference.
+func (Free) Speeds(_ string, _ []Load, out []float64) {
+	for i := range out {
+		out[i] = 1
+	}
+}
+
+// CapsWork implements Interference.
+func (Free) CapsWork() bool { return false }
+
+// Curve is the shape of Yeung et al. (HotCloud 2020, figure 5a): the slowdown
+// of each job on a card with k jobs is 1 + Beside*(k-1) + Over*max(0, sum of
+// utilizations - 1). The parameters are read from a figure, not fitted.
+type Curve struct{ Beside, Over float64 }
+
+// DefaultCurve has the middle of what the figure allows.
+func DefaultCurve() Curve { return Curve{Beside: 0.06, Over: 1} }
+
+// Name implements Interference.
+func (c Curve) Name() string { return fmt.Sprintf("curve beside=%g over=%g", c.Beside, c.Over) }
+
+// Speeds implements Interference.
+func (c Curve) Speeds(_ string, loads []Load, out []float64) {
+	sum := int64(0)
+	for i := range loads {
+		sum += loads[i].Milli
+	}
+	slow := 1 + c.Beside*float64(len(loads)-1) + c.Over*max(0, float64(sum)/1000-1)
+	for i := range out {
+		out[i] = 1 / slow
+	}
+}
+
+// CapsWork implements Interference.
+func (c Curve) CapsWork() bool { return c.Over >= 1 }
+
+// Linear makes each further job on a card cost the same, as SchedTune (CCGrid
+// 2022, figure 8) shows for two to four.
+type Linear struct{ Beside float64 }
+
+// Name implements Interference.
+func (l Linear) Name() string { return fmt.Sprintf("linear beside=%g", l.Beside) }
+
+// Speeds implements Interference.
+func (l Linear) Speeds(_ string, loads []Load, out []float64) {
+	for i := range out {
+		out[i] = 1 / (1 + l.Beside*float64(len(loads)-1))
+	}
+}
+
+// CapsWork implements Interference.
+func (l Linear) CapsWork() bool { return false }
+
+// Stages is Muri's overlap (SIGCOMM 2022): jobs that share a card interleave
+// what they do on the card, on cores and disk, and on the network. Everybody's
+// iteration takes as long as the busiest of the three stages of all together,
+// relative to its own: optimistic, as no stage is ever waited for in vain.
+// Jobs without known stages take turns.
+type Stages struct{}
+
+// Name implements Interference.
+func (Stages) Name() string { return "stages" }
+
+// Speeds implements Interference. A job at speed v spends v*stage of its time
+// in a stage; all stages together hold at most one. The common v is the largest
+// that fits.
+func (Stages) Speeds(_ string, loads []Load, out []float64) {
+	var sum [3]int64
+	for i := range loads {
+		s := loads[i].Stages
+		if s == [3]int64{} {
+			s[0] = 1000
+		}
+		for k := range s {
+			sum[k] += s[k]
+		}
+	}
+	v := min(1, 1000/float64(max(sum[0], sum[1], sum[2], 1)))
+	for i := range out {
+		out[i] = v
+	}
+}
+
+// CapsWork implements Interference.
+func (Stages) CapsWork() bool { return false }
+
+// pairKey names an ordered pair of models on a type of card.
+type pairKey struct{ gpuType, a, b string }
+
+// Pairs takes the speed of a job beside another from a table of measurements.
+// Three on a card are not measured anywhere: there the slowdowns multiply.
+// What the table does not hold goes by Else.
+type Pairs struct {
+	Source string
+	Else   Interference
+	speed  map[pairKey]float64
+}
+
+// NewPairs returns an empty table.
+func NewPairs(source string, other Interference) *Pairs {
+	return &Pairs{Source: source, Else: other, speed: map[pairKey]float64{}}
+}
+
+// Set records the speed of model a beside model b. An empty type stands for
+// every type.
+func (p *Pairs) Set(gpuType, a, b string, speed float64) {
+	p.speed[pairKey{strings.ToLower(gpuType), a, b}] = speed
+}
+
+// Len returns how many ordered pairs are known.
+func (p *Pairs) Len() int { return len(p.speed) }
+
+// Name implements Interference.
+func (p *Pairs) Name() string { return fmt.Sprintf("pairs of %s, else %s", p.Source, p.Else.Name()) }
+
+// least keeps a pair that could not run in the table's world from standing
+// still for ever in ours.
+const least = 0.02
+
+// Speeds implements Interference.
+func (p *Pairs) Speeds(gpuType string, loads []Load, out []float64) {
+	p.Else.Speeds(gpuType, loads, out)
+	t := strings.ToLower(gpuType)
+	for i := range loads {
+		v, known := 1.0, true
+		for k := range loads {
+			if k == i {
+				continue
+			}
+			s, ok := p.speed[pairKey{t, loads[i].Model, loads[k].Model}]
+			if !ok {
+				s, ok = p.speed[pairKey{"", loads[i].Model, loads[k].Model}]
+			}
+			known = known && ok
+			v *= min(1, s)
+		}
+		if known {
+			out[i] = max(least, v)
+		}
+	}
+}
+
+// CapsWork implements Interference.
+func (p *Pairs) CapsWork() bool { return false }

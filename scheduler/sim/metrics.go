@@ -1,0 +1,235 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// levels is what the fleet does now.
+type levels struct {
+	alloc, used, mem, frag int64
+	memAll                 int64
+	powerW                 float64
+	demand                 int64 // cards asked for by jobs that are here
+	running                int
+	idleTries              int
+	terms                  map[cluster.JobID]cluster.Terms
+	users                  map[cluster.UID]int64 // GPU microseconds of ended attempts
+}
+
+// sums add up over a run. Areas are thousandths (or MiB) times microseconds.
+type sums struct {
+	area
+	end                         area // as of the last end of a job
+	last                        int64
+	unplaced                    int
+	crowd                       []point // integral of demand over capacity, at least 1
+	events, starts, moves       int
+	passes, rejected            int
+	ooms, preemptions, failures int
+	planned, wall               time.Duration
+	powered                     bool
+	first                       int64
+	begun                       bool
+}
+
+// area is what levels add up to over time.
+type area struct{ alloc, used, mem, frag, energy float64 }
+
+// point is the value of an integral at a time.
+type point struct {
+	at int64
+	v  float64
+}
+
+// advance moves the clock and adds up what the fleet did meanwhile.
+func (e *engine) advance(at int64) {
+	if !e.sums.begun {
+		e.sums.begun, e.sums.first, e.now = true, at, at
+		e.sums.crowd = append(e.sums.crowd, point{at, 0})
+		return
+	}
+	dt := float64(at - e.now)
+	if dt == 0 {
+		return
+	}
+	e.sums.alloc += dt * float64(e.cur.alloc)
+	e.sums.used += dt * float64(e.cur.used)
+	e.sums.mem += dt * float64(e.cur.mem)
+	e.sums.frag += dt * float64(e.cur.frag)
+	e.sums.energy += dt * e.cur.powerW
+	last := e.sums.crowd[len(e.sums.crowd)-1].v
+	e.sums.crowd = append(e.sums.crowd, point{at, last + dt*max(1, float64(e.cur.demand)/float64(max(1, len(e.slots))))})
+	e.now = at
+}
+
+// crowded is the mean over a span of how many times over the fleet was asked
+// for, at least 1.
+func (s *sums) crowded(from, to int64) float64 {
+	if to <= from {
+		return 1
+	}
+	at := func(t int64) float64 {
+		i, ok := slices.BinarySearchFunc(s.crowd, t, func(p point, t int64) int { return int(min(1, max(-1, p.at-t))) })
+		if ok || i == 0 {
+			return s.crowd[min(i, len(s.crowd)-1)].v
+		}
+		return s.crowd[i-1].v
+	}
+	return max(1, (at(to)-at(from))/float64(to-from))
+}
+
+func (e *engine) report() {
+	if e.opt.Observe != nil {
+		e.opt.Observe.Level(time.Duration(e.now)*time.Microsecond, e.cur.alloc, e.cur.used, e.cur.mem, e.st.waiting())
+	}
+}
+
+// Result is what came of a run. A nil figure is one that the workload or the
+// fleet cannot tell. Percentages are means over the time from the first
+// arrival to the last end, weighted by time.
+type Result struct {
+	Policy string `json:"policy"`
+	Trace  string `json:"trace"`
+	Seed   uint64 `json:"seed"`
+	GPUs   int    `json:"gpus"`
+	Jobs   int    `json:"jobs"`
+	// Completed ended well; Failed ended for good otherwise.
+	Completed int `json:"completed"`
+	Failed    int `json:"failed"`
+	// Unplaced never ran: no card fits them, by what is predicted of them.
+	Unplaced int `json:"unplaced"`
+	// AllocationPct is the compute that was given away, of all. FragmentationPct
+	// is the part of what was free that lay on cards in use.
+	AllocationPct    *float64 `json:"allocation_pct"`
+	MeanJCT          *float64 `json:"mean_jct_s"`
+	MedianJCT        *float64 `json:"median_jct_s"`
+	P99JCT           *float64 `json:"p99_jct_s"`
+	Makespan         *float64 `json:"makespan_s"`
+	MeanWait         *float64 `json:"mean_wait_s"`
+	GPUUtilPct       *float64 `json:"gpu_util_pct"`
+	MemUtilPct       *float64 `json:"mem_util_pct"`
+	FragmentationPct *float64 `json:"fragmentation_pct"`
+	OOMs             int      `json:"ooms"`
+	Preemptions      int      `json:"preemptions"`
+	// MeanSlowdown is the time in attempts over the run time alone, mean of
+	// the jobs that completed; waiting does not count.
+	MeanSlowdown *float64 `json:"mean_slowdown"`
+	EnergyKWh    *float64 `json:"energy_kwh"`
+	// FinishTimeFairness is the mean of completion time over what an equal
+	// share of the fleet would have taken (Themis, NSDI 2020): the run time
+	// alone times how many times over the fleet was asked for meanwhile.
+	FinishTimeFairness *float64 `json:"finish_time_fairness"`
+	// DecisionsPerS are starts and queue moves per second of planning,
+	// EventsPerS arrivals, ends and the like per second of the whole run.
+	DecisionsPerS *float64 `json:"decisions_per_s"`
+	EventsPerS    *float64 `json:"events_per_s"`
+	// LowerBoundMakespan holds for any schedule on this fleet with this
+	// sharing limit and interference model; LowerBoundAlone for one job to a
+	// card; LowerBoundJCT is that of the mean completion time alone.
+	LowerBoundMakespan *float64 `json:"lower_bound_makespan_s"`
+	LowerBoundAlone    *float64 `json:"lower_bound_alone_makespan_s"`
+	LowerBoundJCT      *float64 `json:"lower_bound_alone_mean_jct_s"`
+	// MeanRun is the mean time from first start to end: the completion time
+	// of those who do not count waiting.
+	MeanRun *float64 `json:"mean_run_s"`
+	// RejectedPods are jobs that a filling protocol could not place.
+	RejectedPods *int   `json:"rejected,omitempty"`
+	Events       int    `json:"events"`
+	Passes       int    `json:"passes"`
+	NodeFailures int    `json:"node_failures"`
+	World        string `json:"interference"`
+}
+
+func figure(v float64) *float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}
+
+// result adds up a run.
+func (e *engine) result(w *Workload, f *Fleet) *Result {
+	r := &Result{
+		Policy: e.opt.Planner.Name(), Trace: w.Name, Seed: e.opt.Seed, GPUs: len(e.slots), Jobs: len(e.tasks),
+		OOMs: e.sums.ooms, Preemptions: e.sums.preemptions, Events: e.sums.events, Passes: e.sums.passes,
+		NodeFailures: e.sums.failures, Unplaced: e.sums.unplaced, World: e.world.Name(),
+	}
+	e.perJob(r)
+	e.overTime(r, w)
+	bounds(r, w, f, e.world)
+	if e.sums.wall > 0 {
+		r.EventsPerS = figure(float64(e.sums.events) / e.sums.wall.Seconds())
+	}
+	if e.sums.planned > 0 {
+		r.DecisionsPerS = figure(float64(e.sums.starts+e.sums.moves) / e.sums.planned.Seconds())
+	}
+	return r
+}
+
+func (e *engine) perJob(r *Result) {
+	var jct []float64
+	var sum, wait, slow, fair, ran float64
+	for i := range e.tasks {
+		t := &e.tasks[i]
+		if t.state == failed {
+			r.Failed++
+		}
+		if t.state != done {
+			continue
+		}
+		r.Completed++
+		took := float64(t.ended-t.arrived) / 1e6
+		jct = append(jct, took)
+		sum += took
+		wait += float64(t.ended-t.arrived-t.busy) / 1e6
+		ran += float64(t.ended-t.began) / 1e6
+		slow += float64(t.busy) / t.solution
+		fair += float64(t.ended-t.arrived) / (t.solution * e.sums.crowded(t.arrived, t.ended))
+	}
+	n := float64(len(jct))
+	if n == 0 {
+		return
+	}
+	slices.Sort(jct)
+	r.MeanJCT, r.MedianJCT, r.P99JCT = figure(sum/n), figure(quantile(jct, 0.5)), figure(quantile(jct, 0.99))
+	r.MeanWait, r.MeanSlowdown, r.FinishTimeFairness, r.MeanRun = figure(wait/n), figure(slow/n), figure(fair/n), figure(ran/n)
+}
+
+// quantile is the nearest rank of a sorted list.
+func quantile(sorted []float64, q float64) float64 {
+	i := int(math.Ceil(q*float64(len(sorted)))) - 1
+	return sorted[min(len(sorted)-1, max(0, i))]
+}
+
+func (e *engine) overTime(r *Result, w *Workload) {
+	span := float64(max(0, e.sums.last-e.sums.first))
+	r.Makespan = figure(span / 1e6)
+	if span == 0 || len(e.slots) == 0 {
+		return
+	}
+	all := span * float64(len(e.slots)) * cluster.WholeGPU
+	r.AllocationPct = figure(100 * e.sums.end.alloc / all)
+	if free := all - e.sums.end.alloc; free > 0 {
+		r.FragmentationPct = figure(100 * e.sums.end.frag / free)
+	}
+	knowsUtil, knowsMem := true, true
+	for i := range w.Jobs {
+		if j := &w.Jobs[i]; j.GPUs > 0 {
+			knowsUtil = knowsUtil && (j.UsedMilli > 0 || len(j.On) > 0 && j.On[0].UsedMilli > 0)
+			knowsMem = knowsMem && (j.MemMiB > 0 || len(j.On) > 0 && j.On[0].MemMiB > 0)
+		}
+	}
+	if knowsUtil {
+		r.GPUUtilPct = figure(100 * e.sums.end.used / all)
+		if e.sums.powered {
+			r.EnergyKWh = figure(e.sums.end.energy / 1e6 / 3.6e6)
+		}
+	}
+	if knowsMem && e.cur.memAll > 0 {
+		r.MemUtilPct = figure(100 * e.sums.end.mem / (span * float64(e.cur.memAll)))
+	}
+}

@@ -1,0 +1,63 @@
+package sim
+
+import (
+	"strconv"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// planFailure draws when a node breaks next.
+func (e *engine) planFailure(i int32) {
+	if e.opt.MTBF == 0 {
+		return
+	}
+	r := chance(e.opt.Seed, string(e.nodes[i].ID), "break "+strconv.FormatUint(uint64(e.nodeVer[i]), 10))
+	e.nodeVer[i]++
+	at := e.now + int64(r.ExpFloat64()*float64(e.opt.MTBF.Microseconds())) + 1
+	e.events.push(event{at: at, id: i, ver: e.nodeVer[i], k: evNodeDown})
+}
+
+// nodeTurns breaks a node or brings it back.
+func (e *engine) nodeTurns(i int32, up bool) error {
+	e.changed = true
+	id := e.nodes[i].ID
+	if up {
+		if err := e.st.setNode(e.wallTime(), id, cluster.NodeReady); err != nil {
+			return err
+		}
+		e.planFailure(i)
+		return nil
+	}
+	e.sums.failures++
+	for s := range e.slots {
+		if e.slots[s].node != i {
+			continue
+		}
+		for len(e.slots[s].residents) > 0 {
+			if err := e.lose(e.slots[s].residents[0]); err != nil {
+				return err
+			}
+		}
+	}
+	r := chance(e.opt.Seed, string(id), "repair "+strconv.FormatUint(uint64(e.nodeVer[i]), 10))
+	e.nodeVer[i]++
+	e.events.push(event{at: e.now + int64(r.ExpFloat64()*float64(e.opt.Repair.Microseconds())) + 1, id: i, ver: e.nodeVer[i], k: evNodeUp})
+	return e.st.setNode(e.wallTime(), id, cluster.NodeUnreachable)
+}
+
+// lose ends an attempt with its node and takes the job back to its last
+// checkpoint.
+func (e *engine) lose(id int32) error {
+	t := &e.tasks[id]
+	e.settle(t)
+	back := t.saved
+	if every := float64(e.opt.Checkpoint.Microseconds()); every > 0 && t.left < t.saved {
+		kept := float64(int64((t.saved-t.left)*t.solo/every)) * every / t.solo
+		back = t.saved - kept
+	}
+	if err := e.finish(id, cluster.JobNodeFail); err != nil {
+		return err
+	}
+	t.left, t.saved = back, back
+	return nil
+}

@@ -1,0 +1,148 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// Planner decides; it is the interface of package policies.
+type Planner interface {
+	// Name is what reports call it.
+	Name() string
+	// Plan decides what starts now. It may change the snapshot's ledger and
+	// slices, but not the jobs.
+	Plan(snap *cluster.Snapshot) cluster.Plan
+}
+
+// Releaser is a Planner with a fast path after ends, as the coordinator uses
+// it: between two full passes only what came anew is planned.
+type Releaser interface {
+	Planner
+	OnRelease(v scheduler.View, gpus []cluster.GPUID) cluster.Plan
+}
+
+// Errors is how far predictions lie from the truth: each factor is log-normal
+// with this sigma, drawn for each job from the seed and its id. Zero is exact.
+type Errors struct {
+	Mem, Util, Duration float64
+	// MemMargin is what the upper quantile of memory adds to the expected
+	// value, as a fraction of it: 0.0898 is SchedTune's.
+	MemMargin float64
+	// Hide leaves out what is known, so that jobs have cards alone.
+	Hide bool
+}
+
+// Options is what a run may choose. The zero value with a Planner is a world
+// with exact predictions, the default curve of interference and no overheads.
+type Options struct {
+	Planner Planner
+	Seed    uint64
+	// World tells what neighbours cost; nil is DefaultCurve.
+	World  Interference
+	Errors Errors
+	// Log drives the replicated state machine with the commands of its log
+	// instead of the stand-in that keeps the same rules.
+	Log bool
+	// PassEvery is the least virtual time between two full passes; what came
+	// meanwhile is planned by itself. 0 is a full pass at every event.
+	PassEvery time.Duration
+	// Tick makes a pass at least this often while somebody waits and somebody
+	// runs, for planners that look at time; 0 does not.
+	Tick time.Duration
+	// Start is lost at each start. PreemptSmall and PreemptLarge are lost by a
+	// preempted job of up to 8 and of more cards.
+	Start, PreemptSmall, PreemptLarge time.Duration
+	// Profile runs each job alone for so long before it is known: then it is
+	// ended and waits again with what was measured. 0 does not.
+	Profile time.Duration
+	// Preemptible lets planners end attempts: every job can go on from where it
+	// was, at the price of the two above.
+	Preemptible bool
+	// OOMAfter is how far into an attempt its memory reaches the peak.
+	OOMAfter time.Duration
+	// CapMemory ends an attempt that takes more than its share, as agents do
+	// on cards with a cap; else only a card that is full ends its newest.
+	CapMemory bool
+	// MTBF and Repair break nodes: both are means of exponential times. A job
+	// there starts again from its last checkpoint; Checkpoint 0 is never.
+	MTBF, Repair, Checkpoint time.Duration
+	// Paranoid checks the ledger after each event, for tests.
+	Paranoid bool
+	// Observe is told what happens, for drawings; nil is nobody.
+	Observe Observer
+	// Progress is told now and then how many jobs of all ended.
+	Progress func(done, all int)
+	// Clock measures planning; nil leaves the rates out.
+	Clock func() time.Duration
+}
+
+// Observer is told what happens, in order of virtual time.
+type Observer interface {
+	// Attempt is one attempt that ended, with the cards it had.
+	Attempt(job string, cards []int, from, to time.Duration, how cluster.JobState)
+	// Level is the state of the fleet from a time on: allocated and used
+	// thousandths of all cards, memory in MiB, and how many wait.
+	Level(at time.Duration, allocated, used, memMiB int64, waiting int)
+}
+
+// Check tells which option makes no sense.
+func (o *Options) Check() error {
+	if o.Planner == nil {
+		return fmt.Errorf("planner: is missing")
+	}
+	for _, d := range []struct {
+		name string
+		v    time.Duration
+	}{
+		{"pass-every", o.PassEvery}, {"tick", o.Tick}, {"start-overhead", o.Start}, {"preempt-small", o.PreemptSmall}, {"preempt-large", o.PreemptLarge},
+		{"profile", o.Profile}, {"oom-after", o.OOMAfter}, {"mtbf", o.MTBF}, {"repair", o.Repair}, {"checkpoint", o.Checkpoint},
+	} {
+		if d.v < 0 {
+			return fmt.Errorf("%s: %s is below 0", d.name, d.v)
+		}
+	}
+	for _, s := range []struct {
+		name string
+		v    float64
+	}{{"mem error", o.Errors.Mem}, {"util error", o.Errors.Util}, {"duration error", o.Errors.Duration}, {"mem margin", o.Errors.MemMargin}} {
+		if !(s.v >= 0 && s.v <= 4) {
+			return fmt.Errorf("%s: %g is outside 0 to 4", s.name, s.v)
+		}
+	}
+	if o.MTBF > 0 && o.Repair == 0 {
+		return fmt.Errorf("repair: is missing; a node that breaks must come back after some time")
+	}
+	if o.Log && (o.Preemptible || o.Profile > 0) {
+		return fmt.Errorf("fsm: the state machine has no command to preempt; run without it, or without preemption and profiles")
+	}
+	return nil
+}
+
+// Berth is the scheduler in use, with its fast path.
+type Berth struct{ Policy scheduler.Policy }
+
+// Name implements Planner.
+func (b Berth) Name() string { return string(b.Policy.Mode) }
+
+// Plan implements Planner.
+func (b Berth) Plan(snap *cluster.Snapshot) cluster.Plan { return scheduler.Schedule(snap, b.Policy) }
+
+// OnRelease implements Releaser.
+func (b Berth) OnRelease(v scheduler.View, gpus []cluster.GPUID) cluster.Plan {
+	return scheduler.OnRelease(v, gpus, b.Policy)
+}
+
+// NewBerth returns the scheduler in a mode, with at most so many jobs to a
+// card; 0 takes the default.
+func NewBerth(mode scheduler.Mode, maxShares int) Berth {
+	pol := scheduler.Default()
+	pol.Mode = mode
+	pol.MaxReasons = 0 // nobody reads them here
+	if maxShares > 0 {
+		pol.MaxShares = maxShares
+	}
+	return Berth{pol}
+}

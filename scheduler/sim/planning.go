@@ -1,0 +1,182 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// maxRounds bounds how often one moment is planned again after preemptions.
+const maxRounds = 8
+
+// maxIdleTries is how many hours of an empty fleet a planner may let pass.
+const maxIdleTries = 48
+
+// plan lets the planner decide at this moment.
+func (e *engine) plan() error {
+	freed := e.freed
+	e.freed = e.freed[:0]
+	if e.st.waiting() == 0 {
+		e.arrived, e.changed = false, false
+		return nil
+	}
+	if r, ok := e.opt.Planner.(Releaser); ok && len(freed) > 0 {
+		slices.Sort(freed)
+		began := e.clock()
+		plan := r.OnRelease(e.st, slices.Compact(freed))
+		e.sums.planned += e.clock() - began
+		if err := e.commit(&plan); err != nil {
+			return err
+		}
+	}
+	if !e.arrived && !e.changed || e.st.waiting() == 0 {
+		return nil
+	}
+	if e.now >= e.nextFull {
+		return e.fullPass()
+	}
+	if _, ok := e.opt.Planner.(Releaser); ok && e.arrived {
+		e.arrived = false
+		snap := e.st.snapshot(e.wallTime(), true)
+		if len(snap.Waiting) > 0 {
+			if _, err := e.ask(snap); err != nil {
+				return err
+			}
+		}
+	}
+	e.passBy(e.nextFull)
+	return nil
+}
+
+// fullPass plans everybody; preemptions make room for another round.
+func (e *engine) fullPass() error {
+	e.arrived, e.changed = false, false
+	e.nextFull = e.now + e.opt.PassEvery.Microseconds()
+	for range maxRounds {
+		plan, err := e.ask(e.full())
+		if err != nil {
+			return err
+		}
+		if len(plan.Preempt) == 0 || !e.opt.Preemptible || e.st.waiting() == 0 {
+			break
+		}
+		for _, p := range plan.Preempt {
+			if err := e.preempt(p.Job); err != nil {
+				return err
+			}
+		}
+		e.freed = e.freed[:0]
+	}
+	e.arrived, e.changed = false, false
+	if e.st.waiting() == 0 {
+		return nil
+	}
+	switch {
+	case e.cur.running == 0 && e.next == len(e.tasks):
+		return e.retryIdle()
+	case e.opt.Tick > 0:
+		e.passBy(e.now + e.opt.Tick.Microseconds())
+	}
+	return nil
+}
+
+// retryIdle is for a planner that leaves everybody waiting in an empty fleet,
+// as one does that waits for better cards: time alone may change its mind.
+// When it does not, those who wait never run, and the simulation ends.
+func (e *engine) retryIdle() error {
+	if e.cur.idleTries++; e.cur.idleTries > maxIdleTries {
+		for i := range e.tasks {
+			if e.tasks[i].state == waits {
+				e.tasks[i].state = unplaced
+				e.sums.unplaced++
+				e.doneN++
+			}
+		}
+		return nil
+	}
+	e.passBy(e.now + max(e.opt.PassEvery.Microseconds(), time.Hour.Microseconds()))
+	return nil
+}
+
+// full is the whole state with what policies may want to know beside it.
+func (e *engine) full() *cluster.Snapshot {
+	snap := e.st.snapshot(e.wallTime(), false)
+	snap.Terms = e.terms()
+	snap.Service = e.service(snap)
+	return snap
+}
+
+// terms are those of all jobs, made once.
+func (e *engine) terms() map[cluster.JobID]cluster.Terms {
+	if e.cur.terms != nil {
+		return e.cur.terms
+	}
+	e.cur.terms = map[cluster.JobID]cluster.Terms{}
+	for i := range e.tasks {
+		t := cluster.Terms{Preemptible: e.opt.Preemptible}
+		if d := e.tasks[i].job.Deadline; d > 0 {
+			t.Deadline = epoch.Add(d)
+		}
+		if p := e.tasks[i].job.Priority; p > 0 {
+			t.WeightMilli = int64(1000 * (p + 1))
+		}
+		if t != (cluster.Terms{}) {
+			e.cur.terms[cluster.JobID(i+1)] = t
+		}
+	}
+	return e.cur.terms
+}
+
+// service is the GPU time that each user had, without decay; nil when the
+// workload names no users.
+func (e *engine) service(snap *cluster.Snapshot) map[cluster.UID]int64 {
+	if e.cur.users == nil {
+		return nil
+	}
+	out := make(map[cluster.UID]int64, len(e.cur.users))
+	for u, v := range e.cur.users {
+		out[u] = v / 1_000_000
+	}
+	for _, j := range snap.Running {
+		out[j.Owner.UID] += (int64(snap.Now-j.Started) / 1_000_000) * int64(j.Spec.GPUs)
+	}
+	return out
+}
+
+func (e *engine) ask(snap *cluster.Snapshot) (*cluster.Plan, error) {
+	began := e.clock()
+	plan := e.opt.Planner.Plan(snap)
+	e.sums.planned += e.clock() - began
+	e.sums.passes++
+	return &plan, e.commit(&plan)
+}
+
+func (e *engine) commit(plan *cluster.Plan) error {
+	e.sums.moves += len(plan.Moves)
+	if len(plan.Starts)+len(plan.Moves) == 0 {
+		return nil
+	}
+	started, err := e.st.apply(e.wallTime(), plan)
+	if err != nil {
+		return err
+	}
+	e.sums.rejected += len(plan.Starts) - len(started)
+	for _, a := range started {
+		e.cur.running++
+		e.begin(a)
+	}
+	if len(started) > 0 {
+		e.cur.idleTries = 0
+	}
+	return nil
+}
+
+// passBy asks for a pass at a time, unless one comes before.
+func (e *engine) passBy(at int64) {
+	if e.passAt >= 0 && e.passAt <= at {
+		return
+	}
+	e.passAt = at
+	e.events.push(event{at: at, k: evPass})
+}

@@ -1,0 +1,366 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// store is the state that the scheduler sees: the replicated state machine
+// itself, or a stand-in that keeps the same rules with less work.
+type store interface {
+	scheduler.View
+	// submit adds jobs that wait from now on, ids rising.
+	submit(now cluster.Time, jobs []*cluster.Job) error
+	// snapshot is everything, or only who stands in no queue.
+	snapshot(now cluster.Time, pendingOnly bool) *cluster.Snapshot
+	// apply commits a plan and returns what started.
+	apply(now cluster.Time, p *cluster.Plan) ([]cluster.AttemptID, error)
+	// finish ends the live attempt of a job; again tells that it waits now.
+	finish(now cluster.Time, id cluster.JobID, end outcome) (again bool, err error)
+	// setNode makes a node silent or ready; nothing may run there.
+	setNode(now cluster.Time, id cluster.NodeID, st cluster.NodeState) error
+	// waiting counts who waits.
+	waiting() int
+	// check returns the first account that does not balance.
+	check() error
+}
+
+// outcome is how an attempt ended.
+type outcome struct {
+	state cluster.JobState
+	usage cluster.Usage
+}
+
+// plain is a store without a log. It keeps the rules of the state machine for
+// what a simulation does: starts, moves, ends, and the ladder after an
+// out-of-memory. TestStoresAgree holds both against each other.
+type plain struct {
+	now     cluster.Time
+	index   uint64
+	nodes   []*cluster.Node
+	nodeAt  map[cluster.NodeID]int
+	ledger  *cluster.Ledger
+	jobs    []*cluster.Job // by id less one
+	wait    []*cluster.Job // by id, with holes: who no longer waits
+	nwait   int
+	run     []*cluster.Job // by id
+	onGPU   map[cluster.GPUID][]cluster.JobID
+	queues  map[cluster.GPUID][]cluster.Waiter
+	largest map[string]int64 // most sellable memory by type, "" over all
+}
+
+func newPlain(nodes []*cluster.Node) *plain {
+	p := &plain{
+		nodes: nodes, nodeAt: map[cluster.NodeID]int{}, ledger: cluster.NewLedger(nil),
+		onGPU: map[cluster.GPUID][]cluster.JobID{}, queues: map[cluster.GPUID][]cluster.Waiter{}, largest: map[string]int64{},
+	}
+	p.ledger = cluster.NewLedger(nodes)
+	for i, n := range nodes {
+		p.nodeAt[n.ID] = i
+		for k := range n.GPUs {
+			g := &n.GPUs[k]
+			p.largest[""] = max(p.largest[""], g.SellableMiB)
+			p.largest[g.Type] = max(p.largest[g.Type], g.SellableMiB)
+		}
+	}
+	return p
+}
+
+// Now, Index, Ledger, Job, Node and Queue are scheduler.View.
+func (p *plain) Now() cluster.Time       { return p.now }
+func (p *plain) Index() uint64           { return p.index }
+func (p *plain) Ledger() *cluster.Ledger { return p.ledger }
+
+func (p *plain) Job(id cluster.JobID) (*cluster.Job, bool) {
+	if id == 0 || uint64(id) > uint64(len(p.jobs)) {
+		return nil, false
+	}
+	return p.jobs[id-1], true
+}
+
+func (p *plain) Node(id cluster.NodeID) (*cluster.Node, bool) {
+	i, ok := p.nodeAt[id]
+	if !ok {
+		return nil, false
+	}
+	return p.nodes[i], true
+}
+
+func (p *plain) Queue(g cluster.GPUID) []cluster.Waiter { return p.queues[g] }
+
+func (p *plain) tick(now cluster.Time) {
+	p.now = max(p.now, now)
+	p.index++
+}
+
+func (p *plain) submit(now cluster.Time, jobs []*cluster.Job) error {
+	p.tick(now)
+	for _, j := range jobs {
+		if j.ID != cluster.JobID(len(p.jobs)+1) {
+			return fmt.Errorf("job id %d does not follow %d", j.ID, len(p.jobs))
+		}
+		j.Revision, j.State, j.Reason = p.index, cluster.JobPending, cluster.Reason{Code: cluster.ReasonUnconfirmed}
+		j.Submitted, j.Eligible = p.now, p.now
+		p.jobs = append(p.jobs, j)
+		p.wait = append(p.wait, j)
+		p.nwait++
+	}
+	return nil
+}
+
+func byID(j *cluster.Job, id cluster.JobID) int { return cmp.Compare(j.ID, id) }
+
+// compact drops the holes of the list of waiters.
+func (p *plain) compact() {
+	if len(p.wait) == p.nwait {
+		return
+	}
+	p.wait = slices.DeleteFunc(p.wait, func(j *cluster.Job) bool { return !j.State.Waiting() })
+}
+
+func (p *plain) snapshot(now cluster.Time, pendingOnly bool) *cluster.Snapshot {
+	p.now = max(p.now, now)
+	p.compact()
+	s := &cluster.Snapshot{
+		Index: p.index, Now: p.now, Nodes: p.nodes, Ledger: p.ledger.Clone(), Queues: p.queues, Running: slices.Clone(p.run),
+	}
+	if !pendingOnly {
+		s.Waiting, s.Queues = slices.Clone(p.wait), maps.Clone(p.queues)
+		return s
+	}
+	for _, j := range p.wait {
+		if j.State == cluster.JobPending {
+			s.Waiting = append(s.Waiting, j)
+		}
+	}
+	return s
+}
+
+func (p *plain) waiting() int { return p.nwait }
+
+func (p *plain) check() error { return p.ledger.Check() }
+
+func (p *plain) apply(now cluster.Time, plan *cluster.Plan) ([]cluster.AttemptID, error) {
+	p.tick(now)
+	var started []cluster.AttemptID
+	for i := range plan.Starts {
+		st := &plan.Starts[i]
+		j, ok := p.Job(st.Job)
+		if !ok || !p.mayStart(j, st) {
+			continue
+		}
+		p.start(j, st)
+		started = append(started, cluster.AttemptID{Job: j.ID, No: st.Attempt})
+	}
+	p.move(plan.Moves)
+	return started, nil
+}
+
+// mayStart is the check of the state machine.
+func (p *plain) mayStart(j *cluster.Job, st *cluster.Start) bool {
+	if !j.State.Waiting() || st.Attempt != uint32(len(j.Attempts))+1 || len(st.Berth.GPUs) != j.Spec.GPUs {
+		return false
+	}
+	for _, g := range st.Berth.GPUs {
+		u, ok := p.ledger.GPU(g.GPU)
+		switch {
+		case !ok, (j.Spec.Exclusive || j.NeedWhole) && !g.Share.Exclusive,
+			j.Spec.GPUType != "" && u.Type != j.Spec.GPUType,
+			!g.Share.Exclusive && g.Share.MemMiB < j.MinGPUMemMiB:
+			return false
+		}
+		if q := p.queues[g.GPU]; st.Overtook == "" && len(q) > 0 && q[0].Job != j.ID {
+			return false
+		}
+	}
+	return p.ledger.Fits(&st.Berth).Code == ""
+}
+
+func (p *plain) start(j *cluster.Job, st *cluster.Start) {
+	p.unqueue(j)
+	a := cluster.Attempt{
+		No: st.Attempt, Token: cluster.Token(p.index), State: cluster.JobRunning, Berth: st.Berth, BootID: "b",
+		Estimate: st.Estimate, Placed: p.now, Started: p.now,
+	}
+	p.ledger.Take(&st.Berth)
+	for _, g := range st.Berth.GPUs {
+		for _, id := range p.onGPU[g.GPU] {
+			o := p.jobs[id-1].Last()
+			if len(o.Neighbours) < cluster.MaxNeighbours && !slices.Contains(o.Neighbours, j.ID) {
+				o.Neighbours = append(o.Neighbours, j.ID)
+			}
+			if len(a.Neighbours) < cluster.MaxNeighbours && !slices.Contains(a.Neighbours, id) {
+				a.Neighbours = append(a.Neighbours, id)
+			}
+		}
+		p.onGPU[g.GPU] = append(p.onGPU[g.GPU], j.ID)
+	}
+	j.Attempts = append(j.Attempts, a)
+	j.State, j.Reason, j.Revision, j.Started, j.Ended = cluster.JobRunning, cluster.Reason{}, p.index, p.now, 0
+	p.nwait--
+	i, _ := slices.BinarySearchFunc(p.run, j.ID, byID)
+	p.run = slices.Insert(p.run, i, j)
+}
+
+// unqueue takes j out of its queue. Planners may hold the old slice.
+func (p *plain) unqueue(j *cluster.Job) {
+	if j.Queue == "" {
+		return
+	}
+	q := p.queues[j.Queue]
+	i := slices.IndexFunc(q, func(w cluster.Waiter) bool { return w.Job == j.ID })
+	switch {
+	case len(q) == 1 && i == 0:
+		delete(p.queues, j.Queue)
+	case i == 0:
+		p.queues[j.Queue] = q[1:]
+	case i > 0:
+		p.queues[j.Queue] = slices.Concat(q[:i], q[i+1:])
+	}
+	j.Queue, j.EstStart = "", 0
+}
+
+func earlier(a, b cluster.Waiter) int {
+	return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Job, b.Job))
+}
+
+func (p *plain) move(moves []cluster.QueueMove) {
+	added := map[cluster.GPUID][]cluster.Waiter{}
+	left := map[cluster.GPUID]struct{}{}
+	for i := range moves {
+		m := &moves[i]
+		j, ok := p.Job(m.Job)
+		if !ok || !j.State.Waiting() {
+			continue
+		}
+		if j.Queue != "" {
+			left[j.Queue] = struct{}{}
+		}
+		j.State, j.Queue, j.EstStart = cluster.JobPending, "", 0
+		j.Reason, j.Revision = cluster.Reason{Code: m.Reason}, p.index
+		if m.GPU != "" {
+			j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
+			added[m.GPU] = append(added[m.GPU], cluster.Waiter{Job: j.ID, Rank: m.Rank})
+		}
+	}
+	for g := range left {
+		if _, ok := added[g]; !ok {
+			added[g] = nil
+		}
+	}
+	for g, add := range added { // queues do not depend on each other
+		p.requeue(g, add)
+	}
+}
+
+// requeue drops from a queue who stands elsewhere now or is added anew.
+func (p *plain) requeue(g cluster.GPUID, add []cluster.Waiter) {
+	fresh := make(map[cluster.JobID]struct{}, len(add))
+	for _, w := range add {
+		fresh[w.Job] = struct{}{}
+	}
+	q := make([]cluster.Waiter, 0, len(p.queues[g])+len(add))
+	for _, w := range p.queues[g] {
+		if _, again := fresh[w.Job]; !again && p.jobs[w.Job-1].Queue == g {
+			q = append(q, w)
+		}
+	}
+	q = append(q, add...)
+	slices.SortFunc(q, earlier)
+	if len(q) == 0 {
+		delete(p.queues, g)
+		return
+	}
+	p.queues[g] = q
+}
+
+func (p *plain) finish(now cluster.Time, id cluster.JobID, end outcome) (bool, error) {
+	p.tick(now)
+	j, ok := p.Job(id)
+	if !ok || !j.State.Live() {
+		return false, fmt.Errorf("job %d has no live attempt to end", id)
+	}
+	a := j.Last()
+	p.ledger.Release(&a.Berth)
+	for _, g := range a.Berth.GPUs {
+		on := slices.DeleteFunc(p.onGPU[g.GPU], func(o cluster.JobID) bool { return o == id })
+		p.onGPU[g.GPU] = on
+	}
+	a.State, a.Ended, a.Usage = end.state, p.now, end.usage
+	j.Ended, j.Revision = p.now, p.index
+	i, _ := slices.BinarySearchFunc(p.run, id, byID)
+	p.run = slices.Delete(p.run, i, i+1)
+	if !p.again(j, a) {
+		j.State = end.state
+		return false, nil
+	}
+	j.State, j.Reason, j.Eligible = cluster.JobPending, cluster.Reason{Code: cluster.ReasonRequeued}, p.now
+	p.compact()
+	i, _ = slices.BinarySearchFunc(p.wait, id, byID)
+	p.wait = slices.Insert(p.wait, i, j)
+	p.nwait++
+	return true, nil
+}
+
+// again is the ladder of the state machine: a larger share after the first
+// out-of-memory, a whole card after the second, and then the end.
+func (p *plain) again(j *cluster.Job, a *cluster.Attempt) bool {
+	switch a.State {
+	case cluster.JobPreempted:
+		return true
+	case cluster.JobNodeFail:
+		return j.Spec.RequeueOnLoss
+	case cluster.JobOutOfMemory:
+	default:
+		return false
+	}
+	if !a.Usage.GPUOOM || len(a.Berth.GPUs) == 0 || a.Berth.GPUs[0].Share.Exclusive {
+		return false
+	}
+	share := a.Berth.GPUs[0].Share.MemMiB
+	if j.Spec.GPUMemMiB > 0 && share <= j.Spec.GPUMemMiB && len(a.Neighbours) == 0 {
+		return false
+	}
+	ooms := 0
+	for i := range j.Attempts {
+		if j.Attempts[i].Usage.GPUOOM {
+			ooms++
+		}
+	}
+	if ooms > 2 {
+		return false
+	}
+	j.NeedWhole = ooms == 2
+	j.MinGPUMemMiB = min(max(share+share/2, a.Usage.GPUMemPeakMiB*11/10), p.largest[j.Spec.GPUType])
+	return true
+}
+
+func (p *plain) setNode(now cluster.Time, id cluster.NodeID, st cluster.NodeState) error {
+	p.tick(now)
+	i, ok := p.nodeAt[id]
+	if !ok {
+		return fmt.Errorf("node %s is not known", id)
+	}
+	n := *p.nodes[i]
+	n.State, n.Revision, n.Changed = st, p.index, p.now
+	p.nodes = slices.Clone(p.nodes)
+	p.nodes[i] = &n
+	p.ledger.SetNode(&n)
+	if st == cluster.NodeReady {
+		return nil
+	}
+	for k := range n.GPUs {
+		g := n.GPUs[k].ID
+		for _, w := range p.queues[g] {
+			j := p.jobs[w.Job-1]
+			j.State, j.Queue, j.EstStart = cluster.JobPending, "", 0
+		}
+		delete(p.queues, g)
+	}
+	return nil
+}

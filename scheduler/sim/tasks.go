@@ -1,0 +1,263 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// settle brings a running task's progress up to now.
+func (e *engine) settle(t *task) {
+	dt := float64(e.now - t.since)
+	t.since = e.now
+	lost := min(dt, t.overhead)
+	t.overhead -= lost
+	t.left = max(0, t.left-(dt-lost)*t.rate/t.solo)
+}
+
+// expect puts the task's end on the agenda.
+func (e *engine) expect(id int32) {
+	t := &e.tasks[id]
+	t.ver++
+	dt := math.Ceil(t.overhead + t.left*t.solo/t.rate - 1e-6)
+	e.events.push(event{at: e.now + max(0, int64(dt)), id: id, ver: t.ver, k: evEnd})
+}
+
+// begin starts a task where the store put it.
+func (e *engine) begin(a cluster.AttemptID) {
+	id := int32(a.Job - 1)
+	t := &e.tasks[id]
+	view, _ := e.st.Job(a.Job)
+	berth := &view.Last().Berth
+	t.state, t.attempt, t.since, t.placed = runs, a.No, e.now, e.now
+	if t.began < 0 {
+		t.began = e.now
+	}
+	t.cards = t.cards[:0]
+	gpuType := ""
+	for _, g := range berth.GPUs {
+		c := e.slotAt[g.GPU]
+		t.cards = append(t.cards, c)
+		gpuType = e.slots[c].gpuType
+		e.give(c, g.Share, 1)
+	}
+	f := t.job.on(gpuType)
+	t.solo = float64(max(1, f.Duration.Microseconds()))
+	t.solution = t.solo
+	t.overhead += float64(e.opt.Start.Microseconds())
+	t.rate = 1
+	t.load = Load{Milli: f.UsedMilli, MemMiB: f.MemMiB, Model: t.job.Model, Stages: t.job.Stages}
+	if t.load.Milli == 0 {
+		t.load.Milli = orElse(t.job.Milli, 1000)
+	}
+	for _, c := range t.cards {
+		e.lay(c, id)
+	}
+	e.retime(t.cards)
+	e.expect(id)
+	e.sums.starts++
+	e.dangers(id, t, berth)
+}
+
+// dangers puts on the agenda what may end the attempt before its time.
+func (e *engine) dangers(id int32, t *task, berth *cluster.Berth) {
+	if !t.profiled {
+		e.events.push(event{at: e.now + e.opt.Profile.Microseconds(), id: id, ver: t.attempt, k: evProfiled})
+	}
+	if t.load.MemMiB > 0 && (e.overfull(t.cards) || e.overShare(t, berth)) {
+		e.events.push(event{at: e.now + e.opt.OOMAfter.Microseconds(), id: id, ver: t.attempt, k: evOOM})
+	}
+}
+
+func (e *engine) overfull(cards []int32) bool {
+	return slices.ContainsFunc(cards, func(c int32) bool { return e.slots[c].mem > e.slots[c].memMiB })
+}
+
+func (e *engine) overShare(t *task, b *cluster.Berth) bool {
+	return e.opt.CapMemory && slices.ContainsFunc(b.GPUs, func(g cluster.GPUShare) bool { return t.load.MemMiB > g.Share.MemMiB })
+}
+
+// give books what a share takes of a card.
+func (e *engine) give(c int32, s cluster.Share, sign int64) {
+	milli := s.Milli
+	if s.Exclusive {
+		milli = cluster.WholeGPU
+	}
+	sl := &e.slots[c]
+	e.cur.alloc += sign * milli
+	was := sl.alloc
+	sl.alloc += sign * milli
+	e.cur.frag += strandedOf(sl.alloc) - strandedOf(was)
+}
+
+// strandedOf is what is free on a card in use: no job for a whole card can
+// have it.
+func strandedOf(alloc int64) int64 {
+	if alloc == 0 {
+		return 0
+	}
+	return max(0, cluster.WholeGPU-alloc)
+}
+
+// lay puts a task on a card.
+func (e *engine) lay(c int32, id int32) {
+	s := &e.slots[c]
+	s.residents = append(s.residents, id)
+	e.account(s, &e.tasks[id].load, 1)
+}
+
+func (e *engine) lift(c int32, id int32) {
+	s := &e.slots[c]
+	s.residents = slices.DeleteFunc(s.residents, func(o int32) bool { return o == id })
+	e.account(s, &e.tasks[id].load, -1)
+}
+
+// account keeps the sums of the fleet true. A card does no more than a card's
+// worth of work and holds no more than its memory, whatever is asked of it.
+func (e *engine) account(s *slot, l *Load, sign int64) {
+	used, mem := min(s.used, 1000), min(s.mem, s.memMiB)
+	s.used += sign * l.Milli
+	s.mem += sign * l.MemMiB
+	du := min(s.used, 1000) - used
+	e.cur.used += du
+	e.cur.mem += min(s.mem, s.memMiB) - mem
+	e.cur.powerW += float64(s.spanW) * float64(du) / 1000
+}
+
+// retime works out anew how fast everybody on the given cards runs.
+func (e *engine) retime(cards []int32) {
+	e.touched = e.touched[:0]
+	for _, c := range cards {
+		e.touched = append(e.touched, e.slots[c].residents...)
+	}
+	slices.Sort(e.touched)
+	for _, id := range slices.Compact(e.touched) {
+		t := &e.tasks[id]
+		rate := 1.0
+		for _, c := range t.cards {
+			rate = min(rate, e.speedOn(c, id))
+		}
+		if rate == t.rate {
+			continue
+		}
+		e.settle(t)
+		t.rate = rate
+		e.expect(id)
+	}
+}
+
+func (e *engine) speedOn(c, id int32) float64 {
+	s := &e.slots[c]
+	if len(s.residents) < 2 {
+		return 1
+	}
+	e.loads, e.speeds = e.loads[:0], e.speeds[:0]
+	at := 0
+	for i, o := range s.residents {
+		if o == id {
+			at = i
+		}
+		e.loads = append(e.loads, e.tasks[o].load)
+		e.speeds = append(e.speeds, 1)
+	}
+	e.world.Speeds(s.gpuType, e.loads, e.speeds)
+	return max(1e-6, e.speeds[at])
+}
+
+// finish ends the attempt of a task.
+func (e *engine) finish(id int32, how cluster.JobState) error {
+	t := &e.tasks[id]
+	e.settle(t)
+	view, _ := e.st.Job(cluster.JobID(id + 1))
+	berth := view.Last().Berth
+	end := outcome{state: how, usage: cluster.Usage{
+		GPUMemPeakMiB: t.load.MemMiB, Milli: t.load.Milli, Duration: time.Duration(e.now-t.placed) * time.Microsecond, GPUOOM: how == cluster.JobOutOfMemory,
+	}}
+	for _, g := range berth.GPUs {
+		e.give(e.slotAt[g.GPU], g.Share, -1)
+		e.freed = append(e.freed, g.GPU)
+	}
+	for _, c := range t.cards {
+		e.lift(c, id)
+	}
+	again, err := e.st.finish(e.wallTime(), cluster.JobID(id+1), end)
+	if err != nil {
+		return err
+	}
+	e.changed = true
+	e.cur.running--
+	t.busy += e.now - t.placed
+	if e.cur.users != nil {
+		e.cur.users[view.Owner.UID] += (e.now - t.placed) * int64(t.job.GPUs)
+	}
+	t.overhead = 0
+	if e.opt.Observe != nil {
+		cards := make([]int, len(t.cards))
+		for i, c := range t.cards {
+			cards[i] = int(c)
+		}
+		e.opt.Observe.Attempt(t.job.ID, cards, time.Duration(t.placed)*time.Microsecond, time.Duration(e.now)*time.Microsecond, how)
+	}
+	e.retime(t.cards)
+	t.state = waits
+	if !again {
+		t.state, t.ended = failed, e.now
+		if how == cluster.JobCompleted {
+			t.state = done
+		}
+		e.doneN++
+		e.sums.end = e.sums.area
+		e.sums.last = e.now
+		e.cur.demand -= int64(t.job.GPUs)
+	}
+	return nil
+}
+
+// outOfMemory ends the newest on a card that is too full, if it still is. What
+// the job did is lost: it died before its first checkpoint.
+func (e *engine) outOfMemory(id int32) error {
+	t := &e.tasks[id]
+	view, _ := e.st.Job(cluster.JobID(id + 1))
+	if !e.overfull(t.cards) && !e.overShare(t, &view.Last().Berth) {
+		return nil
+	}
+	e.sums.ooms++
+	if err := e.finish(id, cluster.JobOutOfMemory); err != nil {
+		return err
+	}
+	t.left = t.saved
+	return nil
+}
+
+// profiledNow ends the trial of a job and makes it known.
+func (e *engine) profiledNow(id int32) error {
+	t := &e.tasks[id]
+	if err := e.finish(id, cluster.JobPreempted); err != nil {
+		return err
+	}
+	t.profiled, t.left = true, t.saved
+	view, _ := e.st.Job(cluster.JobID(id + 1))
+	view.Estimates = e.estimates(t.job)
+	return nil
+}
+
+// preempt ends an attempt and keeps what it did.
+func (e *engine) preempt(id cluster.JobID) error {
+	i := int32(id - 1)
+	if i < 0 || int(i) >= len(e.tasks) || e.tasks[i].state != runs {
+		return nil
+	}
+	e.sums.preemptions++
+	if err := e.finish(i, cluster.JobPreempted); err != nil {
+		return err
+	}
+	t := &e.tasks[i]
+	cost := e.opt.PreemptSmall
+	if t.job.GPUs > 8 {
+		cost = e.opt.PreemptLarge
+	}
+	t.saved, t.overhead = t.left, float64(cost.Microseconds())
+	return nil
+}

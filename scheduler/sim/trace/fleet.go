@@ -1,0 +1,93 @@
+package trace
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/scheduler/sim"
+)
+
+// load is how busy a fleet is made that has to be invented.
+const load = 0.8
+
+// FleetFor returns the cluster on which a trace is to be replayed, and how it
+// was chosen: the nodes that the trace describes, those of the evaluation that
+// it comes from, or nodes of eight cards, so many that the jobs ask for 80 %
+// of them on the average.
+func FleetFor(w *sim.Workload) (sim.Fleet, string) {
+	if len(w.Nodes) > 0 {
+		f := sim.Fleet{Name: "of the trace", Nodes: w.Nodes}
+		if w.Form == "openb" {
+			f.MaxShares = 1000
+		}
+		return f, fmt.Sprintf("%d GPUs, the nodes that the trace describes", f.GPUs())
+	}
+	switch {
+	case w.Form == "muri":
+		return sim.Homogeneous(8, 8, "V100", 0), "64 GPUs in nodes of 8, as in the evaluation of Muri"
+	case w.Form == "sia":
+		return sim.Fleet{Name: "sia", Nodes: []sim.NodeSpec{
+			{Count: 6, GPUs: 4, GPUType: "T4"}, {Count: 3, GPUs: 8, GPUType: "RTX 2080 Ti"}, {Count: 2, GPUs: 8, GPUType: "A100"},
+		}}, "64 GPUs of three types, as in the evaluation of Sia"
+	case w.Form == "schedtune":
+		return SchedTuneFleet(), "5 GPUs in nodes of one, as in the evaluation of SchedTune"
+	case strings.HasPrefix(w.Name, "lucid-window") && strings.HasSuffix(w.Name, "m3"):
+		return sim.Homogeneous(8, 8, "gpu", 24<<10), "64 GPUs in nodes of 8, as in the published runs on this list"
+	case strings.HasPrefix(w.Name, "lucid-window") && strings.HasSuffix(w.Name, "v2"):
+		return sim.Homogeneous(64, 8, "gpu", 24<<10), "512 GPUs in nodes of 8, as in the published runs on this list"
+	}
+	n := int(math.Ceil(Demand(w) / load / 8))
+	for i := range w.Jobs {
+		n = max(n, (w.Jobs[i].GPUs+7)/8)
+	}
+	n = max(n, 1)
+	return sim.Homogeneous(n, 8, "gpu", 0), fmt.Sprintf("%d GPUs in nodes of 8: the mean demand is %.0f %% of that or less", 8*n, 100*load)
+}
+
+// Demand is the mean number of cards that are asked for over the time in which
+// jobs arrive, were each to start at once.
+func Demand(w *sim.Workload) float64 {
+	if len(w.Jobs) == 0 {
+		return 0
+	}
+	work, last := 0.0, w.Jobs[0].Submit
+	for i := range w.Jobs {
+		j := &w.Jobs[i]
+		work += j.Duration.Seconds() * float64(j.GPUs)
+		last = max(last, j.Submit)
+	}
+	span := (last - w.Jobs[0].Submit).Seconds()
+	if span < 3600 { // all at once: as if they came within a day
+		span = 24 * 3600
+	}
+	return work / span
+}
+
+// SchedTuneFleet is the cluster of SchedTune's evaluation: 56,178 MiB on five
+// cards of three types, one to a node.
+func SchedTuneFleet() sim.Fleet {
+	return sim.Fleet{Name: "schedtune", Nodes: []sim.NodeSpec{
+		{Count: 2, GPUs: 1, GPUType: "RTX 2070 SUPER", MemMiB: 7982, IdleW: 15, MaxW: 215},
+		{Count: 2, GPUs: 1, GPUType: "RTX 3070", MemMiB: 7982, IdleW: 15, MaxW: 220},
+		{Count: 1, GPUs: 1, GPUType: "RTX 3090", MemMiB: 24250, IdleW: 20, MaxW: 350},
+	}}
+}
+
+// Squeeze changes the times between arrivals, so that the mean demand becomes
+// so many times the cards of a fleet.
+func Squeeze(w *sim.Workload, cards int, demand float64) {
+	have := Demand(w) / float64(max(1, cards))
+	if have <= 0 || demand <= 0 {
+		return
+	}
+	for i := range w.Jobs {
+		j := &w.Jobs[i]
+		slack := j.Deadline - j.Submit
+		j.Submit = time.Duration(float64(j.Submit) * have / demand).Round(time.Microsecond)
+		if j.Deadline > 0 {
+			j.Deadline = j.Submit + slack
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"math"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// viewOf makes what the scheduler sees of a job.
+func (e *engine) viewOf(id cluster.JobID, j *Job, owners map[string]cluster.UID) *cluster.Job {
+	if _, ok := owners[j.User]; !ok {
+		owners[j.User] = cluster.UID(1000 + len(owners))
+	}
+	spec := &cluster.Spec{
+		Name: j.ID, Command: []string{"job"}, GPUs: j.GPUs, CPUMilli: j.CPUMilli, MemMiB: j.HostMemMiB, RequeueOnLoss: true,
+	}
+	v := &cluster.Job{ID: id, Spec: spec, Owner: cluster.Owner{UID: owners[j.User], Name: j.User}}
+	if j.GPUs == 0 {
+		v.Estimates = []cluster.Estimate{{GPUType: cluster.CPUType, Duration: e.guess(j, "duration", j.Duration), ConfidenceMilli: 1000, Source: "trace"}}
+		return v
+	}
+	if len(j.Types) == 1 {
+		spec.GPUType = j.Types[0]
+	}
+	spec.Exclusive = j.Milli == 1000
+	if e.opt.Profile > 0 {
+		v.Estimates = e.unknown(j)
+		return v
+	}
+	v.Estimates = e.estimates(j)
+	return v
+}
+
+// guess is what the predictor says of a true duration.
+func (e *engine) guess(j *Job, what string, truth time.Duration) time.Duration {
+	f := e.opt.Errors.Duration
+	if f == 0 {
+		return truth
+	}
+	return time.Duration(float64(truth) * math.Exp(f*chance(e.opt.Seed, j.ID, what).NormFloat64()))
+}
+
+// quantile95 is the upper quantile of a standard normal.
+const quantile95 = 1.6449
+
+// estimates are what the predictor says of a job on each type. One factor a
+// job and figure: a job that is underrated on one card is so on all.
+func (e *engine) estimates(j *Job) []cluster.Estimate {
+	er := &e.opt.Errors
+	if er.Hide {
+		return e.unknown(j)
+	}
+	mem := math.Exp(er.Mem * chance(e.opt.Seed, j.ID, "mem").NormFloat64())
+	util := math.Exp(er.Util * chance(e.opt.Seed, j.ID, "util").NormFloat64())
+	out := make([]cluster.Estimate, 0, len(e.types))
+	for _, t := range e.types {
+		f := j.on(t)
+		est := cluster.Estimate{GPUType: t, Duration: e.guess(j, "duration", f.Duration), Source: "trace", ConfidenceMilli: 1000}
+		switch {
+		case !allowed(j, t):
+			est.GPUMemMiB = cluster.MaxMemMiB // no card sells that: a veto
+		case f.MemMiB > 0:
+			est.GPUMemMiB = max(1, int64(float64(f.MemMiB)*mem))
+			est.GPUMemP95MiB = int64(float64(est.GPUMemMiB) * (1 + er.MemMargin) * math.Exp(quantile95*er.Mem))
+			est.Milli = min(1000, max(1, int64(float64(f.UsedMilli)*util)))
+		case j.Milli > 0:
+			est.GPUMemMiB = e.memOf(t) * j.Milli / 1000
+		default:
+			est.ConfidenceMilli = 0
+		}
+		if j.Milli > 0 {
+			est.Milli = j.Milli
+		}
+		out = append(out, est)
+	}
+	return out
+}
+
+// unknown leaves out all but the duration.
+func (e *engine) unknown(j *Job) []cluster.Estimate {
+	out := make([]cluster.Estimate, 0, len(e.types))
+	for _, t := range e.types {
+		est := cluster.Estimate{GPUType: t, Duration: e.guess(j, "duration", j.on(t).Duration), Source: "none"}
+		if !allowed(j, t) {
+			est.GPUMemMiB, est.ConfidenceMilli = cluster.MaxMemMiB, 1000
+		}
+		out = append(out, est)
+	}
+	return out
+}
+
+func allowed(j *Job, t string) bool {
+	for _, a := range j.Types {
+		if a == t {
+			return true
+		}
+	}
+	return len(j.Types) == 0
+}
+
+// memOf is the sellable memory of the first card of a type.
+func (e *engine) memOf(t string) int64 {
+	for _, n := range e.nodes {
+		for i := range n.GPUs {
+			if n.GPUs[i].Type == t {
+				return n.GPUs[i].SellableMiB
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,144 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Job is one job of a workload: what it asks for and what is true of it. What
+// is zero is not known.
+type Job struct {
+	// ID is unique in the workload; rows without one are named by their values.
+	ID string
+	// Submit is the time since the workload began, Duration the run time alone
+	// on a card of the reference type.
+	Submit, Duration time.Duration
+	// GPUs is how many cards it needs, each for itself as far as Milli says:
+	// Milli is the declared share of each card in thousandths, 0 when the trace
+	// does not declare one.
+	GPUs  int
+	Milli int64
+	// CPUMilli and HostMemMiB are what it takes of its node.
+	CPUMilli, HostMemMiB int64
+	// MemMiB and UsedMilli are the true peak memory on each card and the true
+	// utilization of each in thousandths.
+	MemMiB, UsedMilli int64
+	// On overrides the figures above for types of card; empty means all alike.
+	On []OnType
+	// Types are the cards it may run on, empty for any.
+	Types []string
+	// Model names its program for tables of pairs, User and Group its owner.
+	Model, User, Group string
+	// Deadline is when it must have ended, since the workload began; 0 is none.
+	Deadline time.Duration
+	// Priority is larger for more urgent jobs.
+	Priority int
+	// Stages are the shares of an iteration, in thousandths, that a job spends
+	// on the card, on cores and disk, and on the network; all 0 is unknown.
+	Stages [3]int64
+}
+
+// OnType is what is true of a job on one type of card.
+type OnType struct {
+	Type              string
+	Duration          time.Duration
+	MemMiB, UsedMilli int64
+}
+
+// on returns the figures for a type of card.
+func (j *Job) on(gpuType string) OnType {
+	out := OnType{Type: gpuType, Duration: j.Duration, MemMiB: j.MemMiB, UsedMilli: j.UsedMilli}
+	for _, o := range j.On {
+		if o.Type != gpuType {
+			continue
+		}
+		if o.Duration > 0 {
+			out.Duration = o.Duration
+		}
+		if o.MemMiB > 0 {
+			out.MemMiB = o.MemMiB
+		}
+		if o.UsedMilli > 0 {
+			out.UsedMilli = o.UsedMilli
+		}
+	}
+	return out
+}
+
+// shortest is the least run time over the types of a fleet.
+func (j *Job) shortest(types []string) time.Duration {
+	best := time.Duration(math.MaxInt64)
+	for _, t := range types {
+		if len(j.Types) == 0 || slices.Contains(j.Types, t) {
+			best = min(best, j.on(t).Duration)
+		}
+	}
+	if best == math.MaxInt64 {
+		return j.Duration
+	}
+	return best
+}
+
+// Workload is a list of jobs with the name of where they come from.
+type Workload struct {
+	Name string
+	Jobs []Job
+	// Form is how the trace was written, for defaults that go with it.
+	Form string
+	// Nodes is the cluster that the trace describes, if it does.
+	Nodes []NodeSpec
+	// Notes say what had to be assumed to make jobs of the rows.
+	Notes []string
+}
+
+// Sort orders the jobs by arrival. Ties go by id and then by what the job
+// asks for, so that the order of a file's rows plays no part.
+func (w *Workload) Sort() {
+	slices.SortFunc(w.Jobs, func(a, b Job) int {
+		return cmp.Or(cmp.Compare(a.Submit, b.Submit), compareIDs(a.ID, b.ID), cmp.Compare(a.GPUs, b.GPUs),
+			cmp.Compare(a.Duration, b.Duration), cmp.Compare(a.Milli, b.Milli), strings.Compare(a.Model, b.Model),
+			cmp.Compare(a.CPUMilli, b.CPUMilli), cmp.Compare(a.HostMemMiB, b.HostMemMiB))
+	})
+}
+
+// compareIDs puts "j9" before "j10".
+func compareIDs(a, b string) int {
+	if len(a) != len(b) {
+		return cmp.Compare(len(a), len(b))
+	}
+	return strings.Compare(a, b)
+}
+
+// Check returns the first job that no simulation can run, as an error.
+func (w *Workload) Check() error {
+	for i := range w.Jobs {
+		j := &w.Jobs[i]
+		switch {
+		case j.Submit < 0 || j.Duration <= 0:
+			return fmt.Errorf("job %s: arrives at %s and runs for %s; want 0 or later, and longer than 0", j.ID, j.Submit, j.Duration)
+		case j.GPUs < 0 || j.GPUs > maxGPUs:
+			return fmt.Errorf("job %s: %d GPUs, want 0 to %d", j.ID, j.GPUs, maxGPUs)
+		case j.Milli < 0 || j.Milli > 1000 || j.UsedMilli < 0 || j.UsedMilli > 1000:
+			return fmt.Errorf("job %s: share %d or utilization %d is outside 0 to 1000 thousandths", j.ID, j.Milli, j.UsedMilli)
+		}
+	}
+	return nil
+}
+
+const maxGPUs = 1 << 16
+
+// chance returns the random numbers of one job for one purpose. They depend on
+// the seed and the job's id alone, not on who else is in the workload.
+func chance(seed uint64, id, purpose string) *rand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(id))
+	h.Write([]byte{0})
+	h.Write([]byte(purpose))
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
