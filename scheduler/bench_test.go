@@ -201,3 +201,36 @@ func BenchmarkOnRelease(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkScheduleKnowing is BenchmarkSchedulePending where much was learned
+// of sharing: a thousand kinds of jobs, of which every other pair would slow
+// somebody down too much.
+func BenchmarkScheduleKnowing(b *testing.B) {
+	const kinds = 1000
+	for _, n := range []struct{ nodes, jobs int }{{100, 8000}, {1250, 100_000}} {
+		b.Run(fmt.Sprintf("gpus=%d/jobs=%d", 8*n.nodes, n.jobs), func(b *testing.B) {
+			w := benchWorld(n.nodes, n.jobs)
+			w.Know = &cluster.Interference{MaxBend: 1.6, BandwidthPerUtil: 0.5, Jobs: map[string]cluster.Temper{}}
+			for k := range kinds {
+				w.Know.Jobs[fmt.Sprintf("s%d", k)] = cluster.Temper{Self: uint64(k) + 1}
+			}
+			for id, j := range w.Jobs {
+				j.Spec.Signature = fmt.Sprintf("s%d", mix(int(id))%kinds)
+			}
+			for i := range 4 {
+				s := cluster.Sharing{GPUType: benchTypes(i), Switch: 0.02, Compute: 1, Effects: map[uint64]cluster.Effect{}}
+				for k := range kinds {
+					s.Effects[uint64(k)+1] = cluster.Effect{Sensitivity: float64(mix(k)%100)/200 - 0.1, Aggression: float64(mix(2*k+1)%100)/200 - 0.1}
+				}
+				w.Know.Cards = append(w.Know.Cards, s)
+			}
+			snap := w.Snapshot()
+			b.ReportAllocs()
+			for b.Loop() {
+				if p := scheduler.Schedule(snap, scheduler.Default()); len(p.Starts) == 0 {
+					b.Fatal("nothing starts")
+				}
+			}
+		})
+	}
+}

@@ -20,7 +20,7 @@ const maxMates = 8
 
 // mateTries bounds on how many cards with room one job is held against those
 // who lie there, so that a pass stays cheap. Who waits too long tries all.
-const mateTries = 64
+const mateTries = 32
 
 // slowdowns appends how many times longer each of a set takes than alone. See
 // cluster.Interference.
