@@ -68,6 +68,7 @@ type engine struct {
 	slots  []slot
 	slotAt map[cluster.GPUID]int32
 	nodes  []*cluster.Node
+	nodeAt map[cluster.NodeID]int32
 	types  []string
 	events agenda
 	next   int // the next arrival
@@ -84,6 +85,8 @@ type engine struct {
 	loads            []Load // scratch
 	speeds           []float64
 	touched          []int32
+	zoom             *zoom
+	fresh            []*cluster.Job // arrived at this moment
 }
 
 // Run replays w on f. It returns an error when an option or a job cannot be, or
@@ -121,7 +124,7 @@ func (e *engine) clock() time.Duration {
 }
 
 func newEngine(w *Workload, f *Fleet, opt *Options) (*engine, error) {
-	e := &engine{opt: opt, world: opt.World, nodes: f.build(), types: f.types(), slotAt: map[cluster.GPUID]int32{}, passAt: -1}
+	e := &engine{opt: opt, world: opt.World, nodes: f.build(), types: f.types(), slotAt: map[cluster.GPUID]int32{}, nodeAt: map[cluster.NodeID]int32{}, passAt: -1}
 	if e.world == nil {
 		e.world = DefaultCurve()
 	}
@@ -135,6 +138,9 @@ func newEngine(w *Workload, f *Fleet, opt *Options) (*engine, error) {
 		e.st = newPlain(e.nodes)
 	}
 	e.addSlots(f)
+	if !opt.NoZoom {
+		e.zoom = newZoom(e)
+	}
 	e.tasks = make([]task, len(w.Jobs))
 	owners := map[string]cluster.UID{}
 	for i := range w.Jobs {
@@ -157,6 +163,7 @@ func (e *engine) addSlots(f *Fleet) {
 	watts := f.power()
 	e.sums.powered = watts != nil
 	for i, n := range e.nodes {
+		e.nodeAt[n.ID] = int32(i)
 		for k := range n.GPUs {
 			g := &n.GPUs[k]
 			s := slot{id: g.ID, node: int32(i), gpuType: g.Type, memMiB: g.MemMiB}
@@ -260,7 +267,7 @@ func (e *engine) happen(at int64) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	e.arrived = true
+	e.arrived, e.fresh = true, batch
 	return e.st.submit(e.wallTime(), batch)
 }
 

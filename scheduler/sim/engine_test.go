@@ -207,3 +207,32 @@ func TestRunsAreSlicesOfTheWorkload(t *testing.T) {
 		t.Errorf("a run changed its workload:\n%s", d)
 	}
 }
+
+// TestZoomChangesNothing holds the schedule that comes of looking at few cards
+// against that of looking at all.
+func TestZoomChangesNothing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w, opt := genWorkload(t), genOptions(t)
+		opt.MTBF, opt.Repair, opt.PassEvery = 0, 0, 0
+		for i := range w.Jobs { // most come alone, and queues are short
+			w.Jobs[i].Submit += time.Duration(i) * hours(rapid.SampledFrom([]float64{0.01, 0.2}).Draw(t, "gap"))
+		}
+		f := sim.Fleet{Name: "two types", Nodes: []sim.NodeSpec{
+			{Count: 2, GPUs: 4, GPUType: "T4", MemMiB: 16000, CPUMilli: rapid.SampledFrom([]int64{0, 6000}).Draw(t, "cpu")}, {Count: 1, GPUs: 2, GPUType: "A10", MemMiB: 24000},
+		}}
+		var got []string
+		for _, all := range []bool{false, true} {
+			opt.NoZoom = all
+			r, err := sim.Run(context.Background(), w, &f, opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Passes, r.Events = 0, 0
+			got = append(got, asJSON(t, r))
+		}
+		if d := cmp.Diff(got[0], got[1]); d != "" {
+			t.Fatalf("looking at few cards changed the schedule (-few +all):\n%s", d)
+		}
+	})
+}

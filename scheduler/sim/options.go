@@ -69,6 +69,9 @@ type Options struct {
 	// MTBF and Repair break nodes: both are means of exponential times. A job
 	// there starts again from its last checkpoint; Checkpoint 0 is never.
 	MTBF, Repair, Checkpoint time.Duration
+	// NoZoom plans each arrival over the whole fleet, even where a few cards
+	// are all that matters.
+	NoZoom bool
 	// Paranoid checks the ledger after each event, for tests.
 	Paranoid bool
 	// Observe is told what happens, for drawings; nil is nobody.

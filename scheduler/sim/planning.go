@@ -15,8 +15,8 @@ const maxIdleTries = 48
 
 // plan lets the planner decide at this moment.
 func (e *engine) plan() error {
-	freed := e.freed
-	e.freed = e.freed[:0]
+	freed, fresh := e.freed, e.fresh
+	e.freed, e.fresh = e.freed[:0], nil
 	if e.st.waiting() == 0 {
 		e.arrived, e.changed = false, false
 		return nil
@@ -33,6 +33,9 @@ func (e *engine) plan() error {
 	if !e.arrived && !e.changed || e.st.waiting() == 0 {
 		return nil
 	}
+	if done, err := e.glance(fresh); done || err != nil {
+		return err
+	}
 	if e.now >= e.nextFull {
 		return e.fullPass()
 	}
@@ -47,6 +50,33 @@ func (e *engine) plan() error {
 	}
 	e.passBy(e.nextFull)
 	return nil
+}
+
+// glance plans a job that came alone by looking only where it can go. A job
+// that fits nowhere now waits for the next full pass to be put into a queue;
+// true says that no other pass is due.
+func (e *engine) glance(fresh []*cluster.Job) (bool, error) {
+	if e.zoom == nil || len(fresh) != 1 {
+		return false, nil
+	}
+	j, ok := e.st.Job(fresh[0].ID)
+	if !ok {
+		return false, nil
+	}
+	switch e.zoom.look(j) {
+	case fitsNowhere:
+		e.arrived = false
+		e.passBy(max(e.nextFull, e.now+e.opt.PassEvery.Microseconds()))
+		return !e.changed, nil
+	case zoomed:
+		if e.st.waiting() > 1 {
+			return false, nil
+		}
+		e.arrived, e.changed = false, false
+		_, err := e.ask(e.zoom.snapshot(j))
+		return true, err
+	}
+	return false, nil
 }
 
 // fullPass plans everybody; preemptions make room for another round.

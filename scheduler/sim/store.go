@@ -299,8 +299,8 @@ func (p *plain) finish(now cluster.Time, id cluster.JobID, end outcome) (bool, e
 		j.State = end.state
 		return false, nil
 	}
+	p.compact() // before it waits again, or its old place would count
 	j.State, j.Reason, j.Eligible = cluster.JobPending, cluster.Reason{Code: cluster.ReasonRequeued}, p.now
-	p.compact()
 	i, _ = slices.BinarySearchFunc(p.wait, id, byID)
 	p.wait = slices.Insert(p.wait, i, j)
 	p.nwait++

@@ -35,6 +35,9 @@ func (e *engine) begin(a cluster.AttemptID) {
 	if t.began < 0 {
 		t.began = e.now
 	}
+	if e.zoom != nil {
+		e.zoom.book(berth, e.nodeAt[berth.Node], 1)
+	}
 	t.cards = t.cards[:0]
 	gpuType := ""
 	for _, g := range berth.GPUs {
@@ -175,6 +178,9 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 	end := outcome{state: how, usage: cluster.Usage{
 		GPUMemPeakMiB: t.load.MemMiB, Milli: t.load.Milli, Duration: time.Duration(e.now-t.placed) * time.Microsecond, GPUOOM: how == cluster.JobOutOfMemory,
 	}}
+	if e.zoom != nil {
+		e.zoom.book(&berth, e.nodeAt[berth.Node], -1)
+	}
 	for _, g := range berth.GPUs {
 		e.give(e.slotAt[g.GPU], g.Share, -1)
 		e.freed = append(e.freed, g.GPU)

@@ -1,0 +1,208 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// held is what is given away of a card, as the ledger counts it.
+type held struct {
+	mem, milli int64
+	shares     int32
+	exclusive  bool
+}
+
+// hosted is what is given away of a node.
+type hosted struct{ cpu, mem int64 }
+
+// kin is a class of cards that are alike to the scheduler.
+type kin struct {
+	rep   *cluster.GPU
+	slots []int32 // in order of nodes and ids
+}
+
+// zoom shows the scheduler only those cards that it can choose for a job that
+// waits alone: of each class the first in use that holds it and the first
+// empty one, or the empty ones of the node with the fewest that are enough.
+// A pass then costs microseconds, whatever the fleet. It must decide what a
+// pass over the whole fleet decides, which TestZoomChangesNothing checks.
+type zoom struct {
+	e     *engine
+	pol   scheduler.Policy
+	kins  []kin
+	held  []held
+	hosts []hosted
+	lo    []int32 // first slot of each node
+	picks []int32
+}
+
+func newZoom(e *engine) *zoom {
+	b, ok := e.opt.Planner.(Berth)
+	if !ok {
+		return nil
+	}
+	z := &zoom{e: e, pol: b.Policy, held: make([]held, len(e.slots)), hosts: make([]hosted, len(e.nodes)), lo: make([]int32, len(e.nodes)+1)}
+	c := int32(0)
+	for i, n := range e.nodes {
+		z.lo[i] = c
+		for k := range n.GPUs {
+			g := &n.GPUs[k]
+			at := slices.IndexFunc(z.kins, func(o kin) bool {
+				return o.rep.Type == g.Type && o.rep.SellableMiB == g.SellableMiB && o.rep.MaxShares == g.MaxShares
+			})
+			if at < 0 {
+				at = len(z.kins)
+				z.kins = append(z.kins, kin{rep: g})
+			}
+			z.kins[at].slots = append(z.kins[at].slots, c)
+			c++
+		}
+	}
+	z.lo[len(e.nodes)] = c
+	return z
+}
+
+// book follows the ledger.
+func (z *zoom) book(b *cluster.Berth, node int32, sign int64) {
+	z.hosts[node].cpu += sign * b.CPUMilli
+	z.hosts[node].mem += sign * b.MemMiB
+	for _, g := range b.GPUs {
+		h := &z.held[z.e.slotAt[g.GPU]]
+		h.mem += sign * g.Share.MemMiB
+		h.milli += sign * g.Share.Milli
+		h.shares += int32(sign)
+		if g.Share.Exclusive {
+			h.exclusive = sign > 0
+		}
+	}
+}
+
+// answer says what zooming in found.
+type answer uint8
+
+const (
+	cannotTell answer = iota
+	fitsNowhere
+	zoomed
+)
+
+// look finds the cards that matter for a job.
+func (z *zoom) look(j *cluster.Job) answer {
+	if j.Spec.GPUs == 0 || j.Spec.Node != "" || j.MinGPUMemMiB > 0 || z.e.opt.MTBF > 0 {
+		return cannotTell
+	}
+	cpu, mem := orElse(j.Spec.CPUMilli, z.pol.DefaultCPUMilli), orElse(j.Spec.MemMiB, z.pol.DefaultMemMiB)
+	z.picks = z.picks[:0]
+	for i := range z.kins {
+		k := &z.kins[i]
+		s, _, why := scheduler.ShareOn(j, k.rep, z.pol)
+		switch {
+		case why.Code != "":
+		case s.Exclusive:
+			z.wholeCards(k, j.Spec.GPUs, cpu, mem)
+		case j.Spec.GPUs > 1:
+			return cannotTell
+		default:
+			z.oneShare(k, s, cpu, mem)
+		}
+	}
+	if len(z.picks) == 0 {
+		return fitsNowhere
+	}
+	slices.Sort(z.picks)
+	return zoomed
+}
+
+func (z *zoom) roomy(node int32, cpu, mem int64) bool {
+	n, h := z.e.nodes[node], &z.hosts[node]
+	return n.CPUMilli-h.cpu >= cpu && n.MemMiB-h.mem >= mem
+}
+
+// oneShare picks the first card in use that holds the share, and the first
+// empty one.
+func (z *zoom) oneShare(k *kin, s cluster.Share, cpu, mem int64) {
+	used, empty := false, false
+	limit := int32(max(1, k.rep.MaxShares))
+	for _, c := range k.slots {
+		h := &z.held[c]
+		switch {
+		case h.shares == 0 && empty, h.shares > 0 && used:
+			continue
+		case h.exclusive || h.shares >= limit || k.rep.SellableMiB-h.mem < s.MemMiB || cluster.WholeGPU-h.milli < s.Milli:
+			continue
+		case !z.roomy(z.e.slots[c].node, cpu, mem):
+			continue
+		}
+		z.picks = append(z.picks, c)
+		if h.shares == 0 {
+			empty = true
+		} else {
+			used = true
+		}
+		if used && empty {
+			return
+		}
+	}
+}
+
+// wholeCards picks n empty cards of the node with the fewest that are enough.
+func (z *zoom) wholeCards(k *kin, n int, cpu, mem int64) {
+	best, least := int32(-1), 0
+	for i := 0; i < len(k.slots); {
+		node, free := z.e.slots[k.slots[i]].node, 0
+		for ; i < len(k.slots) && z.e.slots[k.slots[i]].node == node; i++ {
+			if z.held[k.slots[i]].shares == 0 {
+				free++
+			}
+		}
+		if free >= n && (best < 0 || free < least) && z.roomy(node, cpu, mem) {
+			best, least = node, free
+		}
+	}
+	if best < 0 {
+		return
+	}
+	for _, c := range k.slots {
+		if n > 0 && z.e.slots[c].node == best && z.held[c].shares == 0 {
+			z.picks = append(z.picks, c)
+			n--
+		}
+	}
+}
+
+// snapshot is the cluster with only the cards that were picked.
+func (z *zoom) snapshot(j *cluster.Job) *cluster.Snapshot {
+	s := &cluster.Snapshot{Index: z.e.st.Index(), Now: z.e.wallTime(), Waiting: []*cluster.Job{j}}
+	for i := 0; i < len(z.picks); {
+		node := z.e.slots[z.picks[i]].node
+		n := *z.e.nodes[node]
+		n.GPUs = nil
+		for ; i < len(z.picks) && z.e.slots[z.picks[i]].node == node; i++ {
+			n.GPUs = append(n.GPUs, z.e.nodes[node].GPUs[z.picks[i]-z.lo[node]])
+		}
+		s.Nodes = append(s.Nodes, &n)
+	}
+	s.Ledger = cluster.NewLedger(s.Nodes)
+	for _, n := range s.Nodes {
+		h := &z.hosts[z.e.slots[z.e.slotAt[n.GPUs[0].ID]].node]
+		s.Ledger.Take(&cluster.Berth{Node: n.ID, CPUMilli: h.cpu, MemMiB: h.mem})
+		for k := range n.GPUs {
+			z.lie(s.Ledger, n.ID, n.GPUs[k].ID)
+		}
+	}
+	return s
+}
+
+// lie takes of a card what its residents have.
+func (z *zoom) lie(l *cluster.Ledger, node cluster.NodeID, id cluster.GPUID) {
+	for _, r := range z.e.slots[z.e.slotAt[id]].residents {
+		view, _ := z.e.st.Job(cluster.JobID(r + 1))
+		for _, g := range view.Last().Berth.GPUs {
+			if g.GPU == id {
+				l.Take(&cluster.Berth{Node: node, GPUs: []cluster.GPUShare{g}})
+			}
+		}
+	}
+}
