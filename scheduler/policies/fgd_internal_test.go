@@ -196,6 +196,8 @@ func BenchmarkFGD(b *testing.B) {
 		{"naive/1000gpus", 1000, 1000, newNaiveFGD},
 		{"index/10000gpus", 10000, 10000, nil},
 		{"naive/10000gpus", 10000, 200, newNaiveFGD},
+		{"one/index/10000gpus", 10000, 1, nil},
+		{"one/naive/10000gpus", 10000, 1, newNaiveFGD},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			snap := fgdBench(c.gpus, c.jobs)

@@ -47,7 +47,8 @@ func (p *pass) preempt() {
 
 // mayEnd tells whether an attempt may be preempted at all.
 func (p *pass) mayEnd(r *run) bool {
-	return !r.fresh && p.snap.Terms[r.job.ID].Preemptible && r.job.State == cluster.JobRunning && r.job.Cancel == nil &&
+	ended := func(x cluster.Preemption) bool { return x.Job == r.job.ID } // by the placement
+	return !r.fresh && !slices.ContainsFunc(p.plan.Preempt, ended) && p.snap.Terms[r.job.ID].Preemptible && r.job.State == cluster.JobRunning && r.job.Cancel == nil &&
 		time.Duration(p.now-r.began)*time.Microsecond >= p.opt.MinRun
 }
 

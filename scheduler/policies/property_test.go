@@ -41,10 +41,10 @@ func all(t *testing.T, opt policies.Options) []policies.Policy {
 func drawNodes(t *rapid.T) []*cluster.Node {
 	var out []*cluster.Node
 	for i := range rapid.IntRange(1, 6).Draw(t, "nodes") {
-		n := Node(cluster.NodeID(fmt.Sprintf("n%d", i)), rapid.IntRange(0, 4).Draw(t, "gpus"),
+		n := Node(cluster.NodeID(fmt.Sprintf("n%d", i)), rapid.SampledFrom([]int{0, 1, 2, 2, 3, 4}).Draw(t, "gpus"),
 			rapid.SampledFrom([]string{a100, small, t4}).Draw(t, "type"),
-			Host(rapid.Int64Range(1, 10).Draw(t, "cores")*1000, rapid.Int64Range(1, 10).Draw(t, "host")*1024))
-		switch rapid.IntRange(0, 9).Draw(t, "kind") {
+			Host(rapid.Int64Range(3, 24).Draw(t, "cores")*1000, rapid.Int64Range(4, 32).Draw(t, "host")*1024))
+		switch rapid.IntRange(0, 15).Draw(t, "kind") {
 		case 0:
 			Drained(n)
 		case 1:
@@ -79,7 +79,7 @@ func drawJob(t *rapid.T, id cluster.JobID) *cluster.Job {
 		return j
 	}
 	if rapid.IntRange(0, 3).Draw(t, "predicted") > 0 {
-		mem, milli := rapid.Int64Range(1, 50000).Draw(t, "mem"), rapid.Int64Range(1, 1000).Draw(t, "milli")
+		mem, milli := rapid.SampledFrom([]int64{1, 3000, 9000, 14500, 22000, 50000}).Draw(t, "mem"), rapid.Int64Range(1, 20).Draw(t, "twentieths")*rapid.Int64Range(10, 50).Draw(t, "milli")
 		Predict(small, mem, milli, minutes("on small"))(j)
 		Predict(a100, mem, milli, minutes("on a100"))(j)
 		if rapid.Bool().Draw(t, "known on t4") {
@@ -87,10 +87,14 @@ func drawJob(t *rapid.T, id cluster.JobID) *cluster.Job {
 		}
 		for i := range j.Estimates {
 			j.Estimates[i].CPUMilli = rapid.Int64Range(0, 4000).Draw(t, "cpu of it")
-			j.Estimates[i].ConfidenceMilli = rapid.SampledFrom([]int64{100, 900}).Draw(t, "sure")
+			j.Estimates[i].ConfidenceMilli = rapid.SampledFrom([]int64{100, 900, 900, 900}).Draw(t, "sure")
 		}
 	}
-	switch rapid.IntRange(0, 9).Draw(t, "kind") {
+	if rapid.IntRange(0, 2).Draw(t, "had an attempt") == 0 {
+		began := Now.Add(-2 * time.Hour)
+		j.Attempts = []cluster.Attempt{{No: 1, State: cluster.JobPreempted, Started: began, Ended: began.Add(minutes("ran")), Estimate: cluster.Estimate{GPUType: a100}}}
+	}
+	switch rapid.IntRange(0, 13).Draw(t, "kind") {
 	case 0:
 		Exclusive(j)
 	case 1:
@@ -116,8 +120,8 @@ func drawJob(t *rapid.T, id cluster.JobID) *cluster.Job {
 func drawWorld(t *rapid.T, p policies.Policy) *World {
 	w := NewWorld(drawNodes(t))
 	id := cluster.JobID(0)
-	for range rapid.IntRange(0, 2).Draw(t, "rounds") {
-		for range rapid.IntRange(1, 8).Draw(t, "batch") {
+	for range rapid.IntRange(0, 3).Draw(t, "rounds") {
+		for range rapid.IntRange(1, 12).Draw(t, "batch") {
 			id++
 			w.Submit(drawJob(t, id))
 		}
@@ -126,7 +130,7 @@ func drawWorld(t *rapid.T, p policies.Policy) *World {
 			plan = scheduler.Schedule(w.Snapshot(), scheduler.Default())
 		}
 		w.Apply(&plan)
-		w.Advance(time.Duration(rapid.IntRange(0, 90).Draw(t, "minutes")) * time.Minute)
+		w.Advance(time.Duration(rapid.IntRange(0, 40).Draw(t, "minutes")) * time.Minute)
 	}
 	for range rapid.IntRange(1, 10).Draw(t, "new") {
 		id++
@@ -140,10 +144,14 @@ func withTerms(t *rapid.T, s *cluster.Snapshot) *cluster.Snapshot {
 	s.Terms = map[cluster.JobID]cluster.Terms{}
 	for _, j := range slices.Concat(s.Waiting, s.Running) {
 		if rapid.Bool().Draw(t, "terms") {
-			s.Terms[j.ID] = cluster.Terms{
-				Deadline:    s.Now.Add(time.Duration(rapid.IntRange(-10, 300).Draw(t, "deadline")) * time.Minute),
+			x := cluster.Terms{
+				Deadline:    s.Now.Add(time.Duration(rapid.IntRange(-10, 600).Draw(t, "deadline")) * time.Minute),
 				WeightMilli: rapid.Int64Range(0, 3000).Draw(t, "weight"), Preemptible: rapid.Bool().Draw(t, "preemptible"),
 			}
+			if rapid.Bool().Draw(t, "best effort") {
+				x.Deadline = 0
+			}
+			s.Terms[j.ID] = x
 		}
 	}
 	if rapid.Bool().Draw(t, "service") {
