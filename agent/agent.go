@@ -33,6 +33,9 @@ type Config struct {
 	BootID string
 	// Dir holds the journal.
 	Dir string
+	// Scripts is a directory for the batch scripts of attempts, which every
+	// user whose jobs run here must be able to reach; "" refuses such jobs.
+	Scripts string
 	// Coordinators are addresses to find the leader at; Dial connects to one
 	// of them, or to the leader that it names, with the agent's certificate.
 	Coordinators []string

@@ -53,7 +53,7 @@ const (
 )
 
 const (
-	maxRecord      = 1 << 20
+	maxRecord      = 4 << 20 // an assignment with all of its environment and its script
 	rewriteAbove   = 4 << 20
 	maxKeptTokens  = 10_000
 	journalFile    = "journal.log"

@@ -78,6 +78,11 @@ func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*Launch, err
 		}
 	}
 	l.Env = a.jobEnv(as, user, submitDir, gpuEnv)
+	if len(as.Script) > 0 {
+		if err := a.placeScript(l, as); err != nil {
+			return nil, err
+		}
+	}
 	a.setOutput(l, as, submitDir)
 	return l, nil
 }
@@ -122,6 +127,11 @@ func (a *Agent) jobEnv(as *nodev1.Assignment, u User, submitDir string, gpuEnv [
 		"BERTH_MEM_MIB=" + strconv.FormatInt(as.MemMib, 10),
 	} {
 		set(line)
+	}
+	if len(as.Script) > 0 {
+		for _, line := range a.slurmEnv(as, submitDir) {
+			set(line)
+		}
 	}
 	return env
 }

@@ -407,6 +407,9 @@ func (t *task) finish(ctx context.Context) (done bool, err error) {
 			return false, fmt.Errorf("delete: %w", err)
 		}
 	}
+	if err := t.agent.removeScript(t.id); err != nil {
+		return false, err
+	}
 	for !released {
 		select {
 		case <-ctx.Done():

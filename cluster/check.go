@@ -132,6 +132,7 @@ func (s *Spec) checkSizes() error {
 		{"time", seconds(s.TimeLimit), MaxTimeDays * 86400, " seconds"},
 		{"expect", seconds(s.Duration), MaxTimeDays * 86400, " seconds"},
 		{"features", int64(len(s.Features)), MaxFeatures, " bytes"},
+		{"script", int64(len(s.Script)), MaxPackedScript, " bytes, packed,"},
 	} {
 		if v.got < 0 || v.got > v.max {
 			return Errorf(CodeInvalid, "%s: %d%s is outside 0 to %d", v.field, v.got, v.unit, v.max)

@@ -45,6 +45,9 @@ type Spec struct {
 	Signature string
 	Features  []byte
 	Comment   string
+	// Script is a batch script, packed by gzip, that runs in place of
+	// Command[0], which then only says what it was called. Empty for none.
+	Script []byte
 }
 
 // Job is one submitted job. Values are immutable.

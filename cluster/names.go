@@ -17,7 +17,10 @@ const (
 	MaxGPUsPerJob = 16
 	MaxMemMiB     = 8 << 20 // 8 TiB
 	MaxFeatures   = 4 << 10
-	MaxTimeDays   = 30
+	// MaxScript bounds a batch script, MaxPackedScript what is stored of it.
+	MaxScript       = 4 << 20
+	MaxPackedScript = 512 << 10
+	MaxTimeDays     = 30
 )
 
 // CheckName tells whether s may name a node, a coordinator or a cluster:

@@ -24,10 +24,13 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 		GPUMemMiB: m.GetGpuMemMib(), GPUMilli: m.GetGpuUtilMilli(),
 		MemMiB: m.GetMemMib(), CPUMilli: m.GetCpuMilli(),
 		Stdin: string(m.GetStdin()), Stdout: string(m.GetStdout()), Stderr: string(m.GetStderr()),
-		RequeueOnLoss: m.GetRequeueOnLoss(), Features: m.GetFeatures(), Comment: m.GetComment(),
+		RequeueOnLoss: m.GetRequeueOnLoss(), Features: m.GetFeatures(), Comment: m.GetComment(), Script: m.GetScript(),
 	}
 	if len(s.Features) == 0 {
 		s.Features = nil
+	}
+	if len(s.Script) == 0 {
+		s.Script = nil
 	}
 	if m.GetGpus() > cluster.MaxGPUsPerJob { // before it is narrowed
 		return nil, cluster.Errorf(cluster.CodeInvalid, "gpus: %d is outside 0 to %d", m.GetGpus(), cluster.MaxGPUsPerJob)
@@ -65,7 +68,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		GpuMemMib: s.GPUMemMiB, GpuUtilMilli: s.GPUMilli, Expected: toDuration(s.Duration),
 		MemMib: s.MemMiB, CpuMilli: s.CPUMilli, TimeLimit: toDuration(s.TimeLimit),
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
-		RequeueOnLoss: s.RequeueOnLoss, Features: s.Features, Comment: s.Comment,
+		RequeueOnLoss: s.RequeueOnLoss, Features: s.Features, Comment: s.Comment, Script: s.Script,
 	}
 }
 
@@ -131,6 +134,7 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 	}
 	if j.Spec != nil {
 		m.Spec = SpecToAPI(j.Spec)
+		m.Spec.Script = nil // a list of jobs would be as long as all their scripts
 		if d.Redact {
 			redact(m.Spec)
 		}

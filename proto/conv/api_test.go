@@ -47,6 +47,9 @@ func genSpec(t *rapid.T) *cluster.Spec {
 	if f := rapid.SliceOfN(rapid.Byte(), 0, 30).Draw(t, "features"); len(f) > 0 {
 		s.Features = f
 	}
+	if b := rapid.SliceOfN(rapid.Byte(), 0, 30).Draw(t, "script"); len(b) > 0 {
+		s.Script = b
+	}
 	if len(s.Env) == 0 {
 		s.Env = nil
 	}

@@ -27,7 +27,7 @@ func SpecToLog(s *cluster.Spec) *logv1.Spec {
 		GpuMemMib: s.GPUMemMiB, GpuMilli: s.GPUMilli, DurationUs: s.Duration.Microseconds(),
 		MemMib: s.MemMiB, CpuMilli: s.CPUMilli, TimeLimitUs: s.TimeLimit.Microseconds(),
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
-		RequeueOnLoss: s.RequeueOnLoss, Signature: s.Signature, Features: s.Features, Comment: s.Comment,
+		RequeueOnLoss: s.RequeueOnLoss, Signature: s.Signature, Features: s.Features, Comment: s.Comment, Script: s.Script,
 	}
 }
 
@@ -53,7 +53,7 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		GPUMemMiB: m.GetGpuMemMib(), GPUMilli: m.GetGpuMilli(), Duration: us(m.GetDurationUs()),
 		MemMiB: m.GetMemMib(), CPUMilli: m.GetCpuMilli(), TimeLimit: us(m.GetTimeLimitUs()),
 		Stdin: string(m.GetStdin()), Stdout: string(m.GetStdout()), Stderr: string(m.GetStderr()),
-		RequeueOnLoss: m.GetRequeueOnLoss(), Signature: m.GetSignature(), Features: m.GetFeatures(), Comment: m.GetComment(),
+		RequeueOnLoss: m.GetRequeueOnLoss(), Signature: m.GetSignature(), Features: m.GetFeatures(), Comment: m.GetComment(), Script: m.GetScript(),
 	}, nil
 }
 

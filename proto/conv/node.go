@@ -125,7 +125,7 @@ func Assignment(j *cluster.Job, a *cluster.Attempt) *nodev1.Assignment {
 		Uid: uint32(j.Owner.UID), Gid: j.Owner.GID, User: j.Owner.Name, Name: s.Name,
 		Dir: []byte(s.Dir), Image: s.Image,
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
-		CpuMilli: a.Berth.CPUMilli, MemMib: a.Berth.MemMiB,
+		CpuMilli: a.Berth.CPUMilli, MemMib: a.Berth.MemMiB, Script: s.Script,
 	}
 	if s.TimeLimit > 0 {
 		as.TimeLimit = durationpb.New(s.TimeLimit.Round(time.Microsecond))

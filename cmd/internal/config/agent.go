@@ -79,6 +79,9 @@ type Jobs struct {
 	Env []string `yaml:"env"`
 	// Grace is the time between SIGTERM and SIGKILL.
 	Grace time.Duration `yaml:"grace"`
+	// Scripts is a directory for batch scripts; every user must be able to
+	// enter the folders above it.
+	Scripts string `yaml:"scripts"`
 }
 
 // DefaultAgent returns the configuration of an empty file. It lacks
@@ -92,7 +95,7 @@ func DefaultAgent() Agent {
 		GPUs:    GPUs{Provider: "nvml", SimSocket: "/run/berth/sim/cards"},
 		Runtime: Runtime{Kind: "auto", Containerd: Containerd{Socket: "/run/containerd/containerd.sock", Namespace: "berth"}},
 		Cgroup:  Cgroup{Parent: "/berth"},
-		Jobs:    Jobs{Grace: 30 * time.Second},
+		Jobs:    Jobs{Grace: 30 * time.Second, Scripts: "/run/berth/scripts"},
 		Users:   Users{MinUID: 1000},
 		Log:     Log{Level: "info", Format: "auto"},
 	}
@@ -192,6 +195,7 @@ func (p *Problems) jobs(j Jobs) {
 		}
 	}
 	p.span("jobs.grace", j.Grace, time.Second, time.Hour)
+	p.path("jobs.scripts", j.Scripts, required)
 }
 
 func envName(s string) bool {

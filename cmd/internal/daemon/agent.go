@@ -36,7 +36,7 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 		return err
 	}
 	ac := agent.Config{
-		Node: cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Version: version, Dir: cfg.Data.Dir,
+		Node: cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts,
 		Coordinators: cfg.Coordinators, Dial: Dialer(src, tlsconf.RoleCoordinator),
 		Users: newAccounts(cfg.Users), Env: cfg.Jobs.Env, Grace: cfg.Jobs.Grace, Log: log,
 	}

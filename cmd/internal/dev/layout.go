@@ -179,6 +179,7 @@ func (l *layout) writeAgent(d daemonFiles, o *Options) error {
 	}
 	a.Runtime.Containerd.Namespace = o.namespace(d.name)
 	a.Cgroup.Parent = o.cgroupParent(d.name)
+	a.Jobs.Scripts = filepath.Join(l.dir, d.name+"-scripts")
 	a.Users = config.Users{AllowRoot: true, MinUID: 1}
 	return writeConfig(d.config, a)
 }

@@ -221,8 +221,11 @@ type JobSpec struct {
 	Stderr        []byte               `protobuf:"bytes,18,opt,name=stderr,proto3" json:"stderr,omitempty"`
 	RequeueOnLoss bool                 `protobuf:"varint,19,opt,name=requeue_on_loss,json=requeueOnLoss,proto3" json:"requeue_on_loss,omitempty"`
 	// What was read of the model on the client's side; see model.Features.
-	Features      []byte `protobuf:"bytes,20,opt,name=features,proto3" json:"features,omitempty"`
-	Comment       string `protobuf:"bytes,21,opt,name=comment,proto3" json:"comment,omitempty"`
+	Features []byte `protobuf:"bytes,20,opt,name=features,proto3" json:"features,omitempty"`
+	Comment  string `protobuf:"bytes,21,opt,name=comment,proto3" json:"comment,omitempty"`
+	// The batch script, packed by gzip, that runs in place of command[0]; see
+	// cluster.Spec. Coordinators never send it back.
+	Script        []byte `protobuf:"bytes,22,opt,name=script,proto3" json:"script,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -402,6 +405,13 @@ func (x *JobSpec) GetComment() string {
 		return x.Comment
 	}
 	return ""
+}
+
+func (x *JobSpec) GetScript() []byte {
+	if x != nil {
+		return x.Script
+	}
+	return nil
 }
 
 type Job struct {
@@ -1671,7 +1681,9 @@ type ExplainJobResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	// What failed, worst first, one line each with its numbers.
-	Explanations  []*Explanation `protobuf:"bytes,2,rep,name=explanations,proto3" json:"explanations,omitempty"`
+	Explanations []*Explanation `protobuf:"bytes,2,rep,name=explanations,proto3" json:"explanations,omitempty"`
+	// Where it is likely to start; missing when nothing could run it now.
+	Forecast      *Forecast `protobuf:"bytes,3,opt,name=forecast,proto3" json:"forecast,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1720,19 +1732,117 @@ func (x *ExplainJobResponse) GetExplanations() []*Explanation {
 	return nil
 }
 
+func (x *ExplainJobResponse) GetForecast() *Forecast {
+	if x != nil {
+		return x.Forecast
+	}
+	return nil
+}
+
+// Forecast is the place that is likely to take a waiting job, and when.
+type Forecast struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// One GPU of the node, when the job wants one.
+	Gpu     string `protobuf:"bytes,2,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	GpuType string `protobuf:"bytes,3,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
+	// What lacks there, in numbers, and what must end first.
+	Missing string `protobuf:"bytes,4,opt,name=missing,proto3" json:"missing,omitempty"`
+	// Expected start if jobs take as long as predicted, and if they take as long
+	// as nine in ten do at most, bounded by their time limits.
+	StartP50      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_p50,json=startP50,proto3" json:"start_p50,omitempty"`
+	StartP90      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=start_p90,json=startP90,proto3" json:"start_p90,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Forecast) Reset() {
+	*x = Forecast{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Forecast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Forecast) ProtoMessage() {}
+
+func (x *Forecast) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
+func (*Forecast) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Forecast) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Forecast) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+func (x *Forecast) GetGpuType() string {
+	if x != nil {
+		return x.GpuType
+	}
+	return ""
+}
+
+func (x *Forecast) GetMissing() string {
+	if x != nil {
+		return x.Missing
+	}
+	return ""
+}
+
+func (x *Forecast) GetStartP50() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartP50
+	}
+	return nil
+}
+
+func (x *Forecast) GetStartP90() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartP90
+	}
+	return nil
+}
+
 type Explanation struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Code   string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	Detail string                 `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
 	// How many GPUs or nodes fell out for it.
-	Count         uint32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	Count uint32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	// The type of these GPUs, "" when it is true of whole nodes.
+	GpuType       string `protobuf:"bytes,4,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +1854,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +1867,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Explanation) GetCode() string {
@@ -1781,6 +1891,13 @@ func (x *Explanation) GetCount() uint32 {
 	return 0
 }
 
+func (x *Explanation) GetGpuType() string {
+	if x != nil {
+		return x.GpuType
+	}
+	return ""
+}
+
 type PredictRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// May be missing when beside is not.
@@ -1793,7 +1910,7 @@ type PredictRequest struct {
 
 func (x *PredictRequest) Reset() {
 	*x = PredictRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1805,7 +1922,7 @@ func (x *PredictRequest) String() string {
 func (*PredictRequest) ProtoMessage() {}
 
 func (x *PredictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1818,7 +1935,7 @@ func (x *PredictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictRequest.ProtoReflect.Descriptor instead.
 func (*PredictRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PredictRequest) GetSpec() *JobSpec {
@@ -1847,7 +1964,7 @@ type PredictResponse struct {
 
 func (x *PredictResponse) Reset() {
 	*x = PredictResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +1976,7 @@ func (x *PredictResponse) String() string {
 func (*PredictResponse) ProtoMessage() {}
 
 func (x *PredictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +1989,7 @@ func (x *PredictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictResponse.ProtoReflect.Descriptor instead.
 func (*PredictResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PredictResponse) GetPredictions() []*Prediction {
@@ -1907,7 +2024,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1919,7 +2036,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1932,7 +2049,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Sharing) GetGpuType() string {
@@ -1986,7 +2103,7 @@ type SharedJob struct {
 
 func (x *SharedJob) Reset() {
 	*x = SharedJob{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1998,7 +2115,7 @@ func (x *SharedJob) String() string {
 func (*SharedJob) ProtoMessage() {}
 
 func (x *SharedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2011,7 +2128,7 @@ func (x *SharedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedJob.ProtoReflect.Descriptor instead.
 func (*SharedJob) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SharedJob) GetId() uint64 {
@@ -2064,7 +2181,7 @@ type SharingAdvice struct {
 
 func (x *SharingAdvice) Reset() {
 	*x = SharingAdvice{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2193,7 @@ func (x *SharingAdvice) String() string {
 func (*SharingAdvice) ProtoMessage() {}
 
 func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2206,7 @@ func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingAdvice.ProtoReflect.Descriptor instead.
 func (*SharingAdvice) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SharingAdvice) GetGpuType() string {
@@ -2154,7 +2271,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2283,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2296,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WatchJobsRequest) GetIds() []uint64 {
@@ -2209,7 +2326,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +2338,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +2351,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WatchJobsResponse) GetJobs() []*Job {
@@ -2266,7 +2383,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2278,7 +2395,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2291,7 +2408,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 type GetStatusResponse struct {
@@ -2309,7 +2426,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2438,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2451,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetStatusResponse) GetClusterId() string {
@@ -2404,7 +2521,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2416,7 +2533,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2429,7 +2546,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Member) GetId() string {
@@ -2540,7 +2657,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2552,7 +2669,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +2682,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JobCount) GetState() string {
@@ -2591,7 +2708,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2720,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +2733,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListNodesRequest) GetIds() []string {
@@ -2636,7 +2753,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +2765,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +2778,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -2704,7 +2821,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2833,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2846,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Node) GetId() string {
@@ -2880,7 +2997,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2892,7 +3009,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2905,7 +3022,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GPU) GetUuid() string {
@@ -3044,7 +3161,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3056,7 +3173,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3069,7 +3186,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -3095,7 +3212,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3224,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3237,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -3139,7 +3256,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3151,7 +3268,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +3281,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -3183,7 +3300,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3195,7 +3312,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3208,7 +3325,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -3227,7 +3344,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3239,7 +3356,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3252,7 +3369,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -3274,7 +3391,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3286,7 +3403,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3299,7 +3416,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -3332,7 +3449,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3344,7 +3461,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3357,7 +3474,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -3375,7 +3492,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3504,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3517,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 type CreateTokenRequest struct {
@@ -3414,7 +3531,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3426,7 +3543,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3439,7 +3556,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -3473,7 +3590,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3485,7 +3602,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3498,7 +3615,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -3527,7 +3644,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xe3\x04\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xfb\x04\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -3551,7 +3668,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x06stderr\x18\x12 \x01(\fR\x06stderr\x12&\n" +
 	"\x0frequeue_on_loss\x18\x13 \x01(\bR\rrequeueOnLoss\x12\x1a\n" +
 	"\bfeatures\x18\x14 \x01(\fR\bfeatures\x12\x18\n" +
-	"\acomment\x18\x15 \x01(\tR\acomment\"\xcf\a\n" +
+	"\acomment\x18\x15 \x01(\tR\acomment\x12\x16\n" +
+	"\x06script\x18\x16 \x01(\fR\x06script\"\xcf\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -3674,14 +3792,23 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x125\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x1b.berth.api.v1.CancelOutcomeR\aoutcome\"#\n" +
 	"\x11ExplainJobRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\"x\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\"\xac\x01\n" +
 	"\x12ExplainJobResponse\x12#\n" +
 	"\x03job\x18\x01 \x01(\v2\x11.berth.api.v1.JobR\x03job\x12=\n" +
-	"\fexplanations\x18\x02 \x03(\v2\x19.berth.api.v1.ExplanationR\fexplanations\"O\n" +
+	"\fexplanations\x18\x02 \x03(\v2\x19.berth.api.v1.ExplanationR\fexplanations\x122\n" +
+	"\bforecast\x18\x03 \x01(\v2\x16.berth.api.v1.ForecastR\bforecast\"\xd7\x01\n" +
+	"\bForecast\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
+	"\x03gpu\x18\x02 \x01(\tR\x03gpu\x12\x19\n" +
+	"\bgpu_type\x18\x03 \x01(\tR\agpuType\x12\x18\n" +
+	"\amissing\x18\x04 \x01(\tR\amissing\x127\n" +
+	"\tstart_p50\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bstartP50\x127\n" +
+	"\tstart_p90\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bstartP90\"j\n" +
 	"\vExplanation\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\rR\x05count\"S\n" +
+	"\x05count\x18\x03 \x01(\rR\x05count\x12\x19\n" +
+	"\bgpu_type\x18\x04 \x01(\tR\agpuType\"S\n" +
 	"\x0ePredictRequest\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.api.v1.JobSpecR\x04spec\x12\x16\n" +
 	"\x06beside\x18\x02 \x03(\x04R\x06beside\"~\n" +
@@ -3862,7 +3989,7 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(CancelOutcome)(0),            // 0: berth.api.v1.CancelOutcome
 	(*SubmitJobsRequest)(nil),     // 1: berth.api.v1.SubmitJobsRequest
@@ -3884,54 +4011,55 @@ var file_berth_api_v1_api_proto_goTypes = []any{
 	(*CancelResult)(nil),          // 17: berth.api.v1.CancelResult
 	(*ExplainJobRequest)(nil),     // 18: berth.api.v1.ExplainJobRequest
 	(*ExplainJobResponse)(nil),    // 19: berth.api.v1.ExplainJobResponse
-	(*Explanation)(nil),           // 20: berth.api.v1.Explanation
-	(*PredictRequest)(nil),        // 21: berth.api.v1.PredictRequest
-	(*PredictResponse)(nil),       // 22: berth.api.v1.PredictResponse
-	(*Sharing)(nil),               // 23: berth.api.v1.Sharing
-	(*SharedJob)(nil),             // 24: berth.api.v1.SharedJob
-	(*SharingAdvice)(nil),         // 25: berth.api.v1.SharingAdvice
-	(*WatchJobsRequest)(nil),      // 26: berth.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),     // 27: berth.api.v1.WatchJobsResponse
-	(*GetStatusRequest)(nil),      // 28: berth.api.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),     // 29: berth.api.v1.GetStatusResponse
-	(*Member)(nil),                // 30: berth.api.v1.Member
-	(*JobCount)(nil),              // 31: berth.api.v1.JobCount
-	(*ListNodesRequest)(nil),      // 32: berth.api.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),     // 33: berth.api.v1.ListNodesResponse
-	(*Node)(nil),                  // 34: berth.api.v1.Node
-	(*GPU)(nil),                   // 35: berth.api.v1.GPU
-	(*DrainNodeRequest)(nil),      // 36: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),     // 37: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),     // 38: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),    // 39: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),      // 40: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),     // 41: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),     // 42: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),    // 43: berth.api.v1.RemoveNodeResponse
-	(*CreateTokenRequest)(nil),    // 44: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),   // 45: berth.api.v1.CreateTokenResponse
-	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 47: google.protobuf.Timestamp
+	(*Forecast)(nil),              // 20: berth.api.v1.Forecast
+	(*Explanation)(nil),           // 21: berth.api.v1.Explanation
+	(*PredictRequest)(nil),        // 22: berth.api.v1.PredictRequest
+	(*PredictResponse)(nil),       // 23: berth.api.v1.PredictResponse
+	(*Sharing)(nil),               // 24: berth.api.v1.Sharing
+	(*SharedJob)(nil),             // 25: berth.api.v1.SharedJob
+	(*SharingAdvice)(nil),         // 26: berth.api.v1.SharingAdvice
+	(*WatchJobsRequest)(nil),      // 27: berth.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),     // 28: berth.api.v1.WatchJobsResponse
+	(*GetStatusRequest)(nil),      // 29: berth.api.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),     // 30: berth.api.v1.GetStatusResponse
+	(*Member)(nil),                // 31: berth.api.v1.Member
+	(*JobCount)(nil),              // 32: berth.api.v1.JobCount
+	(*ListNodesRequest)(nil),      // 33: berth.api.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),     // 34: berth.api.v1.ListNodesResponse
+	(*Node)(nil),                  // 35: berth.api.v1.Node
+	(*GPU)(nil),                   // 36: berth.api.v1.GPU
+	(*DrainNodeRequest)(nil),      // 37: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),     // 38: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),     // 39: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),    // 40: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),      // 41: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),     // 42: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),     // 43: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),    // 44: berth.api.v1.RemoveNodeResponse
+	(*CreateTokenRequest)(nil),    // 45: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),   // 46: berth.api.v1.CreateTokenResponse
+	(*durationpb.Duration)(nil),   // 47: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	3,  // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	46, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	46, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	47, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	47, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
 	5,  // 3: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	7,  // 4: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	9,  // 5: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	47, // 6: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	47, // 7: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	47, // 8: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	47, // 9: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	48, // 6: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	48, // 7: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	48, // 8: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	48, // 9: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
 	3,  // 10: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	10, // 11: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
 	6,  // 12: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
 	8,  // 13: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
 	5,  // 14: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	47, // 15: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	47, // 16: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	47, // 17: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	48, // 15: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	48, // 16: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	48, // 17: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
 	7,  // 18: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
 	9,  // 19: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
 	4,  // 20: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
@@ -3939,58 +4067,61 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	17, // 22: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
 	0,  // 23: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
 	4,  // 24: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	20, // 25: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
-	3,  // 26: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	7,  // 27: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	23, // 28: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	24, // 29: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	25, // 30: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	4,  // 31: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	30, // 32: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	31, // 33: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	34, // 34: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	35, // 35: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	47, // 36: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	47, // 37: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	47, // 38: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	34, // 39: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	34, // 40: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	34, // 41: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	46, // 42: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	47, // 43: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	1,  // 44: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	11, // 45: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	13, // 46: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	15, // 47: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	18, // 48: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	21, // 49: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	26, // 50: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	28, // 51: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	32, // 52: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	36, // 53: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	38, // 54: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	40, // 55: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	42, // 56: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	44, // 57: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	2,  // 58: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	12, // 59: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	14, // 60: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	16, // 61: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	19, // 62: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	22, // 63: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	27, // 64: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	29, // 65: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	33, // 66: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	37, // 67: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	39, // 68: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	41, // 69: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	43, // 70: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	45, // 71: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	58, // [58:72] is the sub-list for method output_type
-	44, // [44:58] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	21, // 25: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	20, // 26: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
+	48, // 27: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	48, // 28: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	3,  // 29: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	7,  // 30: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	24, // 31: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	25, // 32: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	26, // 33: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	4,  // 34: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	31, // 35: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	32, // 36: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	35, // 37: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	36, // 38: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	48, // 39: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	48, // 40: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	48, // 41: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	35, // 42: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	35, // 43: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	35, // 44: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	47, // 45: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	48, // 46: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	1,  // 47: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	11, // 48: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	13, // 49: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	15, // 50: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	18, // 51: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	22, // 52: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	27, // 53: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	29, // 54: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	33, // 55: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	37, // 56: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	39, // 57: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	41, // 58: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	43, // 59: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	45, // 60: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	2,  // 61: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	12, // 62: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	14, // 63: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	16, // 64: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	19, // 65: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	23, // 66: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	28, // 67: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	30, // 68: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	34, // 69: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	38, // 70: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	40, // 71: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	42, // 72: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	44, // 73: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	46, // 74: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	61, // [61:75] is the sub-list for method output_type
+	47, // [47:61] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -4006,7 +4137,7 @@ func file_berth_api_v1_api_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   45,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -2470,6 +2470,8 @@ type Spec struct {
 	Signature     string                 `protobuf:"bytes,20,opt,name=signature,proto3" json:"signature,omitempty"`
 	Features      []byte                 `protobuf:"bytes,21,opt,name=features,proto3" json:"features,omitempty"`
 	Comment       string                 `protobuf:"bytes,22,opt,name=comment,proto3" json:"comment,omitempty"`
+	// The batch script, packed by gzip.
+	Script        []byte `protobuf:"bytes,23,opt,name=script,proto3" json:"script,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2656,6 +2658,13 @@ func (x *Spec) GetComment() string {
 		return x.Comment
 	}
 	return ""
+}
+
+func (x *Spec) GetScript() []byte {
+	if x != nil {
+		return x.Script
+	}
+	return nil
 }
 
 type Estimate struct {
@@ -4847,7 +4856,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xc9\x04\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xe1\x04\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -4872,7 +4881,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x0frequeue_on_loss\x18\x13 \x01(\bR\rrequeueOnLoss\x12\x1c\n" +
 	"\tsignature\x18\x14 \x01(\tR\tsignature\x12\x1a\n" +
 	"\bfeatures\x18\x15 \x01(\fR\bfeatures\x12\x18\n" +
-	"\acomment\x18\x16 \x01(\tR\acomment\"\xbe\x02\n" +
+	"\acomment\x18\x16 \x01(\tR\acomment\x12\x16\n" +
+	"\x06script\x18\x17 \x01(\fR\x06script\"\xbe\x02\n" +
 	"\bEstimate\x12\x19\n" +
 	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x1e\n" +
 	"\vgpu_mem_mib\x18\x02 \x01(\x03R\tgpuMemMib\x12%\n" +

@@ -1223,23 +1223,25 @@ type Assignment struct {
 	// The fencing token: the agent refuses one that is lower than it has seen.
 	Token uint64 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`
 	// True when the attempt must end: TERM, then KILL after the grace.
-	Stop          bool                 `protobuf:"varint,4,opt,name=stop,proto3" json:"stop,omitempty"`
-	Grace         *durationpb.Duration `protobuf:"bytes,5,opt,name=grace,proto3" json:"grace,omitempty"`
-	Uid           uint32               `protobuf:"varint,6,opt,name=uid,proto3" json:"uid,omitempty"`
-	Gid           uint32               `protobuf:"varint,7,opt,name=gid,proto3" json:"gid,omitempty"`
-	User          string               `protobuf:"bytes,8,opt,name=user,proto3" json:"user,omitempty"`
-	Name          string               `protobuf:"bytes,9,opt,name=name,proto3" json:"name,omitempty"`
-	Command       [][]byte             `protobuf:"bytes,10,rep,name=command,proto3" json:"command,omitempty"`
-	Env           [][]byte             `protobuf:"bytes,11,rep,name=env,proto3" json:"env,omitempty"`
-	Dir           []byte               `protobuf:"bytes,12,opt,name=dir,proto3" json:"dir,omitempty"`
-	Image         string               `protobuf:"bytes,13,opt,name=image,proto3" json:"image,omitempty"`
-	Stdin         []byte               `protobuf:"bytes,14,opt,name=stdin,proto3" json:"stdin,omitempty"`
-	Stdout        []byte               `protobuf:"bytes,15,opt,name=stdout,proto3" json:"stdout,omitempty"`
-	Stderr        []byte               `protobuf:"bytes,16,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	TimeLimit     *durationpb.Duration `protobuf:"bytes,17,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
-	CpuMilli      int64                `protobuf:"varint,18,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
-	MemMib        int64                `protobuf:"varint,19,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
-	Gpus          []*Share             `protobuf:"bytes,20,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	Stop      bool                 `protobuf:"varint,4,opt,name=stop,proto3" json:"stop,omitempty"`
+	Grace     *durationpb.Duration `protobuf:"bytes,5,opt,name=grace,proto3" json:"grace,omitempty"`
+	Uid       uint32               `protobuf:"varint,6,opt,name=uid,proto3" json:"uid,omitempty"`
+	Gid       uint32               `protobuf:"varint,7,opt,name=gid,proto3" json:"gid,omitempty"`
+	User      string               `protobuf:"bytes,8,opt,name=user,proto3" json:"user,omitempty"`
+	Name      string               `protobuf:"bytes,9,opt,name=name,proto3" json:"name,omitempty"`
+	Command   [][]byte             `protobuf:"bytes,10,rep,name=command,proto3" json:"command,omitempty"`
+	Env       [][]byte             `protobuf:"bytes,11,rep,name=env,proto3" json:"env,omitempty"`
+	Dir       []byte               `protobuf:"bytes,12,opt,name=dir,proto3" json:"dir,omitempty"`
+	Image     string               `protobuf:"bytes,13,opt,name=image,proto3" json:"image,omitempty"`
+	Stdin     []byte               `protobuf:"bytes,14,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	Stdout    []byte               `protobuf:"bytes,15,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	Stderr    []byte               `protobuf:"bytes,16,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	TimeLimit *durationpb.Duration `protobuf:"bytes,17,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
+	CpuMilli  int64                `protobuf:"varint,18,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	MemMib    int64                `protobuf:"varint,19,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	Gpus      []*Share             `protobuf:"bytes,20,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	// The batch script, packed by gzip, that runs in place of command[0].
+	Script        []byte `protobuf:"bytes,21,opt,name=script,proto3" json:"script,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1410,6 +1412,13 @@ func (x *Assignment) GetMemMib() int64 {
 func (x *Assignment) GetGpus() []*Share {
 	if x != nil {
 		return x.Gpus
+	}
+	return nil
+}
+
+func (x *Assignment) GetScript() []byte {
+	if x != nil {
+		return x.Script
 	}
 	return nil
 }
@@ -1924,7 +1933,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\x93\x04\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xab\x04\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -1948,7 +1957,8 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"time_limit\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12\x1b\n" +
 	"\tcpu_milli\x18\x12 \x01(\x03R\bcpuMilli\x12\x17\n" +
 	"\amem_mib\x18\x13 \x01(\x03R\x06memMib\x12(\n" +
-	"\x04gpus\x18\x14 \x03(\v2\x14.berth.node.v1.ShareR\x04gpus\"h\n" +
+	"\x04gpus\x18\x14 \x03(\v2\x14.berth.node.v1.ShareR\x04gpus\x12\x16\n" +
+	"\x06script\x18\x15 \x01(\fR\x06script\"h\n" +
 	"\x05Share\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x17\n" +
 	"\amem_mib\x18\x02 \x01(\x03R\x06memMib\x12\x14\n" +

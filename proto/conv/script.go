@@ -1,0 +1,51 @@
+package conv
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// PackScript packs a batch script for the wire, the log and the journals of
+// agents, where it travels with its job. Equal scripts pack equally.
+func PackScript(script []byte) ([]byte, error) {
+	if len(script) > cluster.MaxScript {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "script: %d bytes, at most %d are allowed; keep data in files beside it", len(script), cluster.MaxScript)
+	}
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return nil, fmt.Errorf("pack script: %w", err)
+	}
+	if _, err := w.Write(script); err != nil {
+		return nil, fmt.Errorf("pack script: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return nil, fmt.Errorf("pack script: %w", err)
+	}
+	if b.Len() > cluster.MaxPackedScript {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "script: %d bytes when packed, at most %d are allowed; keep data, archives and encoded files beside it",
+			b.Len(), cluster.MaxPackedScript)
+	}
+	return b.Bytes(), nil
+}
+
+// UnpackScript is the reverse of PackScript. It never gives more than
+// cluster.MaxScript bytes, whatever it is given.
+func UnpackScript(packed []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, fmt.Errorf("unpack script: %w", err)
+	}
+	script, err := io.ReadAll(io.LimitReader(r, cluster.MaxScript+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("unpack script: %w", err)
+	case len(script) > cluster.MaxScript:
+		return nil, fmt.Errorf("unpack script: more than %d bytes", cluster.MaxScript)
+	}
+	return script, nil
+}
