@@ -23,6 +23,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
 // Config is what a coordinator needs. Fields are required unless marked.
@@ -64,6 +65,10 @@ type Config struct {
 	HeadroomMiB int64
 	MaxShares   int
 	Policy      scheduler.Policy
+	// Planner makes the passes instead of the scheduler's own, nil for those.
+	// It is asked whenever something came, ended or changed, and each second
+	// while somebody waits. Its preemptions are not carried out.
+	Planner policies.Policy
 	// Learning may be left zero.
 	Learning Learning
 	// MaxQueued is how many jobs may wait; 0 means 200,000.

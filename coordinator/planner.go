@@ -13,6 +13,7 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
 // Bounds of one planning cycle.
@@ -35,6 +36,7 @@ type planner struct {
 	fsm     *fsm.FSM
 	prop    *proposer
 	policy  scheduler.Policy
+	other   policies.Policy // makes the passes instead of the scheduler, or nil
 	clock   func() time.Time
 	log     *slog.Logger
 	metrics *metrics
@@ -49,7 +51,7 @@ type planner struct {
 
 func newPlanner(c *Coordinator) *planner {
 	return &planner{
-		fsm: c.fsm, prop: c.prop, policy: c.cfg.Policy, clock: c.cfg.Clock, log: c.log.With("component", "planner"),
+		fsm: c.fsm, prop: c.prop, policy: c.cfg.Policy, other: c.cfg.Planner, clock: c.cfg.Clock, log: c.log.With("component", "planner"),
 		metrics: c.metrics, company: c.learn.company, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
 	}
 }
@@ -121,7 +123,8 @@ func (p *planner) run(ctx context.Context) error {
 		}
 		released, arrived, full := p.takeWork()
 		due := time.Since(lastFull) >= interval
-		full = full || due && p.fsm.Index() != seen
+		// Other policies may look at the time alone.
+		full = full || due && (p.other != nil || p.fsm.Index() != seen)
 		if err := p.fast(ctx, released); err != nil {
 			return err
 		}
@@ -181,9 +184,10 @@ func (p *planner) keepArrived() {
 	p.mu.Unlock()
 }
 
-// fast starts the heads of the queues of GPUs on which something ended.
+// fast starts the heads of the queues of GPUs on which something ended. Other
+// policies make a pass instead, see note.
 func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
-	if len(gpus) == 0 {
+	if len(gpus) == 0 || p.other != nil {
 		return nil
 	}
 	slices.Sort(gpus)
@@ -197,7 +201,7 @@ func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
 // yet ("arrival"). It returns how long the planning took, the committing not
 // counted.
 func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, err error) {
-	arrival := kind == "arrival"
+	arrival := kind == "arrival" && p.other == nil
 	counts := p.fsm.Counts()
 	if counts[cluster.JobPending] == 0 && (arrival || counts[cluster.JobQueued] == 0) {
 		return 0, nil
@@ -217,10 +221,17 @@ func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, er
 			return 0, nil
 		}
 	}
-	plan := scheduler.Schedule(snap, p.policy)
+	plan := p.plan(snap)
 	took = time.Since(began)
 	p.metrics.cycle(kind, took)
 	return took, p.propose(ctx, &plan, kind)
+}
+
+func (p *planner) plan(snap *cluster.Snapshot) cluster.Plan {
+	if p.other != nil {
+		return p.other.Plan(snap)
+	}
+	return scheduler.Schedule(snap, p.policy)
 }
 
 func inNoQueue(jobs []*cluster.Job) []*cluster.Job {

@@ -27,6 +27,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
 // Metadata by which a test says who calls.
@@ -51,6 +52,8 @@ type Options struct {
 	Clock func() time.Time
 	// MaxSlowdownMilli is the policy's, 0 the default one.
 	MaxSlowdownMilli int64
+	// Planner is passed on.
+	Planner policies.Policy
 	// Registry takes the metrics of a cluster of one.
 	Registry prometheus.Registerer
 }
@@ -153,7 +156,7 @@ func (c *Cluster) Restart(i int) {
 		Peers: c.peers, Timing: raftnode.FastTiming(), Raft: n.raft, Listener: n.api, Credentials: insecure.NewCredentials(), Socket: sock,
 		Peer: peer, Dial: func(addr string) (*grpc.ClientConn, error) { return c.dial(c.apiOf(addr), "coordinator", "peer") },
 		Users: userName, AllowRoot: c.opts.AllowRoot, MinUID: 1000, Admins: []cluster.UID{2000},
-		Lease: c.opts.Lease, MaxShares: 3, Policy: policy, Clock: c.opts.Clock, MaxQueued: c.opts.MaxQueued, Learning: c.opts.Learning, Registry: c.opts.Registry, Certs: certifier{},
+		Lease: c.opts.Lease, MaxShares: 3, Policy: policy, Planner: c.opts.Planner, Clock: c.opts.Clock, MaxQueued: c.opts.MaxQueued, Learning: c.opts.Learning, Registry: c.opts.Registry, Certs: certifier{},
 		Fatal: func(err error) { c.t.Errorf("%s cannot go on: %v", c.peers[i].ID, err) },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})

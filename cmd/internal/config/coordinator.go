@@ -91,9 +91,10 @@ type Users struct {
 type Scheduling struct {
 	MaxShares         int           `yaml:"max_shares"`   // jobs on one GPU
 	MaxSlowdown       float64       `yaml:"max_slowdown"` // of anybody who shares a GPU, times; 0 is no limit
-	Interval          time.Duration `yaml:"interval"`   // longest time between full passes
+	Interval          time.Duration `yaml:"interval"`     // longest time between full passes
 	MemoryHeadroomMiB int           `yaml:"memory_headroom_mib"`
-	Policy            string        `yaml:"policy"`
+	// Policy is a placement of package policies, or "placement+order".
+	Policy string `yaml:"policy"`
 }
 
 // Lease says how long a silent agent is trusted.
@@ -180,7 +181,7 @@ func (c *Coordinator) Validate() error {
 	p.factor("scheduling.max_slowdown", c.Scheduling.MaxSlowdown, 1.01, 10)
 	p.span("scheduling.interval", c.Scheduling.Interval, 10*time.Millisecond, time.Minute)
 	p.number("scheduling.memory_headroom_mib", c.Scheduling.MemoryHeadroomMiB, 0, 64<<10)
-	p.oneOf("scheduling.policy", c.Scheduling.Policy, "ffd", "slot")
+	p.policy("scheduling.policy", c.Scheduling.Policy)
 	p.span("lease.agent", c.Lease.Agent, 5*time.Second, time.Hour)
 	p.number("limits.queued_total", c.Limits.QueuedTotal, 1, 1_000_000)
 	p.number("learner.min_samples", c.Learner.MinSamples, 1, 4096)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/safefile"
+	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
 // maxSecretBytes bounds certificates and keys when CheckFiles reads them.
@@ -112,6 +113,14 @@ func (p *Problems) span(key string, d, lo, hi time.Duration) {
 func (p *Problems) oneOf(key, s string, allowed ...string) {
 	if !slices.Contains(allowed, s) {
 		p.addf(key, "is %.80q, want one of %s", s, strings.Join(allowed, ", "))
+	}
+}
+
+// policy names a placement, alone or with an order.
+func (p *Problems) policy(key, s string) {
+	if _, err := policies.New(s, policies.Options{}); err != nil {
+		p.addf(key, "is %.80q, want one of %s, alone or with an order as in fgd+qssf: %s", s,
+			strings.Join(policies.Names(), ", "), strings.Join(policies.Orders(), ", "))
 	}
 }
 

@@ -33,6 +33,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
 // Exit codes of daemons beyond those of the command line: starting again does
@@ -163,6 +164,25 @@ func advertise(cfg *config.Coordinator) string {
 	return cfg.Listen.Addr
 }
 
+// plannerOf makes the policy of a name: nil for the scheduler's own passes,
+// of which it sets the mode. Whatever the order, nobody waits for ever.
+func plannerOf(name string, base *scheduler.Policy) (policies.Policy, error) {
+	if place, order, _ := strings.Cut(name, "+"); place == string(scheduler.ModeSlot) {
+		base.Mode = scheduler.ModeSlot
+		if order == "" {
+			return nil, nil
+		}
+	}
+	if name == string(scheduler.ModeFFD) {
+		return nil, nil
+	}
+	p, err := policies.New(name, policies.Options{Base: *base, Age: base.FIFOAge})
+	if err != nil {
+		return nil, fmt.Errorf("scheduling.policy: %w", err)
+	}
+	return p, nil
+}
+
 func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (*coordinator.Config, error) {
 	admins, err := resolveUIDs(cfg.Users.Admins)
 	if err != nil {
@@ -171,7 +191,10 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 	policy := scheduler.Default()
 	policy.MaxShares = cfg.Scheduling.MaxShares
 	policy.MaxSlowdownMilli = int64(math.Round(1000 * cfg.Scheduling.MaxSlowdown))
-	policy.Mode = scheduler.Mode(cfg.Scheduling.Policy)
+	planner, err := plannerOf(cfg.Scheduling.Policy, &policy)
+	if err != nil {
+		return nil, err
+	}
 	cc := &coordinator.Config{
 		ID: cfg.ID, ClusterID: cfg.Cluster.ID, ClusterName: cfg.Cluster.Name,
 		Dir: cfg.Data.Dir, Advertise: advertise(cfg), Timing: timing(cfg.Raft),
@@ -179,7 +202,7 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 		Socket: p.socket, Peer: peerRole, Dial: Dialer(src, tlsconf.RoleCoordinator), Users: newNames().name,
 		AllowRoot: cfg.Users.AllowRoot, MinUID: cluster.UID(cfg.Users.MinUID), Admins: admins,
 		Lease: cfg.Lease.Agent, HeadroomMiB: int64(cfg.Scheduling.MemoryHeadroomMiB), MaxShares: cfg.Scheduling.MaxShares,
-		Policy: policy, MaxQueued: cfg.Limits.QueuedTotal, Gossip: cfg.Gossip.Addr, GossipPeers: cfg.Gossip.Join,
+		Policy: policy, Planner: planner, MaxQueued: cfg.Limits.QueuedTotal, Gossip: cfg.Gossip.Addr, GossipPeers: cfg.Gossip.Join,
 		Learning: coordinator.Learning{MinSamples: cfg.Learner.MinSamples, Every: cfg.Learner.Interval},
 	}
 	for _, peer := range cfg.Peers {
