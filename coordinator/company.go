@@ -45,6 +45,9 @@ func (c *company) current() *interfere.Model {
 		return c.model
 	}
 	c.version, c.model, c.cards, c.numbers, c.seen = in.Version, nil, nil, nil, nil
+	if in.Version == 0 {
+		return nil
+	}
 	m, err := interfere.Decode(in.Blob)
 	if err != nil {
 		c.log.Error("what was learned of sharing cannot be used; the built-in coefficients are", "index", in.Version, "err", err)
