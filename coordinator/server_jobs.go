@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm"
@@ -292,10 +293,24 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	snap.Interference = s.c.learn.company.forScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
 	for _, e := range scheduler.Explain(snap, j, s.c.cfg.Policy) {
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{
-			Code: string(e.Reason.Code), Detail: e.Reason.Detail, Count: uint32(e.Count),
+			Code: string(e.Reason.Code), Detail: e.Reason.Detail, Count: uint32(e.Count), GpuType: e.GPUType,
 		})
 	}
+	if f, ok := scheduler.ForecastStart(snap, j, s.c.cfg.Policy); ok {
+		resp.Forecast = forecastToAPI(&f)
+	}
 	return resp, nil
+}
+
+func forecastToAPI(f *scheduler.Forecast) *apiv1.Forecast {
+	m := &apiv1.Forecast{
+		Node: string(f.Node), Missing: f.Missing,
+		StartP50: timestamppb.New(f.P50.Std()), StartP90: timestamppb.New(f.P90.Std()),
+	}
+	if f.GPU != nil {
+		m.Gpu, m.GpuType = string(f.GPU.ID), f.GPU.Type
+	}
+	return m
 }
 
 // Predict says what a job would need on each GPU type of the cluster.

@@ -16,6 +16,8 @@ import (
 type Explanation struct {
 	Reason cluster.Reason
 	Count  int
+	// GPUType is the type of these GPUs, "" for what is true of whole nodes.
+	GPUType string
 }
 
 // Explain says why job waits, worst first, from every GPU of the snapshot. It
@@ -24,6 +26,23 @@ func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []Explanation
 	if len(snap.Nodes) == 0 {
 		return []Explanation{{Reason: cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered; the job starts when one joins that can run it"}}}
 	}
+	x := newExplainer(snap, job, pol)
+	for _, n := range sortedNodes(snap.Nodes) {
+		x.node(n)
+	}
+	x.queue()
+	x.never()
+	slices.SortStableFunc(x.out, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(severity(a.code), severity(b.code)), cmp.Compare(a.gpuType, b.gpuType))
+	})
+	out := make([]Explanation, 0, len(x.out))
+	for _, f := range x.out {
+		out = append(out, Explanation{Reason: cluster.Reason{Code: f.code, Detail: f.words()}, Count: f.count, GPUType: f.gpuType})
+	}
+	return out
+}
+
+func newExplainer(snap *cluster.Snapshot, job *cluster.Job, pol Policy) *explainer {
 	x := &explainer{snap: snap, job: job, pol: pol, on: map[cluster.GPUID][]*cluster.Job{}}
 	x.cpu, x.mem = hostOf(job, pol)
 	for _, r := range snap.Running {
@@ -33,19 +52,7 @@ func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []Explanation
 			}
 		}
 	}
-	nodes := slices.Clone(snap.Nodes)
-	slices.SortFunc(nodes, byNode)
-	for _, n := range nodes {
-		x.node(n)
-	}
-	x.queue()
-	x.never()
-	slices.SortStableFunc(x.out, func(a, b finding) int { return cmp.Compare(severity(a.code), severity(b.code)) })
-	out := make([]Explanation, 0, len(x.out))
-	for _, f := range x.out {
-		out = append(out, Explanation{Reason: cluster.Reason{Code: f.code, Detail: f.words()}, Count: f.count})
-	}
-	return out
+	return x
 }
 
 // severity orders reasons from the one that will never pass to the one that
@@ -63,12 +70,13 @@ func severity(c cluster.ReasonCode) int {
 	return len(order)
 }
 
-// finding gathers the places that lack the same thing.
+// finding gathers the places of one GPU type that lack the same thing.
 type finding struct {
-	code  cluster.ReasonCode
-	count int
-	short int64 // how much the nearest place lacks
-	words func() string
+	code    cluster.ReasonCode
+	gpuType string
+	count   int
+	short   int64 // how much the nearest place lacks
+	words   func() string
 }
 
 type explainer struct {
@@ -84,15 +92,20 @@ type explainer struct {
 // tally counts a place that lacks short of something; the words of the
 // nearest place are kept.
 func (x *explainer) tally(code cluster.ReasonCode, count int, short int64, words func() string) {
+	x.tallyOn("", code, count, short, words)
+}
+
+// tallyOn is tally for GPUs of one type.
+func (x *explainer) tallyOn(gpuType string, code cluster.ReasonCode, count int, short int64, words func() string) {
 	for i := range x.out {
-		if f := &x.out[i]; f.code == code {
+		if f := &x.out[i]; f.code == code && f.gpuType == gpuType {
 			if f.count += count; short < f.short {
 				f.short, f.words = short, words
 			}
 			return
 		}
 	}
-	x.out = append(x.out, finding{code, count, short, words})
+	x.out = append(x.out, finding{code, gpuType, count, short, words})
 }
 
 func (x *explainer) node(n *cluster.Node) {
@@ -184,19 +197,19 @@ func (x *explainer) gpus(n *cluster.Node) {
 		return
 	}
 	if len(free) < x.job.Spec.GPUs {
-		x.tally(cluster.ReasonGPUs, len(n.GPUs), int64(x.job.Spec.GPUs-len(free)), func() string {
+		x.tallyOn(n.GPUs[free[0]].Type, cluster.ReasonGPUs, len(n.GPUs), int64(x.job.Spec.GPUs-len(free)), func() string {
 			return fmt.Sprintf("node %s: %d of %s with room, needs %d at once", n.ID, len(free), gpus(len(n.GPUs)), x.job.Spec.GPUs)
 		})
 		return
 	}
 	g := &n.GPUs[free[0]]
 	if q := x.snap.Queues[g.ID]; len(q) > 0 && q[0].Job != x.job.ID {
-		x.tally(cluster.ReasonQueueOrder, len(free), int64(len(q)), func() string {
+		x.tallyOn(g.Type, cluster.ReasonQueueOrder, len(free), int64(len(q)), func() string {
 			return fmt.Sprintf("%s has room, but job %d stands before it in the queue there", cardName(n, g), q[0].Job)
 		})
 		return
 	}
-	x.tally(cluster.ReasonUnconfirmed, len(free), 0, func() string {
+	x.tallyOn(g.Type, cluster.ReasonUnconfirmed, len(free), 0, func() string {
 		return fmt.Sprintf("%s has room; the next pass decides", cardName(n, g))
 	})
 }
@@ -212,26 +225,32 @@ func (x *explainer) gpu(n *cluster.Node, g *cluster.GPU) bool {
 	if !ok {
 		return false
 	}
-	say := func(code cluster.ReasonCode, short int64, what string) bool {
-		x.tally(code, 1, short, func() string { return cardName(n, g) + ": " + what + x.company(g) })
-		return false
+	code, short, what := x.lack(g, &nd, &u)
+	if code == "" {
+		return true
 	}
+	x.tallyOn(g.Type, code, 1, short, func() string { return cardName(n, g) + ": " + what + x.company(g) })
+	return false
+}
+
+// lack says what a need misses on one GPU, "" for nothing, and how much.
+func (x *explainer) lack(g *cluster.GPU, nd *need, u *cluster.GPUUse) (code cluster.ReasonCode, short int64, what string) {
 	switch {
 	case nd.way == wayWhole && u.Shares > 0:
-		return say(cluster.ReasonExclusive, x.longest(g), "is taken, needs it alone")
+		return cluster.ReasonExclusive, x.longest(g), "is taken, needs it alone"
 	case u.Exclusive:
-		return say(cluster.ReasonSharing, x.longest(g), "somebody has it alone")
-	case u.FreeShares() < 1 || u.Shares >= x.pol.MaxShares:
-		return say(cluster.ReasonGPUSlots, x.longest(g), "as many jobs as may share it")
+		return cluster.ReasonSharing, x.longest(g), "somebody has it alone"
+	case u.FreeShares() < 1 || u.Shares >= max(1, x.pol.MaxShares):
+		return cluster.ReasonGPUSlots, x.longest(g), "as many jobs as may share it"
 	case nd.mem > u.FreeMiB():
-		return say(cluster.ReasonGPUMem, nd.mem-u.FreeMiB(), fmt.Sprintf("%s free, needs %s", gib(u.FreeMiB()), gib(nd.mem)))
+		return cluster.ReasonGPUMem, nd.mem - u.FreeMiB(), fmt.Sprintf("%s free, needs %s", gib(u.FreeMiB()), gib(nd.mem))
 	case nd.milli > u.FreeMilli():
-		return say(cluster.ReasonGPUCompute, nd.milli-u.FreeMilli(), fmt.Sprintf("%s of its compute free, needs %s", percent(u.FreeMilli()), percent(nd.milli)))
+		return cluster.ReasonGPUCompute, nd.milli - u.FreeMilli(), fmt.Sprintf("%s of its compute free, needs %s", percent(u.FreeMilli()), percent(nd.milli))
 	}
-	if v, s := x.judge(g, &nd); v.against() {
-		return say(cluster.ReasonSharing, x.longest(g), v.words(s, x.pol.MaxSlowdownMilli))
+	if v, s := x.judge(g, nd); v.against() {
+		return cluster.ReasonSharing, x.longest(g), v.words(s, x.pol.MaxSlowdownMilli)
 	}
-	return true
+	return "", 0, ""
 }
 
 // judge tells what those on a card speak against the job.
@@ -267,7 +286,7 @@ func (x *explainer) vetoes(n *cluster.Node) (others int) {
 			continue
 		}
 		r := vetoReason(x.job, g, &e, nd.why)
-		x.tally(r.Code, 1, -g.SellableMiB, func() string { return cardName(n, g) + ": " + r.Detail })
+		x.tallyOn(g.Type, r.Code, 1, -g.SellableMiB, func() string { return cardName(n, g) + ": " + r.Detail })
 	}
 	return others
 }

@@ -66,7 +66,10 @@ func TestExplainGolden(t *testing.T) {
 			w.Submit(c.job)
 			var b strings.Builder
 			for _, e := range scheduler.Explain(w.Snapshot(), c.job, scheduler.Default()) {
-				fmt.Fprintf(&b, "%d × %s\n", e.Count, e.Reason)
+				fmt.Fprintf(&b, "%d × %s [%s]\n", e.Count, e.Reason, e.GPUType)
+			}
+			if f, ok := scheduler.ForecastStart(w.Snapshot(), c.job, scheduler.Default()); ok {
+				fmt.Fprintf(&b, "nearest: %s\nstart in %s to %s\n", f.Missing, f.P50.Sub(Now), f.P90.Sub(Now))
 			}
 			file := filepath.Join("testdata", "explain", c.name+".golden")
 			if *update {

@@ -231,7 +231,7 @@ func TestNeverFitsKnowsNoState(t *testing.T) {
 }
 
 // TestExplainCountsEveryPlace: each GPU on which the job may look is counted
-// once, codes come once and worst first.
+// once, codes come once for each GPU type and worst first.
 func TestExplainCountsEveryPlace(t *testing.T) {
 	t.Parallel()
 	order := []cluster.ReasonCode{
@@ -244,13 +244,13 @@ func TestExplainCountsEveryPlace(t *testing.T) {
 		s := w.Snapshot()
 		for _, j := range s.Waiting {
 			got := scheduler.Explain(s, j, pol)
-			sum, at := 0, -1
+			sum, at, last := 0, -1, ""
 			for _, e := range got {
 				i := slices.Index(order, e.Reason.Code)
-				if i <= at || e.Count < 1 && e.Reason.Code != cluster.ReasonNeverFits || e.Reason.Detail == "" {
+				if i < at || i == at && e.GPUType <= last || e.Count < 1 && e.Reason.Code != cluster.ReasonNeverFits || e.Reason.Detail == "" {
 					t.Fatalf("job %d: %+v", j.ID, got)
 				}
-				at = i
+				at, last = i, e.GPUType
 				sum += e.Count
 			}
 			places := 0

@@ -207,8 +207,12 @@ func (f *fakeServer) ExplainJob(ctx context.Context, r *apiv1.ExplainJobRequest)
 	resp := &apiv1.ExplainJobResponse{Job: g.GetJob()}
 	if waiting(g.GetJob().GetState()) {
 		resp.Explanations = []*apiv1.Explanation{
-			{Code: "GPUMemory", Detail: "most free: GPU 1 of n1 with 11.2 GiB, needs 13.0 GiB", Count: 2},
-			{Code: "GPUSlots", Detail: "3 jobs share each of them already", Count: 1},
+			{Code: "GPUMemory", Detail: "most free: GPU 1 of n1 with 11.2 GiB, needs 13.0 GiB", Count: 2, GpuType: "A100-SXM4-80GB"},
+			{Code: "GPUSlots", Detail: "3 jobs share each of them already", Count: 1, GpuType: "T4"},
+		}
+		resp.Forecast = &apiv1.Forecast{
+			Node: "n1", Gpu: "GPU-1a", GpuType: "A100-SXM4-80GB", Missing: "GPU 1 of n1: 11.2 GiB free, needs 13.0 GiB; 2 jobs end in ~25 min",
+			StartP50: timestamppb.New(now.Add(25 * time.Minute)), StartP90: timestamppb.New(now.Add(48 * time.Minute)),
 		}
 	}
 	return resp, nil

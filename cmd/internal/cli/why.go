@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,12 +28,30 @@ func newWhyCmd(e *Env, c *client) *cobra.Command {
 type whyView struct {
 	Job          jobView           `json:"job"`
 	Explanations []explanationView `json:"explanations"`
+	Forecast     *forecastView     `json:"forecast"`
 }
 
 type explanationView struct {
-	Code   string `json:"code"`
-	Detail string `json:"detail"`
-	Count  uint32 `json:"count"`
+	Code    string `json:"code"`
+	Detail  string `json:"detail"`
+	Count   uint32 `json:"count"`
+	GPUType string `json:"gpu_type"`
+}
+
+type forecastView struct {
+	Node     string     `json:"node"`
+	GPU      string     `json:"gpu"`
+	GPUType  string     `json:"gpu_type"`
+	Missing  string     `json:"missing"`
+	StartP50 *time.Time `json:"start_p50"`
+	StartP90 *time.Time `json:"start_p90"`
+}
+
+func viewForecast(f *apiv1.Forecast) *forecastView {
+	if f == nil {
+		return nil
+	}
+	return &forecastView{f.GetNode(), f.GetGpu(), f.GetGpuType(), f.GetMissing(), stamp(f.GetStartP50()), stamp(f.GetStartP90())}
 }
 
 func runWhy(ctx context.Context, e *Env, c *client, f format, arg string) error {
@@ -48,9 +67,9 @@ func runWhy(ctx context.Context, e *Env, c *client, f format, arg string) error 
 	if err != nil {
 		return err
 	}
-	view := whyView{Job: viewJob(resp.GetJob()), Explanations: []explanationView{}}
+	view := whyView{Job: viewJob(resp.GetJob()), Explanations: []explanationView{}, Forecast: viewForecast(resp.GetForecast())}
 	for _, x := range resp.GetExplanations() {
-		view.Explanations = append(view.Explanations, explanationView{x.GetCode(), x.GetDetail(), x.GetCount()})
+		view.Explanations = append(view.Explanations, explanationView{x.GetCode(), x.GetDetail(), x.GetCount(), x.GetGpuType()})
 	}
 	if done, err := printList(e, f, view); done {
 		return err
@@ -62,6 +81,10 @@ func runWhy(ctx context.Context, e *Env, c *client, f format, arg string) error 
 			line = fmt.Sprintf("%d × %s", x.GetCount(), line)
 		}
 		e.printf("  %s\n", escape(line))
+	}
+	if f := resp.GetForecast(); f != nil {
+		e.printf("Nearest: %s\n", escape(f.GetMissing()))
+		e.printf("Expected start: %s as predicted (P50), %s at the latest in nine cases of ten (P90)\n", when(e, f.GetStartP50()), when(e, f.GetStartP90()))
 	}
 	return nil
 }

@@ -1,0 +1,404 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Forecast is the place that is likely to take a waiting job, what is missing
+// there, and when the job is expected to start.
+type Forecast struct {
+	Node cluster.NodeID
+	// GPU is nil for a job without GPUs, or for several GPUs.
+	GPU *cluster.GPU
+	// Missing says in numbers what lacks there and what must end first.
+	Missing string
+	// P50 is when it is expected to start if jobs take as long as predicted;
+	// P90 if they take as long as nine in ten do at most by the confidence of
+	// their predictions, but never longer than their time limits. Who comes
+	// later and is placed before it is not in these numbers.
+	P50, P90 cluster.Time
+}
+
+// mostAhead bounds how many waiters before a job are played through; the time
+// of the rest is taken in proportion.
+const mostAhead = 256
+
+// ForecastStart finds the place where job is likely to start, and when: that of
+// its queue, or the place that is free first. ok is false when no node that
+// takes jobs could ever run it. Like Explain it is for a user who asks.
+func ForecastStart(snap *cluster.Snapshot, job *cluster.Job, pol Policy) (f Forecast, ok bool) {
+	x := newExplainer(snap, job, pol)
+	live := map[cluster.NodeID][]*cluster.Job{}
+	for _, r := range snap.Running {
+		if a := r.Live(); a != nil {
+			live[a.Berth.Node] = append(live[a.Berth.Node], r)
+		}
+	}
+	var best *clearing
+	for _, n := range sortedNodes(snap.Nodes) {
+		if !n.Schedulable() || job.Spec.Node != "" && job.Spec.Node != n.ID {
+			continue
+		}
+		c := &clearing{x: x, node: n, running: live[n.ID]}
+		if !c.find() {
+			continue
+		}
+		mine := n.GPU(job.Queue) != nil && job.Queue != ""
+		if best == nil || mine || c.at < best.at {
+			best = c
+		}
+		if mine {
+			break
+		}
+	}
+	if best == nil {
+		return f, false
+	}
+	now := int64(snap.Now)
+	f = Forecast{Node: best.node.ID, Missing: best.missing()}
+	if job.Spec.GPUs == 1 {
+		f.GPU = &best.node.GPUs[best.cards[0]]
+	}
+	early, late := best.play(middle), best.play(tail)
+	f.P50, f.P90 = cluster.Time(max(now, early)), cluster.Time(max(now, early, late))
+	return f, true
+}
+
+func sortedNodes(nodes []*cluster.Node) []*cluster.Node {
+	nodes = slices.Clone(nodes)
+	slices.SortFunc(nodes, byNode)
+	return nodes
+}
+
+// quantile is how long runs are taken to last.
+type quantile uint8
+
+const (
+	middle quantile = iota // as predicted
+	tail                   // as nine in ten at most
+)
+
+// stretched is a duration at a quantile. Errors of predictions are about
+// log-normal; 1.5 times is the ninth decile of a confident one (σ = 0.32),
+// 3 times that of a guess (σ = 0.86). A time limit bounds both.
+func stretched(d int64, q quantile, e *cluster.Estimate, limit time.Duration) int64 {
+	if q == tail {
+		d = d / 1000 * (3000 - 3*min(1000, max(0, e.ConfidenceMilli))/2)
+	}
+	if l := limit.Microseconds(); l > 0 {
+		d = min(d, l)
+	}
+	return max(1, d)
+}
+
+// endAt is when a running attempt ends at a quantile; one that outlives it is
+// given a part of its age again.
+func endAt(j *cluster.Job, a *cluster.Attempt, q quantile, now int64, pol *Policy) int64 {
+	began := int64(max(a.Started, a.Placed))
+	if began == 0 {
+		began = now
+	}
+	end := began + stretched(durationOf(j, &a.Estimate, *pol), q, &a.Estimate, j.Spec.TimeLimit)
+	if end > now {
+		return end
+	}
+	more := max(1_000_000, (now-began)/4*int64(1+q))
+	if l := j.Spec.TimeLimit; l > 0 {
+		more = min(more, max(1_000_000, began+l.Microseconds()-now))
+	}
+	return now + more
+}
+
+// clearing plays through how a node becomes free for a job.
+type clearing struct {
+	x       *explainer
+	node    *cluster.Node
+	running []*cluster.Job
+	at      int64 // when the job would fit, were nobody before it
+	cards   []int // of the node, where it then fits
+	ends    int   // how many must end for that
+}
+
+// leave is a release in the play.
+type leave struct {
+	at    int64
+	job   cluster.JobID
+	berth *cluster.Berth
+}
+
+// stage is what a node has free at one instant of the play.
+type stage struct {
+	cpu, mem int64
+	cards    []cluster.GPUUse
+	blocked  []bool // somebody who stands earlier waits for the card
+}
+
+func (c *clearing) stage() stage {
+	u, _ := c.x.snap.Ledger.Node(c.node.ID)
+	s := stage{cpu: u.CPUMilli - u.UsedCPU, mem: u.MemMiB - u.UsedMem, blocked: make([]bool, len(c.node.GPUs))}
+	for i := range c.node.GPUs {
+		g, _ := c.x.snap.Ledger.GPU(c.node.GPUs[i].ID)
+		s.cards = append(s.cards, g)
+	}
+	return s
+}
+
+func (s *stage) change(b *cluster.Berth, sign int64) {
+	s.cpu -= sign * b.CPUMilli
+	s.mem -= sign * b.MemMiB
+	for _, gs := range b.GPUs {
+		i := slices.IndexFunc(s.cards, func(u cluster.GPUUse) bool { return u.ID == gs.GPU })
+		if i < 0 {
+			continue
+		}
+		u := &s.cards[i]
+		u.UsedMiB += sign * gs.Share.MemMiB
+		u.UsedMilli += sign * gs.Share.Milli
+		u.Shares += int(sign)
+		u.Exclusive = gs.Share.Exclusive && sign > 0
+	}
+}
+
+// fit returns the cards on which a job fits on the stage. at is the only card
+// that will do for one GPU, -1 for any.
+func (c *clearing) fit(s *stage, j *cluster.Job, at int, alone []bool) ([]int, bool) {
+	cpu, mem := hostOf(j, c.x.pol)
+	if s.cpu < cpu || s.mem < mem {
+		return nil, false
+	}
+	if j.Spec.GPUs == 0 {
+		return nil, true
+	}
+	for i := range c.node.GPUs {
+		var on []int
+		first := &c.node.GPUs[i]
+		for k := i; k < len(c.node.GPUs) && len(on) < j.Spec.GPUs; k++ {
+			g := &c.node.GPUs[k]
+			if g.Type == first.Type && g.SellableMiB == first.SellableMiB && (at < 0 || j.Spec.GPUs > 1 || k == at) &&
+				!s.blocked[k] && c.holds(&s.cards[k], g, j, alone != nil && alone[k]) {
+				on = append(on, k)
+			}
+		}
+		if len(on) == j.Spec.GPUs {
+			return on, true
+		}
+	}
+	return nil, false
+}
+
+func (c *clearing) holds(u *cluster.GPUUse, g *cluster.GPU, j *cluster.Job, alone bool) bool {
+	e, _ := cluster.EstimateFor(j.Estimates, g.Type)
+	nd := needOn(j, g, &e, c.x.pol)
+	switch {
+	case nd.way == wayNone || u.FreeShares() < 1:
+		return false
+	case nd.way == wayWhole || alone:
+		return u.Shares == 0
+	}
+	return u.Shares < max(1, c.x.pol.MaxShares) && nd.mem <= u.FreeMiB() && nd.milli <= u.FreeMilli()
+}
+
+// find plays without queues until the job fits; false when it never does.
+func (c *clearing) find() bool {
+	s, now := c.stage(), int64(c.x.snap.Now)
+	alone := make([]bool, len(c.node.GPUs))
+	for i := range c.node.GPUs {
+		g := &c.node.GPUs[i]
+		e, _ := cluster.EstimateFor(c.x.job.Estimates, g.Type)
+		nd := needOn(c.x.job, g, &e, c.x.pol)
+		v, _ := c.x.judge(g, &nd)
+		alone[i] = v.against()
+	}
+	leaves := c.leaves(middle)
+	at := slices.IndexFunc(c.node.GPUs, func(g cluster.GPU) bool { return g.ID == c.x.job.Queue && g.ID != "" })
+	c.at = now
+	for k := 0; ; k++ {
+		if on, ok := c.fit(&s, c.x.job, at, alone); ok {
+			c.cards = on
+			c.ends = c.mustEnd(leaves[:k])
+			return true
+		}
+		if k == len(leaves) {
+			return false
+		}
+		s.change(leaves[k].berth, -1)
+		c.at = leaves[k].at
+	}
+}
+
+// mustEnd counts those who leave a card of the job, or all who leave when it
+// lacks what the whole node shares.
+func (c *clearing) mustEnd(leaves []leave) int {
+	s := c.stage()
+	cpu, mem := hostOf(c.x.job, c.x.pol)
+	if len(c.cards) == 0 || s.cpu < cpu || s.mem < mem {
+		return len(leaves)
+	}
+	n := 0
+	for _, l := range leaves {
+		if slices.ContainsFunc(l.berth.GPUs, func(g cluster.GPUShare) bool {
+			return slices.ContainsFunc(c.cards, func(k int) bool { return c.node.GPUs[k].ID == g.GPU })
+		}) {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *clearing) leaves(q quantile) []leave {
+	var out []leave
+	for _, j := range c.running {
+		a := j.Live()
+		out = append(out, leave{endAt(j, a, q, int64(c.x.snap.Now), &c.x.pol), j.ID, &a.Berth})
+	}
+	slices.SortFunc(out, byLeave)
+	return out
+}
+
+func byLeave(a, b leave) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.job, b.job)) }
+
+// ahead are the waiters of the node's queues that stand before the job, in
+// order of their places, and how many there are in all.
+func (c *clearing) ahead() (out []*cluster.Job, all int) {
+	type place struct {
+		w   cluster.Waiter
+		job *cluster.Job
+	}
+	var ps []place
+	for i := range c.node.GPUs {
+		for _, w := range c.x.snap.Queues[c.node.GPUs[i].ID] {
+			if w.Job == c.x.job.ID {
+				break
+			}
+			if k, ok := slices.BinarySearchFunc(c.x.snap.Waiting, w.Job, func(j *cluster.Job, id cluster.JobID) int { return cmp.Compare(j.ID, id) }); ok {
+				ps = append(ps, place{w, c.x.snap.Waiting[k]})
+			}
+		}
+	}
+	slices.SortFunc(ps, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.w.Rank, b.w.Rank), cmp.Compare(a.w.Job, b.w.Job))
+	})
+	all = len(ps)
+	for _, p := range ps[:min(all, mostAhead)] {
+		out = append(out, p.job)
+	}
+	return out, all
+}
+
+// play returns when the job starts once those before it had their turn: a
+// card goes to the first in its queue, and nobody passes.
+func (c *clearing) play(q quantile) int64 {
+	now := int64(c.x.snap.Now)
+	s, leaves := c.stage(), c.leaves(q)
+	ahead, all := c.ahead()
+	at := now
+	for {
+		clear(s.blocked)
+		ahead = slices.DeleteFunc(ahead, func(j *cluster.Job) bool {
+			l, ok := c.begin(&s, j, at, q)
+			if ok {
+				i, _ := slices.BinarySearchFunc(leaves, l, byLeave)
+				leaves = slices.Insert(leaves, i, l)
+			}
+			return ok
+		})
+		own := -1
+		if c.x.job.Spec.GPUs == 1 {
+			own = c.cards[0]
+		}
+		if _, ok := c.fit(&s, c.x.job, own, nil); ok && at >= c.floor(q) {
+			break
+		}
+		if len(leaves) == 0 {
+			break
+		}
+		at = max(at, leaves[0].at)
+		s.change(leaves[0].berth, -1)
+		leaves = leaves[1:]
+	}
+	if all > mostAhead {
+		at = now + (at-now)/mostAhead*int64(all)
+	}
+	return at
+}
+
+// floor is the least time the play may give: a job that may not share with
+// who is there waits until they left, which play does not look at.
+func (c *clearing) floor(q quantile) int64 {
+	if q == middle {
+		return c.at
+	}
+	return int64(c.x.snap.Now)
+}
+
+// begin starts a waiter on the stage, or closes its card for who stands
+// behind it.
+func (c *clearing) begin(s *stage, j *cluster.Job, now int64, q quantile) (leave, bool) {
+	at := slices.IndexFunc(c.node.GPUs, func(g cluster.GPU) bool { return g.ID == j.Queue })
+	on, ok := c.fit(s, j, at, nil)
+	if !ok || at < 0 {
+		if at >= 0 {
+			s.blocked[at] = true
+		}
+		return leave{}, false
+	}
+	cpu, mem := hostOf(j, c.x.pol)
+	b := &cluster.Berth{Node: c.node.ID, CPUMilli: cpu, MemMiB: mem}
+	g := &c.node.GPUs[at]
+	e, _ := cluster.EstimateFor(j.Estimates, g.Type)
+	nd := needOn(j, g, &e, c.x.pol)
+	for _, k := range on {
+		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: c.node.GPUs[k].ID, Share: nd.share(c.node.GPUs[k].SellableMiB)})
+	}
+	s.change(b, 1)
+	return leave{now + stretched(nd.dur, q, &e, j.Spec.TimeLimit), j.ID, b}, true
+}
+
+// missing says in words what lacks at the place now, and what must end.
+func (c *clearing) missing() string {
+	what := c.lacks()
+	if c.ends == 0 {
+		return what
+	}
+	verb := " end in "
+	if c.ends == 1 {
+		verb = " ends in "
+	}
+	return what + "; " + jobs(c.ends) + verb + about(c.at-int64(c.x.snap.Now))
+}
+
+func (c *clearing) lacks() string {
+	x, s := c.x, c.stage()
+	where := "node " + string(c.node.ID)
+	free := 0
+	for k := range c.node.GPUs {
+		if c.holds(&s.cards[k], &c.node.GPUs[k], x.job, false) {
+			free++
+		}
+	}
+	switch {
+	case s.mem < x.mem:
+		return fmt.Sprintf("%s: %s of host memory free, needs %s", where, gib(max(0, s.mem)), gib(x.mem))
+	case s.cpu < x.cpu:
+		return fmt.Sprintf("%s: %s free, needs %s", where, cores(max(0, s.cpu)), cores(x.cpu))
+	case len(c.cards) == 0:
+		return where + " has room"
+	case len(c.cards) > 1 && free < len(c.cards):
+		return fmt.Sprintf("%s: %d of %s with room, needs %d at once", where, free, gpus(len(c.node.GPUs)), len(c.cards))
+	case len(c.cards) > 1:
+		return fmt.Sprintf("%s: %s have room", where, gpus(free))
+	}
+	g := &c.node.GPUs[c.cards[0]]
+	e, _ := cluster.EstimateFor(x.job.Estimates, g.Type)
+	nd := needOn(x.job, g, &e, x.pol)
+	code, _, what := x.lack(g, &nd, &s.cards[c.cards[0]])
+	if code == "" {
+		what = "has room"
+	}
+	return fmt.Sprintf("GPU %d of %s: %s", g.Index, c.node.ID, what)
+}
