@@ -10,30 +10,36 @@ import (
 // agreeEvery is how often members that did not answer are asked again.
 const agreeEvery = time.Second
 
-// agree raises the version of log entries once every coordinator has said that
-// it reads it: one that does not would stop at the first. What is in the log
-// once stays, since all have read it.
+// agree raises the version of log entries to the highest that every coordinator
+// has said it reads: one that does not would stop at the first. What is in the
+// log once stays, since all have read it.
 func (c *Coordinator) agree(ctx context.Context) error {
-	for c.prop.version.Load() < fsm.EntryVersion {
-		if c.allRead(ctx, fsm.EntryVersion) {
-			c.prop.version.Store(fsm.EntryVersion)
+	for {
+		if v := c.allRead(ctx); v > c.prop.version.Load() {
+			c.prop.version.Store(v)
+		}
+		if c.prop.version.Load() >= fsm.EntryVersion {
 			return nil
 		}
 		if !sleep(ctx, agreeEvery) {
 			return ctx.Err()
 		}
 	}
-	return nil
 }
 
-// allRead asks every coordinator which entries it reads.
-func (c *Coordinator) allRead(ctx context.Context, version uint32) bool {
-	members := c.raft.Members()
+// allRead asks every coordinator which entries it reads, and returns the
+// highest version that all do; 0 when one does not answer.
+func (c *Coordinator) allRead(ctx context.Context) uint32 {
+	members, least := c.raft.Members(), uint32(fsm.EntryVersion)
+	if len(members) == 0 { // they could not be told
+		return 0
+	}
 	for _, m := range members {
 		r, err := c.ask(ctx, m)
-		if err != nil || max(1, r.EntryVersion) < version {
-			return false
+		if err != nil {
+			return 0
 		}
+		least = min(least, max(1, r.EntryVersion))
 	}
-	return len(members) > 0
+	return least
 }
