@@ -106,6 +106,18 @@ func (f *fgd) likeEarlier(p *pass, gi int32, i int) bool {
 	return false
 }
 
+// plain is less the better a job without GPUs scores on a host: what it
+// takes from the cores can make cards there useless.
+func (f *fgd) plain(p *pass, t *task, hi int32) int64 {
+	f.notice(p)
+	k := coarse{cpu: stepsUp(t.cpu, coreStep), host: stepsUp(t.mem, hostStep)}
+	sum := int64(0)
+	for _, gi := range p.f.hosts[hi].groups {
+		sum += f.delta(p, gi, &k, nil)
+	}
+	return -int64(score(sum))
+}
+
 // notice raises the version of groups whose host changed.
 func (f *fgd) notice(p *pass) {
 	for ; f.seen < len(p.changed); f.seen++ {

@@ -60,22 +60,27 @@ func leftOf(c *card) int64 {
 	return c.use.FreeMilli() + c.use.FreeMiB()*whole/max(1, c.use.SellableMiB)
 }
 
+// plain takes the node with the least left of everything.
+func (bestFit) plain(p *pass, t *task, hi int32) int64 {
+	h := &p.f.hosts[hi]
+	return p.idleGPUs(h)/max(1, 2*int64(len(h.node.GPUs))) + p.leftOfPlain(t, h)
+}
+
+// leftOfPlain is what a node would have left of its cores and memory with t
+// on it, each as thousandths of the whole, summed.
+func (p *pass) leftOfPlain(t *task, h *host) int64 {
+	return (h.use.CPUMilli-h.use.UsedCPU-t.cpu)*whole/max(1, h.use.CPUMilli) + (h.use.MemMiB-h.use.UsedMem-t.mem)*whole/max(1, h.use.MemMiB)
+}
+
 // leftOn is what a node would have left of its cards, cores and memory with t
 // on it, each as thousandths of the whole, summed.
 func (p *pass) leftOn(t *task, gi int32) int64 {
 	g := &p.f.groups[gi]
 	h := &p.f.hosts[g.host]
-	cards, n := int64(0), int64(0)
-	for _, o := range h.groups {
-		for _, ci := range p.f.groups[o].cards {
-			cards += leftOf(&p.f.cards[ci])
-			n += 2
-		}
-	}
+	cards, n := p.idleGPUs(h), 2*int64(len(h.node.GPUs))
 	need := &t.needs[g.class].share
 	cards -= int64(t.gpus) * (need.Milli + need.MemMiB*whole/max(1, p.f.classes[g.class].sellable))
-	return cards/max(1, n) + (h.use.CPUMilli-h.use.UsedCPU-t.cpu)*whole/max(1, h.use.CPUMilli) +
-		(h.use.MemMiB-h.use.UsedMem-t.mem)*whole/max(1, h.use.MemMiB)
+	return cards/max(1, n) + p.leftOfPlain(t, h)
 }
 
 // byChance takes one of the nodes that hold the job, each with the same
@@ -109,6 +114,11 @@ func (r byChance) choose(p *pass, t *task) []int32 {
 		}
 	}
 	return best
+}
+
+// plain draws among the nodes.
+func (r byChance) plain(p *pass, t *task, hi int32) int64 {
+	return int64(r.draw(t, string(p.f.hosts[hi].node.ID)) >> 1)
 }
 
 // draw is FNV-1a of the names, mixed with the seed and the job by the

@@ -246,26 +246,62 @@ func (p *pass) keep(cards []int32) []int32 {
 	return p.pool.best
 }
 
-// startPlain places a job that needs no GPU: the first node without GPUs that
-// has room, then the first with.
+// plainer is a placer with a rule of its own for jobs that need no GPU: the
+// host with the least number that it gives is taken, of equals the first.
+type plainer interface {
+	plain(p *pass, t *task, hi int32) int64
+}
+
+// startPlain places a job that needs no GPU: on a node without GPUs if one has
+// room, else by the placer's rule, else on the node whose GPUs have least left,
+// so that cores are not taken from GPUs that could be used.
 func (p *pass) startPlain(t *task) bool {
+	s := shape{class: -1, cpu: t.cpu, host: t.mem, node: t.job.Spec.Node}
+	if dur, ok := p.failed[s]; ok && t.dur >= dur {
+		return false
+	}
+	rule, ruled := p.placer.(plainer)
 	end := p.now + t.dur
-	for _, withGPUs := range []bool{false, true} {
-		for hi := range p.f.hosts {
-			h := &p.f.hosts[hi]
-			if (len(h.node.GPUs) > 0) != withGPUs || t.cpu > h.freeCPU(end) || t.mem > h.freeMem(end) ||
-				t.job.Spec.Node != "" && t.job.Spec.Node != h.node.ID {
-				continue
-			}
-			e, _ := cluster.EstimateFor(t.job.Estimates, cluster.CPUType)
-			p.commit(t, int32(hi), cluster.Start{
-				Job: t.id, Attempt: uint32(len(t.job.Attempts)) + 1, Estimate: e, Why: p.label + ": the first node with room",
-				Berth: cluster.Berth{Node: h.node.ID, CPUMilli: t.cpu, MemMiB: t.mem},
-			}, t.dur)
-			return true
+	best, least := int32(-1), int64(forever)
+	for hi := range p.f.hosts {
+		h := &p.f.hosts[hi]
+		if t.cpu > h.freeCPU(end) || t.mem > h.freeMem(end) || t.job.Spec.Node != "" && t.job.Spec.Node != h.node.ID {
+			continue
+		}
+		cost := int64(0)
+		switch {
+		case len(h.node.GPUs) == 0:
+			cost = -forever
+		case ruled:
+			cost = rule.plain(p, t, int32(hi))
+		default:
+			cost = p.idleGPUs(h)
+		}
+		if cost < least {
+			best, least = int32(hi), cost
 		}
 	}
-	return false
+	if best < 0 {
+		p.failed[s] = t.dur
+		return false
+	}
+	e, _ := cluster.EstimateFor(t.job.Estimates, cluster.CPUType)
+	p.commit(t, best, cluster.Start{
+		Job: t.id, Attempt: uint32(len(t.job.Attempts)) + 1, Estimate: e, Why: p.label + ": a node with room, those without GPUs first",
+		Berth: cluster.Berth{Node: p.f.hosts[best].node.ID, CPUMilli: t.cpu, MemMiB: t.mem},
+	}, t.dur)
+	return true
+}
+
+// idleGPUs is what the cards of a host have left, see leftOf.
+func (p *pass) idleGPUs(h *host) int64 {
+	sum := int64(0)
+	for _, gi := range h.groups {
+		for _, ci := range p.f.groups[gi].cards {
+			sum += leftOf(&p.f.cards[ci])
+		}
+	}
+	return sum
 }
 
 // place starts t on cards of one group.
