@@ -20,6 +20,9 @@ func bounds(r *Result, w *Workload, f *Fleet, world Interference) {
 	if shares == 0 {
 		shares = defaultShares
 	}
+	for _, n := range f.Nodes {
+		shares = max(shares, n.MaxShares)
+	}
 	shared := func(j *Job) float64 { return alone(j) / float64(shares) }
 	if _, free := world.(Free); world.CapsWork() || free && shares == 1 {
 		shared = func(j *Job) float64 { return j.work(types) }

@@ -20,6 +20,8 @@ type NodeSpec struct {
 	// IdleW and MaxW are what a card draws idle and busy; 0 is unknown.
 	IdleW int64 `yaml:"idle_w"`
 	MaxW  int64 `yaml:"max_w"`
+	// MaxShares overrides the fleet's for these nodes; 0 does not.
+	MaxShares int `yaml:"max_shares"`
 }
 
 // Fleet is the cluster of a simulation.
@@ -57,6 +59,8 @@ func (f *Fleet) Check() error {
 			return fmt.Errorf("nodes[%d].gpus: %d is outside 0 to 4096", i, n.GPUs)
 		case n.MemMiB < 0 || n.MemMiB > cluster.MaxMemMiB || n.CPUMilli < 0 || n.HostMemMiB < 0:
 			return fmt.Errorf("nodes[%d]: an amount is below 0, or gpu_mem_mib is above %d", i, cluster.MaxMemMiB)
+		case n.MaxShares < 0 || n.MaxShares > 1024:
+			return fmt.Errorf("nodes[%d].max_shares: %d is outside 0 to 1024", i, n.MaxShares)
 		case n.IdleW < 0 || n.MaxW < n.IdleW || n.MaxW > 1<<16:
 			return fmt.Errorf("nodes[%d]: want 0 <= idle_w <= max_w <= %d", i, 1<<16)
 		}
@@ -123,7 +127,7 @@ func (f *Fleet) pooled() []NodeSpec {
 		one := s
 		one.Count, one.GPUs, one.CPUMilli, one.HostMemMiB = 1, s.Count*s.GPUs, int64(s.Count)*s.CPUMilli, int64(s.Count)*s.HostMemMiB
 		i := slices.IndexFunc(out, func(o NodeSpec) bool {
-			return typeOf(o) == typeOf(s) && o.MemMiB == s.MemMiB && o.IdleW == s.IdleW && o.MaxW == s.MaxW && s.GPUs > 0 && o.GPUs > 0
+			return typeOf(o) == typeOf(s) && o.MemMiB == s.MemMiB && o.IdleW == s.IdleW && o.MaxW == s.MaxW && o.MaxShares == s.MaxShares && s.GPUs > 0 && o.GPUs > 0
 		})
 		if i < 0 {
 			out = append(out, one)
@@ -157,7 +161,7 @@ func (f *Fleet) build() []*cluster.Node {
 				mem := orElse(s.MemMiB, defaultMemMiB)
 				n.GPUs = append(n.GPUs, cluster.GPU{
 					ID: cluster.GPUID(fmt.Sprintf("GPU-%s-%05d", n.ID, i)), Index: i, Type: typeOf(s),
-					MemMiB: mem, SellableMiB: cluster.Sellable(mem, f.ReservedMiB, 0), MaxShares: shares, CapMode: "sim",
+					MemMiB: mem, SellableMiB: cluster.Sellable(mem, f.ReservedMiB, 0), MaxShares: int(orElse(int64(s.MaxShares), int64(shares))), CapMode: "sim",
 				})
 			}
 			out = append(out, n)

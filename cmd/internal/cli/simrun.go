@@ -24,6 +24,9 @@ import (
 // nobody chose: it costs several times what the stand-in does.
 const fsmJobs = 2000
 
+// largeFleet is from how many GPUs on full passes are rarer when nobody chose.
+const largeFleet = 128
+
 // policyNames lists what --policy takes.
 func policyNames() []string {
 	names := policies.Names()
@@ -73,6 +76,12 @@ func (o *simOptions) one(ctx context.Context, e *Env, w *sim.Workload, f sim.Fle
 	}
 	opt := o.options(p, seed, world)
 	opt.Progress, opt.Clock = say, clock
+	if opt.PassEvery == 0 {
+		opt.PassEvery = time.Second
+		if f.GPUs() > largeFleet {
+			opt.PassEvery = time.Minute
+		}
+	}
 	switch o.fsm {
 	case "on":
 		opt.Log = true

@@ -69,9 +69,9 @@ func Demand(w *sim.Workload) float64 {
 // cards of three types, one to a node.
 func SchedTuneFleet() sim.Fleet {
 	return sim.Fleet{Name: "schedtune", Nodes: []sim.NodeSpec{
-		{Count: 2, GPUs: 1, GPUType: "RTX 2070 SUPER", MemMiB: 7982, IdleW: 15, MaxW: 215},
-		{Count: 2, GPUs: 1, GPUType: "RTX 3070", MemMiB: 7982, IdleW: 15, MaxW: 220},
-		{Count: 1, GPUs: 1, GPUType: "RTX 3090", MemMiB: 24250, IdleW: 20, MaxW: 350},
+		{Count: 2, GPUs: 1, GPUType: "RTX 2070 SUPER", MemMiB: 7982, IdleW: 15, MaxW: 215, MaxShares: 2},
+		{Count: 2, GPUs: 1, GPUType: "RTX 3070", MemMiB: 7982, IdleW: 15, MaxW: 220, MaxShares: 2},
+		{Count: 1, GPUs: 1, GPUType: "RTX 3090", MemMiB: 24250, IdleW: 20, MaxW: 350, MaxShares: 4},
 	}}
 }
 

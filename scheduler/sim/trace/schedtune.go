@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/scheduler/sim"
@@ -110,4 +111,28 @@ func readSchedTune(t *table, o *Options) (sim.Job, error) {
 	}
 	j.Duration, j.UsedMilli, j.MemMiB = j.On[0].Duration, j.On[0].UsedMilli, j.On[0].MemMiB
 	return j, nil
+}
+
+// Peaks returns the measured peaks of training on one type of card, those
+// above a limit left out, in ascending order.
+func Peaks(dir, gpu string, most int64) ([]int64, error) {
+	path, err := find(dir, "", "train_peak_mem")
+	if err != nil {
+		return nil, err
+	}
+	all, err := readPeaks(path)
+	if err != nil {
+		return nil, err
+	}
+	var out []int64
+	for k, v := range all {
+		if k.batch > 0 && k.gpu == gpu && v <= most {
+			out = append(out, v)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s: holds no run on %s of at most %d MiB", path, gpu, most)
+	}
+	slices.Sort(out)
+	return out, nil
 }

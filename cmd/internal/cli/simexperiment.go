@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/experiment"
+)
+
+type experimentOptions struct {
+	traces, colocation, plot, output string
+	quick, check                     bool
+}
+
+func newSimExperimentCmd(e *Env) *cobra.Command {
+	var o experimentOptions
+	var about strings.Builder
+	for _, x := range experiment.All() {
+		fmt.Fprintf(&about, "\n  %-10s %s", x.Name, x.About)
+	}
+	cmd := &cobra.Command{
+		Use:   "experiment NAME --traces DIR",
+		Short: "Rebuild the evaluation of a paper",
+		Long: "Rebuild the evaluation of a paper, and hold what comes out against what was claimed. The report\n" +
+			"says what had to be assumed. The experiments:" + about.String(),
+		Example: "  berth sim experiment yeung --traces ./traces\n  berth sim experiment openb --traces ./traces --quick -o json",
+		Args:    oneArg("name of an experiment"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runExperiment(cmd.Context(), e, &o, args[0])
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.traces, "traces", "", "folder `DIR` with one subfolder a trace")
+	f.StringVar(&o.colocation, "colocation", "", "folder `DIR` with the tables of co-located speeds; by default colocation beside the traces")
+	f.BoolVar(&o.quick, "quick", false, "fewer seeds and lists, enough to see the shape")
+	f.BoolVar(&o.check, "check", false, "fail when a claim is not met")
+	f.StringVar(&o.plot, "plot", "", "write a drawing (SVG) of the comparison into the folder `DIR`")
+	addFormat(cmd, &o.output, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+func runExperiment(ctx context.Context, e *Env, o *experimentOptions, name string) error {
+	x, err := experiment.ByName(name)
+	if err != nil {
+		return Usagef("%s", err.Error())
+	}
+	if o.traces == "" {
+		return Usagef("--traces: is missing; name the folder that holds the traces")
+	}
+	if o.colocation == "" {
+		o.colocation = filepath.Join(o.traces, "..", "colocation")
+	}
+	say, end := simProgress(e, name)
+	defer end()
+	began := time.Now()
+	c := experiment.Config{Traces: o.traces, Colocation: o.colocation, Quick: o.quick, Clock: func() time.Duration { return time.Since(began) }}
+	if say != nil {
+		c.Note = func(what string) { fmt.Fprintf(e.Stderr, "\r\x1b[K%s", what) }
+	}
+	rep, err := x.Run(ctx, c)
+	if err != nil {
+		return notFoundIfMissing(err)
+	}
+	end()
+	if err := o.plotBars(rep); err != nil {
+		return err
+	}
+	done, err := printList(e, format(o.output), rep)
+	if err != nil {
+		return err
+	}
+	if !done {
+		printExperiment(e, rep)
+	}
+	return o.verdict(rep)
+}
+
+func (o *experimentOptions) plotBars(rep *experiment.Report) error {
+	if o.plot == "" {
+		return nil
+	}
+	if err := os.MkdirAll(o.plot, 0o755); err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	var names []string
+	var values []float64
+	for _, l := range rep.Lines {
+		if v, ok := l.Mean[rep.Columns[0]]; ok {
+			names, values = append(names, l.Variant), append(values, v)
+		}
+	}
+	file := filepath.Join(o.plot, "experiment-"+rep.Name+".svg")
+	if err := os.WriteFile(file, sim.Bars(rep.Title, rep.Columns[0], names, values), 0o644); err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	return nil
+}
+
+// verdict fails the command for claims that were not met, if that is wanted.
+func (o *experimentOptions) verdict(rep *experiment.Report) error {
+	if !o.check {
+		return nil
+	}
+	for _, c := range rep.Claims {
+		if !c.Met {
+			return fmt.Errorf("%s: %s: wanted %.4g, got %.4g", rep.Name, c.What, c.Want, c.Got)
+		}
+	}
+	return nil
+}
+
+func printExperiment(e *Env, rep *experiment.Report) {
+	e.printf("%s\n\n", escape(rep.Title))
+	t := &table{cols: []column{{head: "VARIANT"}, {head: "SEEDS", right: true}}}
+	for _, c := range rep.Columns {
+		t.cols = append(t.cols, column{head: strings.ToUpper(c), right: true})
+	}
+	for _, l := range rep.Lines {
+		row := []string{l.Variant, strconv.Itoa(l.Seeds)}
+		for _, c := range rep.Columns {
+			row = append(row, meanCell(l, c))
+		}
+		t.add(row...)
+	}
+	t.print(e)
+	e.printf("\n")
+	cl := &table{cols: []column{{head: "CLAIM"}, {head: "WANTED", right: true}, {head: "GOT", right: true}, {head: "MET"}}}
+	for _, c := range rep.Claims {
+		cl.add(c.What, strconv.FormatFloat(c.Want, 'f', 2, 64), strconv.FormatFloat(c.Got, 'f', 2, 64), map[bool]string{true: "yes", false: "no"}[c.Met])
+	}
+	cl.print(e)
+	e.printf("\nassumed:\n")
+	for _, a := range rep.Assumptions {
+		e.printf("- %s\n", escape(a))
+	}
+}
+
+// meanCell is a mean with half of its 95 % interval.
+func meanCell(l experiment.Line, c string) string {
+	v, ok := l.Mean[c]
+	if !ok {
+		return "-"
+	}
+	s := strconv.FormatFloat(v, 'f', digitsOf(v), 64)
+	if ci := l.CI95[c]; ci > 0 {
+		s += "±" + strconv.FormatFloat(ci, 'f', digitsOf(v), 64)
+	}
+	return s
+}
+
+func digitsOf(v float64) int {
+	switch {
+	case v >= 1000 || v <= -1000:
+		return 0
+	case v >= 10 || v <= -10:
+		return 2
+	}
+	return 3
+}

@@ -1,0 +1,204 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/sim"
+)
+
+// Config says where the data is and how much is run.
+type Config struct {
+	// Traces is the folder with a subfolder for each trace, Colocation that
+	// with the tables of pairs.
+	Traces, Colocation string
+	// Quick runs fewer seeds and policies, enough to see the shape.
+	Quick bool
+	// Note is told what runs now; nil is nobody.
+	Note func(string)
+	// Clock measures planning; nil leaves the rates out.
+	Clock func() time.Duration
+}
+
+func (c *Config) note(format string, args ...any) {
+	if c.Note != nil {
+		c.Note(fmt.Sprintf(format, args...))
+	}
+}
+
+// trace returns the path of a trace, or an error that says what is missing.
+func (c *Config) trace(name string) (string, error) {
+	path := filepath.Join(c.Traces, name)
+	if _, err := os.Stat(path); err != nil || c.Traces == "" {
+		return "", fmt.Errorf("the experiment needs the trace %s in the folder of traces: %w", name, os.ErrNotExist)
+	}
+	return path, nil
+}
+
+// Claim holds a measured figure against what was to be reached.
+type Claim struct {
+	What string  `json:"what"`
+	Want float64 `json:"want"`
+	Got  float64 `json:"got"`
+	Met  bool    `json:"met"`
+}
+
+// atLeast and atMost make claims.
+func atLeast(what string, want, got float64) Claim { return Claim{what, want, got, got >= want} }
+func atMost(what string, want, got float64) Claim  { return Claim{what, want, got, got <= want} }
+
+// Line is the mean of a variant over its seeds.
+type Line struct {
+	Variant string             `json:"variant"`
+	Seeds   int                `json:"seeds"`
+	Mean    map[string]float64 `json:"mean"`
+	// CI95 is half the width of the 95 % interval of each mean, by Student's t.
+	CI95 map[string]float64 `json:"ci95"`
+}
+
+// Report is what an experiment found.
+type Report struct {
+	Name        string        `json:"name"`
+	Title       string        `json:"title"`
+	Assumptions []string      `json:"assumptions"`
+	Columns     []string      `json:"columns"`
+	Lines       []Line        `json:"lines"`
+	Claims      []Claim       `json:"claims"`
+	Results     []*sim.Result `json:"results"`
+}
+
+// Experiment is one that can be run by name.
+type Experiment struct {
+	Name, About string
+	Run         func(context.Context, Config) (*Report, error)
+}
+
+// All lists the experiments.
+func All() []Experiment {
+	return []Experiment{
+		{"yeung", "co-location by predicted utilization on 12 GPUs (Yeung et al., HotCloud 2020, table 4)", yeung},
+		{"schedtune", "360 jobs on five heterogeneous GPUs (SchedTune, CCGrid 2022, section V)", schedTune},
+		{"openb", "filling 6,212 GPUs with fractional jobs (FGD, ATC 2023)", openb},
+		{"lucid", "two job lists of Lucid's simulator (ASPLOS 2023)", lucid},
+		{"muri", "Muri's traces on 64 GPUs (SIGCOMM 2022)", muri},
+		{"orders", "orders of the queue on Helios, Philly and ITP", orders},
+	}
+}
+
+// ByName returns an experiment.
+func ByName(name string) (Experiment, error) {
+	var names []string
+	for _, e := range All() {
+		if e.Name == name {
+			return e, nil
+		}
+		names = append(names, e.Name)
+	}
+	return Experiment{}, fmt.Errorf("experiment %q is not known; the experiments are %v", name, names)
+}
+
+// planner makes a policy; the scheduler's own passes come with their fast path.
+func planner(name string, seed uint64, maxShares int) (sim.Planner, error) {
+	if name == "ffd" || name == "slot" {
+		return sim.NewBerth(scheduler.Mode(name), maxShares), nil
+	}
+	base := scheduler.Default()
+	base.MaxReasons = 0
+	if maxShares > 0 {
+		base.MaxShares = maxShares
+	}
+	return policies.New(name, policies.Options{Base: base, Seed: seed})
+}
+
+// figures are what lines hold, with the names of the JSON.
+func figures(r *sim.Result) map[string]*float64 {
+	count := func(n int) *float64 { v := float64(n); return &v }
+	return map[string]*float64{
+		"allocation_pct": r.AllocationPct, "gpu_util_pct": r.GPUUtilPct, "mem_util_pct": r.MemUtilPct, "makespan_s": r.Makespan,
+		"mean_jct_s": r.MeanJCT, "median_jct_s": r.MedianJCT, "p99_jct_s": r.P99JCT, "mean_wait_s": r.MeanWait, "mean_slowdown": r.MeanSlowdown,
+		"mean_run_s": r.MeanRun, "fragmentation_pct": r.FragmentationPct, "ooms": count(r.OOMs), "preemptions": count(r.Preemptions),
+		"failed": count(r.Failed), "unplaced": count(r.Unplaced), "lower_bound_makespan_s": r.LowerBoundMakespan,
+		"lower_bound_alone_makespan_s": r.LowerBoundAlone, "energy_kwh": r.EnergyKWh,
+		"decisions_per_s": r.DecisionsPerS, "lower_bound_alone_mean_jct_s": r.LowerBoundJCT,
+	}
+}
+
+// add appends the line of a variant and its results.
+func (r *Report) add(variant string, rs []*sim.Result) {
+	l := Line{Variant: variant, Seeds: len(rs), Mean: map[string]float64{}, CI95: map[string]float64{}}
+	for _, name := range r.Columns {
+		var vs []float64
+		for _, res := range rs {
+			if v := figures(res)[name]; v != nil {
+				vs = append(vs, *v)
+			}
+		}
+		if len(vs) == 0 {
+			continue
+		}
+		l.Mean[name], l.CI95[name] = meanCI(vs)
+	}
+	r.Lines = append(r.Lines, l)
+	for _, res := range rs {
+		res.Policy = variant
+	}
+	r.Results = append(r.Results, rs...)
+}
+
+// mean returns a figure of a variant, NaN when there is none.
+func (r *Report) mean(variant, name string) float64 {
+	i := slices.IndexFunc(r.Lines, func(l Line) bool { return l.Variant == variant })
+	if i < 0 {
+		return math.NaN()
+	}
+	v, ok := r.Lines[i].Mean[name]
+	if !ok {
+		return math.NaN()
+	}
+	return v
+}
+
+// change is by how many per cent variant b differs from a.
+func (r *Report) change(a, b, name string) float64 {
+	return 100 * (r.mean(b, name)/r.mean(a, name) - 1)
+}
+
+// student is the 97.5 % quantile of Student's t by degrees of freedom.
+func student(df int) float64 {
+	t := []float64{0, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09}
+	if df < len(t) {
+		return t[df]
+	}
+	return 1.96
+}
+
+func meanCI(vs []float64) (mean, half float64) {
+	for _, v := range vs {
+		mean += v
+	}
+	mean /= float64(len(vs))
+	if len(vs) < 2 {
+		return mean, 0
+	}
+	sq := 0.0
+	for _, v := range vs {
+		sq += (v - mean) * (v - mean)
+	}
+	n := float64(len(vs))
+	return mean, student(len(vs)-1) * math.Sqrt(sq/(n-1)/n)
+}
+
+// seeds returns how many seeds to run.
+func (c *Config) seeds(all, quick int) uint64 {
+	if c.Quick {
+		return uint64(quick)
+	}
+	return uint64(all)
+}

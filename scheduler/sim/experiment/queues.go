@@ -1,0 +1,187 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+)
+
+// variant is one policy in an experiment about queues.
+type variant struct {
+	name, policy string
+	preempts     bool
+	durError     float64
+	shares       bool
+}
+
+// classic are the orders that published simulators have, on whole cards.
+func classic() []variant {
+	return []variant{
+		{"fifo", "slot+fifo", false, 0, false}, {"sjf", "slot+sjf", false, 0, false}, {"qssf", "slot+qssf", false, 0.5, false},
+		{"srtf", "slot+srtf", true, 0, false}, {"las", "slot+las", true, 0, false}, {"slot", "slot", false, 0.5, false},
+	}
+}
+
+// queueColumns are what reports about queues show.
+func queueColumns() []string {
+	return []string{"mean_jct_s", "median_jct_s", "p99_jct_s", "mean_wait_s", "makespan_s", "allocation_pct", "mean_slowdown", "preemptions", "ooms", "lower_bound_alone_mean_jct_s"}
+}
+
+// load reads a list and the fleet that goes with it; jobs wider than a node
+// make it one node.
+func load(c *Config, folder, mix string, opt trace.Options) (*sim.Workload, sim.Fleet, string, error) {
+	path, err := c.trace(folder)
+	if err != nil {
+		return nil, sim.Fleet{}, "", err
+	}
+	opt.Mix = mix
+	w, _, err := trace.Load(path, opt)
+	if err != nil {
+		return nil, sim.Fleet{}, "", err
+	}
+	f, why := trace.FleetFor(w)
+	for i := range w.Jobs {
+		if w.Jobs[i].GPUs > f.Widest() {
+			f.Pool = true
+			why += "; taken for one node, as jobs are wider than a node: where a job's cards lie plays no part"
+			break
+		}
+	}
+	return w, f, w.Name + ": " + why, nil
+}
+
+// runQueues runs each variant on a list and adds its line.
+func runQueues(ctx context.Context, c *Config, rep *Report, w *sim.Workload, f sim.Fleet, world sim.Interference, vs []variant) error {
+	for _, v := range vs {
+		c.note("%s: %s", w.Name, v.name)
+		p, err := planner(v.policy, 1, f.MaxShares)
+		if err != nil {
+			return err
+		}
+		opt := sim.Options{
+			Planner: p, Seed: 1, World: world, Errors: sim.Errors{Duration: v.durError, Hide: !v.shares}, Preemptible: v.preempts,
+			PreemptSmall: 40 * time.Second, PreemptLarge: 60 * time.Second, OOMAfter: 30 * time.Second, PassEvery: passEvery(f), Clock: c.Clock,
+		}
+		if v.preempts {
+			opt.Tick = 10 * time.Minute
+		}
+		r, err := sim.Run(ctx, w, &f, opt)
+		if err != nil {
+			return fmt.Errorf("%s on %s: %w", v.name, w.Name, err)
+		}
+		rep.add(w.Name+" "+v.name, []*sim.Result{r})
+	}
+	return nil
+}
+
+// passEvery keeps the planning of large fleets affordable.
+func passEvery(f sim.Fleet) time.Duration {
+	if f.GPUs() > 128 {
+		return time.Minute
+	}
+	return time.Second
+}
+
+func lucid(ctx context.Context, c Config) (*Report, error) {
+	rep := &Report{
+		Name: "lucid", Title: "Lucid's simulator (ASPLOS 2023) on two job lists", Columns: queueColumns(),
+		Assumptions: []string{
+			"published with the artefact on the same lists, mean completion time in s: m3 FIFO 99,121, SJF 26,208, SRTF 19,059, QSSF 27,391, Tiresias 33,031, Lucid 16,604; v2 FIFO 36,802, SJF 15,275, SRTF 14,257, QSSF 14,341, Tiresias 16,788, Lucid 13,543",
+			"preempted jobs lose 40 s up to 8 GPUs and 60 s above; qssf, slot and ffd see run times times LogNormal(0, 0.5); sjf, srtf and las see the truth",
+			"for ffd each job is one of Lucid's measured programs, drawn with seed 1; memory and utilization are predicted exactly, and jobs slow each other as Lucid's table of pairs says",
+			"one seed",
+		},
+	}
+	for _, mix := range []string{"m3", "v2"} {
+		if c.Quick && mix == "v2" {
+			continue
+		}
+		w, f, why, err := load(&c, "lucid-window", mix, trace.Options{})
+		if err != nil {
+			return nil, err
+		}
+		rep.Assumptions = append(rep.Assumptions, why)
+		if err := runQueues(ctx, &c, rep, w, f, sim.DefaultCurve(), classic()); err != nil {
+			return nil, err
+		}
+		pairs, err := trace.LoadPairs(c.Colocation, "lucid")
+		if err != nil {
+			return nil, err
+		}
+		given, err := trace.AssignLucid(w, c.Colocation, 1)
+		if err != nil {
+			return nil, err
+		}
+		shared := []variant{{"ffd", "ffd", false, 0.5, true}, {"ffd+qssf", "ffd+qssf", false, 0.5, true}, {"lucid", "lucid", false, 0.5, true}}
+		if err := runQueues(ctx, &c, rep, given, f, pairs, shared); err != nil {
+			return nil, err
+		}
+	}
+	rep.Claims = []Claim{
+		atMost("m3: mean completion time of ffd+qssf, s (Lucid's 16,604)", 16604, rep.mean("lucid-window/m3 ffd+qssf", "mean_jct_s")),
+		atMost("m3: mean completion time of fifo, s (within 15 % of 99,121)", 99121*1.15, rep.mean("lucid-window/m3 fifo", "mean_jct_s")),
+	}
+	return rep, nil
+}
+
+func muri(ctx context.Context, c Config) (*Report, error) {
+	rep := &Report{
+		Name: "muri", Title: "Muri's traces (SIGCOMM 2022) on 64 GPUs", Columns: queueColumns(),
+		Assumptions: []string{
+			"published, mean completion time in 1,000 s, traces 1, 3, 4: SRTF 1,370.6, 193.1, 582.0; Tiresias-L 3,330.4, 347.2, 1,319.4; Muri-S 867.7, 85.5, 365.5; Muri-L 1,072.0, 88.7, 429.2",
+			"jobs that share a card interleave their stages as in the paper: nobody is slower than the busiest stage of all together",
+			"muri and ffd see run times and stages exactly; memory is not in the trace and does not bind",
+			"preempted jobs lose 40 s up to 8 GPUs and 60 s above; one seed",
+		},
+	}
+	mixes := []string{"trace3", "trace4", "trace1"}
+	if c.Quick {
+		mixes = mixes[:1]
+	}
+	for _, mix := range mixes {
+		w, f, why, err := load(&c, "muri", mix, trace.Options{})
+		if err != nil {
+			return nil, err
+		}
+		rep.Assumptions = append(rep.Assumptions, why)
+		if err := runQueues(ctx, &c, rep, w, f, sim.Stages{}, classic()); err != nil {
+			return nil, err
+		}
+	}
+	rep.Claims = []Claim{
+		atMost("trace 3: mean completion time of srtf, 1,000 s (within 10 % of 193.1)", 193.1*1.1, rep.mean("muri/trace3 srtf", "mean_jct_s")/1000),
+	}
+	return rep, nil
+}
+
+func orders(ctx context.Context, c Config) (*Report, error) {
+	rep := &Report{
+		Name: "orders", Title: "Orders of the queue on Helios Venus, Philly and ITP", Columns: queueColumns(),
+		Assumptions: []string{
+			"whole cards, one job to a card: the traces say nothing of memory or utilization; one seed",
+			"qssf and slot see run times times LogNormal(0, 0.5), the others the truth; preempted jobs lose 40 s up to 8 GPUs and 60 s above",
+			"each list is cut to its first 5,000 jobs, so that every order can be run, and squeezed until 95 % of the cards are asked for on the average: at the published load nobody waits",
+		},
+	}
+	lists := [][2]string{{"helios-venus", ""}, {"philly", ""}, {"microsoft-itp-2021", "itp_jobs:cluster04"}}
+	if c.Quick {
+		lists = lists[:1]
+	}
+	for _, l := range lists {
+		w, f, why, err := load(&c, l[0], l[1], trace.Options{MaxJobs: 5000})
+		if err != nil {
+			return nil, err
+		}
+		trace.Squeeze(w, f.GPUs(), 0.95)
+		rep.Assumptions = append(rep.Assumptions, why)
+		if err := runQueues(ctx, &c, rep, w, f, sim.DefaultCurve(), classic()); err != nil {
+			return nil, err
+		}
+		rep.Claims = append(rep.Claims, atMost(w.Name+": qssf over fifo, % of mean completion time", 0,
+			rep.change(w.Name+" fifo", w.Name+" qssf", "mean_jct_s")))
+	}
+	return rep, nil
+}
