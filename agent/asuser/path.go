@@ -1,0 +1,59 @@
+package asuser
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenPath opens a file or directory by an absolute path for naming it only
+// (O_PATH), and follows no link, neither at its end nor on the way: each
+// component is opened from the one before it. openat2's RESOLVE_NO_SYMLINKS
+// does the same in one call, but not before Linux 5.6. Call it inside Do.
+func OpenPath(path string) (*os.File, error) {
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("%s is not an absolute path", path)
+	}
+	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Open("/", flags|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: "/", Err: err}
+	}
+	at := "/"
+	for name := range strings.SplitSeq(strings.Trim(filepath.Clean(path), "/"), "/") {
+		if name == "" {
+			break // the root itself
+		}
+		at = filepath.Join(at, name)
+		next, err := unix.Openat(fd, name, flags, 0)
+		if err == nil {
+			err = notLink(next)
+			if err != nil {
+				err = errors.Join(err, unix.Close(next))
+			}
+		}
+		if cerr := unix.Close(fd); err != nil || cerr != nil {
+			return nil, &os.PathError{Op: "open", Path: at, Err: errors.Join(err, cerr)}
+		}
+		fd = next
+	}
+	return os.NewFile(uintptr(fd), filepath.Clean(path)), nil
+}
+
+// ErrLink says that a path leads over a symbolic link.
+var ErrLink = errors.New("is a symbolic link, which is not followed; name the path that it leads to")
+
+func notLink(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return ErrLink
+	}
+	return nil
+}
