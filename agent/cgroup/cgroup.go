@@ -25,6 +25,9 @@ type Hierarchy struct {
 	// there, else "". Memory, CPU, Account and Pids are the v1 mount points.
 	Unified                    string
 	Memory, CPU, Account, Pids string
+	// CPUSet and Block are v1 mount points in which a group is made only for a
+	// limit that needs it. They are among Others too.
+	CPUSet, Block string
 	// Others are the mount points of the other v1 controllers, and of cgroup
 	// v2 in a hybrid, in which an OCI runtime makes groups too.
 	Others []string
@@ -82,6 +85,10 @@ func (h *Hierarchy) addV1(point, options string) {
 			h.Account, ours = point, true
 		case "pids":
 			h.Pids, ours = point, true
+		case "cpuset":
+			h.CPUSet = point
+		case "blkio":
+			h.Block = point
 		}
 	}
 	if !ours {
@@ -107,15 +114,6 @@ func (g *Group) everywhere() []string {
 	return out
 }
 
-// Limits caps a group. MemBytes 0 is no cap; with a cap swap is 0. CPUMilli
-// is a weight, 0 the default. Pids caps threads and processes where the kernel
-// counts them; 0 is no cap.
-type Limits struct {
-	MemBytes int64
-	CPUMilli int64
-	Pids     int64
-}
-
 func (g *Group) dirs() []string {
 	var out []string
 	if g.h.Unified != "" {
@@ -132,130 +130,9 @@ func (g *Group) dirs() []string {
 	return out
 }
 
-// Create makes the group with its limits, and reads the cap back: a cap that
-// does not hold is an error.
-func (g *Group) Create(l Limits) error {
-	for _, d := range g.dirs() {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			return fmt.Errorf("make control group: %w", err)
-		}
-	}
-	if g.h.Unified != "" {
-		return g.limitUnified(l)
-	}
-	mem := filepath.Join(g.h.Memory, g.path)
-	if l.MemBytes > 0 {
-		if err := write(mem, "memory.limit_in_bytes", l.MemBytes); err != nil {
-			return err
-		}
-		// Swap accounting is off on some kernels; then there is no file.
-		if err := write(mem, "memory.memsw.limit_in_bytes", l.MemBytes); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err := g.Verify(l); err != nil {
-			return err
-		}
-	}
-	if l.CPUMilli > 0 && g.h.CPU != "" {
-		if err := write(filepath.Join(g.h.CPU, g.path), "cpu.shares", max(2, l.CPUMilli*1024/1000)); err != nil {
-			return err
-		}
-	}
-	if l.Pids > 0 && g.h.Pids != "" {
-		return write(filepath.Join(g.h.Pids, g.path), "pids.max", l.Pids)
-	}
-	return nil
-}
-
-func (g *Group) limitUnified(l Limits) error {
-	dir := filepath.Join(g.h.Unified, g.path)
-	// Controllers pass to children only where each level says so, and from the
-	// top: a level can pass on only what it has.
-	var above []string
-	for d := filepath.Dir(filepath.Clean("/" + g.path)); ; d = filepath.Dir(d) {
-		above = append(above, filepath.Join(g.h.Unified, d))
-		if d == "/" {
-			break
-		}
-	}
-	for _, d := range slices.Backward(above) {
-		if err := passOn(d, l.Pids > 0); err != nil {
-			return err
-		}
-	}
-	if l.MemBytes > 0 {
-		if err := write(dir, "memory.max", l.MemBytes); err != nil {
-			return err
-		}
-		if err := write(dir, "memory.swap.max", 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err := g.Verify(l); err != nil {
-			return err
-		}
-	}
-	if l.CPUMilli > 0 {
-		if err := write(dir, "cpu.weight", min(10000, max(1, l.CPUMilli/10))); err != nil {
-			return err
-		}
-	}
-	if l.Pids > 0 {
-		if err := write(dir, "pids.max", l.Pids); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-			return err
-		}
-	}
-	return nil
-}
-
-// passOn gives the children of a version 2 group its controllers.
-func passOn(dir string, pids bool) error {
-	has, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
-	if err != nil {
-		return fmt.Errorf("controllers of %s: %w", dir, err)
-	}
-	missing := ""
-	for _, c := range []string{"memory", "cpu"} {
-		if !slices.Contains(strings.Fields(string(has)), c) {
-			missing += " +" + c
-		}
-	}
-	if missing != "" {
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(missing[1:]), 0); err != nil {
-			return fmt.Errorf("enable controllers in %s: %w", dir, err)
-		}
-	}
-	if pids && !slices.Contains(strings.Fields(string(has)), "pids") {
-		// Some kernels count none; then there is no file below.
-		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+pids"), 0)
-	}
-	return nil
-}
-
-// Verify reads the memory cap back: a cap that does not hold is an error.
-func (g *Group) Verify(l Limits) error {
-	if l.MemBytes <= 0 {
-		return nil
-	}
-	if g.h.Unified != "" {
-		return g.verify(filepath.Join(g.h.Unified, g.path), "memory.max", l.MemBytes)
-	}
-	return g.verify(filepath.Join(g.h.Memory, g.path), "memory.limit_in_bytes", l.MemBytes)
-}
-
 func write(dir, file string, v int64) error {
 	if err := os.WriteFile(filepath.Join(dir, file), strconv.AppendInt(nil, v, 10), 0); err != nil {
 		return fmt.Errorf("set %s: %w", file, err)
-	}
-	return nil
-}
-
-func (g *Group) verify(dir, file string, want int64) error {
-	got, err := readInt(filepath.Join(dir, file))
-	if err != nil {
-		return err
-	}
-	if page := int64(os.Getpagesize()); got > want || got < want-page {
-		return fmt.Errorf("%s of %s is %d after %d was written", file, g.path, got, want)
 	}
 	return nil
 }
@@ -270,12 +147,24 @@ func readInt(path string) (int64, error) {
 
 // Add moves a process into the group.
 func (g *Group) Add(pid int) error {
-	for _, d := range g.dirs() {
+	for _, d := range slices.Concat(g.dirs(), g.extra()) {
 		if err := write(d, "cgroup.procs", int64(pid)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// extra are the v1 directories that were made for one limit.
+func (g *Group) extra() []string {
+	var out []string
+	for _, m := range []string{g.h.CPUSet, g.h.Block} {
+		d := filepath.Join(m, g.path)
+		if st, err := os.Stat(d); m != "" && err == nil && st.IsDir() {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 // OOMKills is how many processes of the group the kernel ended at its cap.

@@ -43,6 +43,14 @@ func TestDetect(t *testing.T) {
 			},
 		},
 		{
+			name:   "v1, what is made only when needed",
+			mounts: v1(31, "memory") + v1(32, "cpuset") + v1(33, "blkio"),
+			want: Hierarchy{
+				Memory: "/sys/fs/cgroup/memory", CPUSet: "/sys/fs/cgroup/cpuset", Block: "/sys/fs/cgroup/blkio",
+				Others: []string{"/sys/fs/cgroup/cpuset", "/sys/fs/cgroup/blkio"},
+			},
+		},
+		{
 			name:   "hybrid",
 			mounts: v1(31, "memory") + "34 25 0:34 / " + hybrid + " rw - cgroup2 cgroup2 rw\n",
 			want:   Hierarchy{Memory: "/sys/fs/cgroup/memory", Others: []string{hybrid}},

@@ -1,0 +1,374 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Limits caps a group. A zero field is no cap.
+type Limits struct {
+	// MemBytes caps memory; swap is then 0.
+	MemBytes int64
+	// CPUMilli is a weight in thousandths of a core, 0 the default;
+	// CPUQuotaMilli is a cap, kept over periods of 100 ms.
+	CPUMilli, CPUQuotaMilli int64
+	// CPUSet names the processors, as "0-3,8".
+	CPUSet string
+	// Pids caps threads and processes where the kernel counts them.
+	Pids int64
+	// IO caps what the group reads and writes, by device.
+	IO []IOLimit
+}
+
+// IOLimit caps the use of one block device per second. Version 1 sees only
+// what bypasses the page cache.
+type IOLimit struct {
+	Device                                   string // "8:0", as in /proc/partitions
+	ReadBytes, WriteBytes, ReadOps, WriteOps int64
+}
+
+// cpuPeriod is the kernel's own default, in microseconds; minQuota is the least
+// that it takes.
+const cpuPeriod, minQuota = 100_000, 1000
+
+var (
+	deviceNumber = regexp.MustCompile(`^[0-9]{1,4}:[0-9]{1,7}$`)
+	processors   = regexp.MustCompile(`^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$`)
+)
+
+// Validate says which limit the kernel cannot keep.
+func (l Limits) Validate() error {
+	for _, n := range []struct {
+		name string
+		v    int64
+	}{{"memory", l.MemBytes}, {"CPU weight", l.CPUMilli}, {"CPU quota", l.CPUQuotaMilli}, {"pids", l.Pids}} {
+		if n.v < 0 {
+			return fmt.Errorf("%s is %d, want 0 or more", n.name, n.v)
+		}
+	}
+	if l.CPUSet != "" && !processors.MatchString(l.CPUSet) {
+		return fmt.Errorf("processors are %q, want numbers and ranges as 0-3,8", l.CPUSet)
+	}
+	for _, io := range l.IO {
+		if !deviceNumber.MatchString(io.Device) {
+			return fmt.Errorf("device is %q, want its numbers as 8:0", io.Device)
+		}
+		if min(io.ReadBytes, io.WriteBytes, io.ReadOps, io.WriteOps) < 0 {
+			return fmt.Errorf("limit of device %s is negative", io.Device)
+		}
+	}
+	return nil
+}
+
+// Create makes the group with its limits, and reads them back: a cap that does
+// not hold is an error.
+func (g *Group) Create(l Limits) error {
+	if err := l.Validate(); err != nil {
+		return fmt.Errorf("control group: %w", err)
+	}
+	for _, d := range g.dirs() {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return fmt.Errorf("make control group: %w", err)
+		}
+	}
+	set := g.limitV1
+	if g.h.Unified != "" {
+		set = g.limitUnified
+	}
+	if err := set(l); err != nil {
+		return err
+	}
+	return g.Verify(l)
+}
+
+func (g *Group) limitV1(l Limits) error {
+	mem := filepath.Join(g.h.Memory, g.path)
+	if l.MemBytes > 0 {
+		if err := write(mem, "memory.limit_in_bytes", l.MemBytes); err != nil {
+			return err
+		}
+		// Swap accounting is off on some kernels; then there is no file.
+		if err := write(mem, "memory.memsw.limit_in_bytes", l.MemBytes); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if cpu := filepath.Join(g.h.CPU, g.path); g.h.CPU != "" {
+		if l.CPUMilli > 0 {
+			if err := write(cpu, "cpu.shares", max(2, l.CPUMilli*1024/1000)); err != nil {
+				return err
+			}
+		}
+		if l.CPUQuotaMilli > 0 {
+			if err := errors.Join(write(cpu, "cpu.cfs_period_us", cpuPeriod), write(cpu, "cpu.cfs_quota_us", quota(l))); err != nil {
+				return err
+			}
+		}
+	}
+	if l.Pids > 0 && g.h.Pids != "" {
+		if err := write(filepath.Join(g.h.Pids, g.path), "pids.max", l.Pids); err != nil {
+			return err
+		}
+	}
+	return errors.Join(g.setProcessorsV1(l), g.setIOV1(l))
+}
+
+func quota(l Limits) int64 { return max(minQuota, l.CPUQuotaMilli*cpuPeriod/1000) }
+
+// setProcessorsV1 makes the group where processors are given out. There a
+// group begins with none, and none of the node's memory, and takes no process.
+func (g *Group) setProcessorsV1(l Limits) error {
+	if l.CPUSet == "" || g.h.CPUSet == "" {
+		return nil
+	}
+	at := g.h.CPUSet
+	for name := range strings.SplitSeq(strings.Trim(filepath.Clean("/"+g.path), "/"), "/") {
+		above := at
+		at = filepath.Join(at, name)
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			return fmt.Errorf("make control group: %w", err)
+		}
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			if err := inherit(above, at, file); err != nil {
+				return err
+			}
+		}
+	}
+	return writeText(at, "cpuset.cpus", l.CPUSet)
+}
+
+// inherit fills an empty file of a group with that of the one above.
+func inherit(above, at, file string) error {
+	has, err := os.ReadFile(filepath.Join(at, file))
+	if err == nil && strings.TrimSpace(string(has)) != "" {
+		return nil
+	}
+	from, err := os.ReadFile(filepath.Join(above, file))
+	if err != nil {
+		return fmt.Errorf("processors of %s: %w", above, err)
+	}
+	return writeText(at, file, strings.TrimSpace(string(from)))
+}
+
+func (g *Group) setIOV1(l Limits) error {
+	if len(l.IO) == 0 || g.h.Block == "" {
+		return nil
+	}
+	dir := filepath.Join(g.h.Block, g.path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make control group: %w", err)
+	}
+	for _, io := range l.IO {
+		for file, v := range map[string]int64{
+			"blkio.throttle.read_bps_device": io.ReadBytes, "blkio.throttle.write_bps_device": io.WriteBytes,
+			"blkio.throttle.read_iops_device": io.ReadOps, "blkio.throttle.write_iops_device": io.WriteOps,
+		} {
+			if v == 0 {
+				continue
+			}
+			if err := writeText(dir, file, io.Device+" "+strconv.FormatInt(v, 10)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (g *Group) limitUnified(l Limits) error {
+	dir := filepath.Join(g.h.Unified, g.path)
+	// Controllers pass to children only where each level says so, and from the
+	// top: a level can pass on only what it has.
+	var above []string
+	for d := filepath.Dir(filepath.Clean("/" + g.path)); ; d = filepath.Dir(d) {
+		above = append(above, filepath.Join(g.h.Unified, d))
+		if d == "/" {
+			break
+		}
+	}
+	for _, d := range slices.Backward(above) {
+		if err := passOn(d, l); err != nil {
+			return err
+		}
+	}
+	if l.MemBytes > 0 {
+		if err := write(dir, "memory.max", l.MemBytes); err != nil {
+			return err
+		}
+		if err := write(dir, "memory.swap.max", 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if l.CPUMilli > 0 {
+		if err := write(dir, "cpu.weight", min(10000, max(1, l.CPUMilli/10))); err != nil {
+			return err
+		}
+	}
+	if l.CPUQuotaMilli > 0 {
+		if err := writeText(dir, "cpu.max", fmt.Sprintf("%d %d", quota(l), cpuPeriod)); err != nil {
+			return err
+		}
+	}
+	if l.CPUSet != "" {
+		if err := writeText(dir, "cpuset.cpus", l.CPUSet); err != nil {
+			return err
+		}
+	}
+	if l.Pids > 0 {
+		if err := write(dir, "pids.max", l.Pids); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	for _, io := range l.IO {
+		if err := writeText(dir, "io.max", io.unified()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unified is a line of io.max; the kernel keeps what a line does not name.
+func (io IOLimit) unified() string {
+	line := io.Device
+	for _, f := range []struct {
+		key string
+		v   int64
+	}{{"rbps", io.ReadBytes}, {"wbps", io.WriteBytes}, {"riops", io.ReadOps}, {"wiops", io.WriteOps}} {
+		if f.v > 0 {
+			line += fmt.Sprintf(" %s=%d", f.key, f.v)
+		}
+	}
+	return line
+}
+
+// passOn gives the children of a version 2 group the controllers that l needs.
+func passOn(dir string, l Limits) error {
+	text, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+	if err != nil {
+		return fmt.Errorf("controllers of %s: %w", dir, err)
+	}
+	has := strings.Fields(string(text))
+	want := []string{"memory", "cpu"}
+	if l.CPUSet != "" {
+		want = append(want, "cpuset")
+	}
+	if len(l.IO) > 0 {
+		want = append(want, "io")
+	}
+	missing := ""
+	for _, c := range want {
+		if !slices.Contains(has, c) {
+			missing += " +" + c
+		}
+	}
+	if missing != "" {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(missing[1:]), 0); err != nil {
+			return fmt.Errorf("enable controllers in %s: %w", dir, err)
+		}
+	}
+	if l.Pids > 0 && !slices.Contains(has, "pids") {
+		// Some kernels count none; then there is no file below.
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+pids"), 0)
+	}
+	return nil
+}
+
+func writeText(dir, file, text string) error {
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0); err != nil {
+		return fmt.Errorf("set %s to %q: %w", file, text, err)
+	}
+	return nil
+}
+
+// Limits reads back what the kernel keeps the group to, but for weights and
+// I/O. What it keeps no count of is 0.
+func (g *Group) Limits() (Limits, error) {
+	var l Limits
+	var err error
+	if g.h.Unified != "" {
+		dir := filepath.Join(g.h.Unified, g.path)
+		if l.MemBytes, err = readCap(filepath.Join(dir, "memory.max")); err != nil {
+			return l, err
+		}
+		l.Pids, _ = readCap(filepath.Join(dir, "pids.max")) // no file: not counted
+		if text, err := os.ReadFile(filepath.Join(dir, "cpu.max")); err == nil {
+			q, period, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+			l.CPUQuotaMilli = milli(q, period)
+		}
+		text, _ := os.ReadFile(filepath.Join(dir, "cpuset.cpus"))
+		l.CPUSet = strings.TrimSpace(string(text))
+		return l, nil
+	}
+	if l.MemBytes, err = readCap(filepath.Join(g.h.Memory, g.path, "memory.limit_in_bytes")); err != nil {
+		return l, err
+	}
+	l.Pids, _ = readCap(filepath.Join(g.h.Pids, g.path, "pids.max"))
+	q, _ := os.ReadFile(filepath.Join(g.h.CPU, g.path, "cpu.cfs_quota_us"))
+	period, _ := os.ReadFile(filepath.Join(g.h.CPU, g.path, "cpu.cfs_period_us"))
+	l.CPUQuotaMilli = milli(strings.TrimSpace(string(q)), strings.TrimSpace(string(period)))
+	text, _ := os.ReadFile(filepath.Join(g.h.CPUSet, g.path, "cpuset.cpus"))
+	l.CPUSet = strings.TrimSpace(string(text))
+	return l, nil
+}
+
+// milli turns a quota in a period into thousandths of a core; "max" and -1 are
+// no cap.
+func milli(quota, period string) int64 {
+	q, err1 := strconv.ParseInt(quota, 10, 64)
+	p, err2 := strconv.ParseInt(period, 10, 64)
+	if err1 != nil || err2 != nil || q <= 0 || p <= 0 {
+		return 0
+	}
+	return q * 1000 / p
+}
+
+// unlimitedV1 is about what version 1 shows for no cap: the largest number of
+// whole pages.
+const unlimitedV1 = 1 << 62
+
+func readCap(path string) (int64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	if s := strings.TrimSpace(string(text)); s != "max" {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", path, err)
+		}
+		if n < unlimitedV1 {
+			return n, nil
+		}
+	}
+	return 0, nil
+}
+
+// Verify reads back the caps of memory, and of the CPU's use and processors
+// where they were asked for: a cap that does not hold is an error.
+func (g *Group) Verify(l Limits) error {
+	if l.MemBytes <= 0 && l.CPUQuotaMilli <= 0 && l.CPUSet == "" {
+		return nil
+	}
+	got, err := g.Limits()
+	if err != nil {
+		return err
+	}
+	bad := func(what string, got, want any) error {
+		return fmt.Errorf("%s of %s is %v after %v was written", what, g.path, got, want)
+	}
+	page := int64(os.Getpagesize())
+	switch {
+	case l.MemBytes > 0 && (got.MemBytes == 0 || got.MemBytes > l.MemBytes || got.MemBytes < l.MemBytes-page):
+		return bad("memory cap", got.MemBytes, l.MemBytes)
+	case l.CPUQuotaMilli > 0 && got.CPUQuotaMilli != quota(l)*1000/cpuPeriod:
+		return bad("CPU cap", got.CPUQuotaMilli, l.CPUQuotaMilli)
+	case l.CPUSet != "" && got.CPUSet == "" && (g.h.Unified != "" || g.h.CPUSet != ""):
+		return bad("set of processors", "empty", l.CPUSet)
+	}
+	return nil
+}
