@@ -18,7 +18,6 @@ import (
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/asuser"
-	"github.com/berth-scheduler/berth/agent/cgroup"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -98,6 +97,15 @@ func (r *Runtime) createTask(ctx context.Context, l *agent.Launch) error {
 	opts := []containerd.NewContainerOpts{
 		containerd.WithContainerLabels(map[string]string{labelToken: strconv.FormatUint(uint64(l.Token), 10)}),
 	}
+	b, err := r.openBinds(l)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := b.close(); err != nil {
+			r.cfg.Log.Warn("cannot clear up the mounts of a launch", "task", l.ID.String(), "err", err)
+		}
+	}()
 	var imageEnv []string
 	if l.Image != "" {
 		img, err := r.image(ctx, l.Image)
@@ -107,11 +115,15 @@ func (r *Runtime) createTask(ctx context.Context, l *agent.Launch) error {
 		if imageEnv, err = readImage(ctx, img); err != nil {
 			return err
 		}
-		opts = append(opts, containerd.WithNewSnapshot(l.ID.String(), img))
+		if err := r.inspectRoot(ctx, img, l, b); err != nil {
+			return err
+		}
+		// The name keeps the image from being evicted; nothing else is taken.
+		opts = append(opts, containerd.WithImageName(img.Name()), containerd.WithNewSnapshot(l.ID.String(), img))
 	}
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
-	specOpts, err := r.specOpts(l, imageEnv)
+	specOpts, err := r.specOpts(l, imageEnv, b)
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
@@ -126,7 +138,7 @@ func (r *Runtime) createTask(ctx context.Context, l *agent.Launch) error {
 	if _, err := c.NewTask(ctx, output); err != nil && !errdefs.IsAlreadyExists(err) {
 		return launchError(err)
 	}
-	if err := r.group(l.ID).Verify(cgroup.Limits{MemBytes: l.MemBytes}); err != nil {
+	if err := r.group(l.ID).Verify(r.caps(l)); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
 	return nil

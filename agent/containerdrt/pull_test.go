@@ -2,10 +2,7 @@ package containerdrt
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -23,9 +20,8 @@ import (
 // "x/y"; it answers for it when faults says nothing.
 type registry struct {
 	*httptest.Server
-	blobs map[string][]byte // by digest
-	types map[string]string
-	top   string // digest of the manifest
+	blobs map[string]blob // by digest
+	top   string          // digest of the manifest
 	tags  atomic.Int64
 	// faults answers the nth question for a tag, n from 1, and says whether
 	// it did.
@@ -34,33 +30,12 @@ type registry struct {
 
 func newRegistry(t *testing.T, arch string, faults func(http.ResponseWriter, int64) bool) *registry {
 	t.Helper()
-	r := &registry{blobs: map[string][]byte{}, types: map[string]string{}, faults: faults}
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
-	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "hello", Mode: 0o644, Typeflag: tar.TypeReg}), w.Close()); err != nil {
-		t.Fatal(err)
+	r := &registry{blobs: map[string]blob{}, faults: faults}
+	img := build(t, recipe{arch: arch, entries: []tar.Header{{Name: "hello"}}})
+	for _, b := range []blob{img.layer, img.config, img.manifest} {
+		r.blobs[b.digest] = b
 	}
-	add := func(mediaType string, data []byte) map[string]any {
-		digest := fmt.Sprintf("sha256:%x", sha256.Sum256(data))
-		r.blobs[digest], r.types[digest] = data, mediaType
-		return map[string]any{"mediaType": mediaType, "digest": digest, "size": len(data)}
-	}
-	mustJSON := func(v any) []byte {
-		data, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return data
-	}
-	layerDesc := add("application/vnd.oci.image.layer.v1.tar", layer.Bytes())
-	config := add("application/vnd.oci.image.config.v1+json", mustJSON(map[string]any{
-		"architecture": arch, "os": "linux",
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []any{layerDesc["digest"]}},
-	}))
-	manifest := add("application/vnd.oci.image.manifest.v1+json", mustJSON(map[string]any{
-		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config, "layers": []any{layerDesc},
-	}))
-	r.top = manifest["digest"].(string)
+	r.top = img.manifest.digest
 	r.Server = httptest.NewServer(http.HandlerFunc(r.serve))
 	t.Cleanup(r.Close)
 	return r
@@ -74,16 +49,16 @@ func (r *registry) serve(w http.ResponseWriter, req *http.Request) {
 		}
 		name = r.top
 	}
-	data, ok := r.blobs[name]
+	b, ok := r.blobs[name]
 	if !ok {
 		http.NotFound(w, req)
 		return
 	}
-	w.Header().Set("Content-Type", r.types[name])
+	w.Header().Set("Content-Type", b.mediaType)
 	w.Header().Set("Docker-Content-Digest", name)
-	w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+	w.Header().Set("Content-Length", fmt.Sprint(len(b.data)))
 	if req.Method == http.MethodGet {
-		_, _ = w.Write(data) // a client that went away is its own trouble
+		_, _ = w.Write(b.data) // a client that went away is its own trouble
 	}
 }
 

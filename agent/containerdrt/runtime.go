@@ -36,7 +36,9 @@ type Config struct {
 	// PullPause is how long to wait before a registry is asked again, the
 	// first time; 0 is 2 s. It doubles each time.
 	PullPause time.Duration
-	Log       *slog.Logger
+	// Policy is what the node gives its containers.
+	Policy Policy
+	Log    *slog.Logger
 }
 
 // Kinds of files in Config.Dir, one each an attempt.
@@ -70,6 +72,8 @@ type Runtime struct {
 
 	mu      sync.Mutex
 	waiting map[cluster.AttemptID]struct{}
+	// sound holds the digests of images whose roots were looked at.
+	sound sync.Map
 }
 
 // Open connects to containerd and begins to wait for the tasks that run.
@@ -80,6 +84,10 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if cfg.PullPause <= 0 {
 		cfg.PullPause = pullPause
 	}
+	if err := cfg.Policy.validate(filepath.Clean(cfg.Dir), filepath.Dir(cfg.Address)); err != nil {
+		return nil, fmt.Errorf("containers' policy: %w", err)
+	}
+	cfg.Policy = cfg.Policy.withDefaults()
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -245,7 +253,7 @@ func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
 	if err := errors.Join(g.Kill(), g.Remove()); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
-	if err := r.removeRoot(id); err != nil {
+	if err := errors.Join(r.removeRoot(id), unstage(r.bindDir(id))); err != nil {
 		return err
 	}
 	for _, kind := range []string{kindHelper, kindStarted, kindSignal, kindExit} {

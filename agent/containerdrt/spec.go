@@ -3,6 +3,7 @@ package containerdrt
 import (
 	"context"
 	"path"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -14,19 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/cgroup"
 )
 
-// What every container is given.
-const (
-	pidsLimit    = 4096
-	openFiles    = 65536
-	defaultShmKB = 1 << 20
-	tmpSize      = "size=1g"
-)
+// cpuPeriod is the time over which a cap of the CPU is kept, in microseconds.
+const cpuPeriod = 100_000
 
 // specOpts builds the OCI spec of an attempt. Nothing in it comes from an
 // image but the PATH: no user, label, hook, capability or device.
-func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string) ([]oci.SpecOpts, error) {
+func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string, b *binds) ([]oci.SpecOpts, error) {
 	env, odd := splitEnv(l.Env)
 	if len(odd) > 0 && l.Image != "" {
 		r.cfg.Log.Warn("variables that are no UTF-8 do not reach an image job", "task", l.ID.String(), "count", len(odd))
@@ -37,22 +34,13 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string) ([]oci.SpecOpts, 
 		withUser(l),
 		oci.WithCapabilities(nil),
 		oci.WithNoNewPrivileges,
-		oci.WithHostNamespace(specs.NetworkNamespace),
 		oci.WithHostHostsFile, oci.WithHostResolvconf,
 		oci.WithCgroup(path.Join(r.cfg.CgroupParent, l.ID.String())),
-		oci.WithPidsLimit(pidsLimit),
-		oci.WithRlimit(&specs.POSIXRlimit{Type: "RLIMIT_NOFILE", Soft: fileLimit(), Hard: fileLimit()}),
-		oci.WithRlimit(&specs.POSIXRlimit{Type: "RLIMIT_CORE"}),
 		withOOMScore(0),
 	}
-	if l.MemBytes > 0 {
-		// Equal limits for memory and memory with swap mean no swap.
-		opts = append(opts, oci.WithMemoryLimit(uint64(l.MemBytes)), oci.WithMemorySwap(l.MemBytes), oci.WithDevShmSize(max(64<<10, l.MemBytes/2048)))
-	} else {
-		opts = append(opts, oci.WithDevShmSize(defaultShmKB))
-	}
-	if l.CPUMilli > 0 {
-		opts = append(opts, oci.WithCPUShares(uint64(max(2, l.CPUMilli*1024/1000))))
+	opts = append(opts, r.limits(l)...)
+	if r.cfg.Policy.Network == NetHost {
+		opts = append(opts, oci.WithHostNamespace(specs.NetworkNamespace))
 	}
 	if l.Image == "" {
 		root, mounts, err := r.hostRoot(l.ID)
@@ -68,32 +56,65 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string) ([]oci.SpecOpts, 
 			// is not there, as root.
 			oci.WithProcessCwd("/"), oci.WithProcessArgs(helperBinary, loggerArg, helperFile))
 	} else {
-		opts = append(opts, oci.WithProcessArgs(l.Args...), oci.WithProcessCwd(l.Dir), oci.WithMounts([]specs.Mount{{
-			Destination: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "nodev", "mode=1777", tmpSize},
-		}}))
-	}
-	for _, m := range l.Mounts {
-		mode := "rw"
-		if m.ReadOnly {
-			mode = "ro"
+		opts = append(opts, oci.WithProcessArgs(l.Args...), oci.WithProcessCwd(l.Dir),
+			oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.CgroupNamespace}),
+			oci.WithMounts([]specs.Mount{{
+				Destination: "/tmp", Type: "tmpfs", Source: "tmpfs",
+				Options: []string{"nosuid", "nodev", "mode=1777", "size=" + strconv.FormatInt(r.cfg.Policy.TmpBytes, 10)},
+			}}))
+		if r.cfg.Policy.ReadOnlyRoot {
+			opts = append(opts, oci.WithRootFSReadonly())
 		}
-		opts = append(opts, oci.WithMounts([]specs.Mount{{
-			Destination: m.Target, Type: "bind", Source: m.Source, Options: []string{"rbind", "nosuid", "nodev", mode},
-		}}))
 	}
+	opts = append(opts, oci.WithMounts(b.specs))
 	opts = append(opts, cdi.WithCDIDevices(l.CDIDevices...))
 	// The profile depends on the capabilities, so it comes last.
 	return append(opts, seccomp.WithDefaultProfile()), nil
 }
 
+// limits are what the control group and the kernel keep a job to.
+func (r *Runtime) limits(l *agent.Launch) []oci.SpecOpts {
+	p := r.cfg.Policy
+	files := fileLimit(p.Files)
+	opts := []oci.SpecOpts{
+		oci.WithPidsLimit(p.Pids),
+		oci.WithRlimit(&specs.POSIXRlimit{Type: "RLIMIT_NOFILE", Soft: files, Hard: files}),
+		oci.WithRlimit(&specs.POSIXRlimit{Type: "RLIMIT_CORE"}),
+		oci.WithDevShmSize(p.shmBytes(l.MemBytes) >> 10),
+	}
+	if l.MemBytes > 0 {
+		// Equal limits for memory and memory with swap mean no swap.
+		opts = append(opts, oci.WithMemoryLimit(uint64(l.MemBytes)), oci.WithMemorySwap(l.MemBytes))
+	}
+	if l.CPUMilli > 0 {
+		opts = append(opts, oci.WithCPUShares(uint64(max(2, l.CPUMilli*1024/1000))))
+		if p.HardCPU {
+			opts = append(opts, oci.WithCPUCFS(max(cpuPeriod/100, l.CPUMilli*cpuPeriod/1000), cpuPeriod))
+		}
+	}
+	if p.CPUSet != "" {
+		opts = append(opts, oci.WithCPUs(p.CPUSet))
+	}
+	return opts
+}
+
+// caps are those limits that must be found in force before a job starts.
+func (r *Runtime) caps(l *agent.Launch) cgroup.Limits {
+	c := cgroup.Limits{MemBytes: l.MemBytes, CPUSet: r.cfg.Policy.CPUSet}
+	if r.cfg.Policy.HardCPU {
+		c.CPUQuotaMilli = l.CPUMilli
+	}
+	return c
+}
+
 // fileLimit is how many files a job may open: not more than we may, since not
 // every root can raise that.
-func fileLimit() uint64 {
+func fileLimit(want uint64) uint64 {
 	var own unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err != nil {
 		return 1024
 	}
-	return min(openFiles, own.Max)
+	return min(want, own.Max)
 }
 
 // keepPath returns the image's PATH unless the job sets its own.

@@ -168,9 +168,13 @@ func openRuntimes(ctx context.Context, cfg *config.Agent, ac *agent.Config, log 
 		return nil, err
 	}
 	if kind == "containerd" {
+		var policy containerdrt.Policy
+		if cfg.GPUs.Provider == "sim" { // image jobs reach the cards through a socket
+			policy.Mounts = append(policy.Mounts, filepath.Dir(cfg.GPUs.SimSocket))
+		}
 		rt, err := containerdrt.Open(ctx, containerdrt.Config{
 			Address: cfg.Runtime.Containerd.Socket, Namespace: cfg.Runtime.Containerd.Namespace,
-			Dir: filepath.Join(cfg.Data.Dir, "containerd"), CgroupParent: cfg.Cgroup.Parent, Logger: exe, Log: log,
+			Dir: filepath.Join(cfg.Data.Dir, "containerd"), CgroupParent: cfg.Cgroup.Parent, Logger: exe, Policy: policy, Log: log,
 		})
 		if err != nil {
 			return nil, err

@@ -1,0 +1,132 @@
+package containerdrt
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/agent/cgroup"
+)
+
+// Network is what the containers of a node see of its network.
+type Network string
+
+// The networks there are. A network of a container's own with a way out, a
+// bridge, is not: gangs need the node's adapters and addresses.
+const (
+	NetHost Network = "host" // the node's
+	NetNone Network = "none" // a loopback interface and nothing else
+)
+
+// Policy is what a node gives its containers; the zero value is the default.
+// What is not here no policy changes: no capabilities, no new privileges, the
+// seccomp profile, masked paths, and the user's own ids.
+type Policy struct {
+	// Network is NetHost when empty.
+	Network Network
+	// ReadOnlyRoot keeps image jobs from writing outside of their mounts, /tmp,
+	// /run and /dev/shm.
+	ReadOnlyRoot bool
+	// TmpBytes is the size of an image job's own /tmp, 1 GiB when 0. ShmBytes
+	// is that of /dev/shm; 0 is half of the job's memory, 1 GiB without a cap.
+	// Both count against the job's memory cap.
+	TmpBytes, ShmBytes int64
+	// Pids caps the processes and threads of a job, 4096 when 0; Files caps the
+	// open files of a process, 65,536 when 0.
+	Pids  int64
+	Files uint64
+	// LogBytes caps what one run of an image job adds to each of its output
+	// files; 0 is no cap. A host job writes its files itself, and what holds it
+	// is its user's quota.
+	LogBytes int64
+	// HardCPU makes a job's share of the CPU a cap. Otherwise it is a weight,
+	// and a job may use what others leave.
+	HardCPU bool
+	// CPUSet names the processors that jobs may run on, as "0-7,16"; empty is all.
+	CPUSet string
+	// Mounts lists the directories of the node below which the source of a bind
+	// mount must lie. Empty means that there are none.
+	Mounts []string
+}
+
+const (
+	defaultPids  = 4096
+	defaultFiles = 65536
+	defaultBytes = 1 << 30
+	minBytes     = 1 << 20
+)
+
+// withDefaults fills in what is zero.
+func (p Policy) withDefaults() Policy {
+	if p.Network == "" {
+		p.Network = NetHost
+	}
+	if p.TmpBytes == 0 {
+		p.TmpBytes = defaultBytes
+	}
+	if p.Pids == 0 {
+		p.Pids = defaultPids
+	}
+	if p.Files == 0 {
+		p.Files = defaultFiles
+	}
+	return p
+}
+
+// shmBytes is the size of /dev/shm under a memory cap, 0 for none.
+func (p Policy) shmBytes(memCap int64) int64 {
+	switch {
+	case p.ShmBytes > 0:
+		return p.ShmBytes
+	case memCap > 0:
+		return max(64<<20, memCap/2)
+	default:
+		return defaultBytes
+	}
+}
+
+// neverMounted are directories that are no user's data: a job that had them
+// could steer the node, or other jobs.
+var neverMounted = []string{"/proc", "/sys", "/dev", "/etc", "/boot", "/root", "/var/run", "/run/containerd", "/var/lib/containerd"}
+
+// validate reports the first rule that the policy breaks. own are the
+// directories and sockets of the node's daemons.
+func (p Policy) validate(own ...string) error {
+	if p.Network != "" && p.Network != NetHost && p.Network != NetNone {
+		return fmt.Errorf("network is %q, want host or none", p.Network)
+	}
+	for _, n := range []struct {
+		name string
+		got  int64
+		min  int64
+	}{
+		{"tmp size", p.TmpBytes, minBytes}, {"shm size", p.ShmBytes, minBytes}, {"log size", p.LogBytes, minBytes}, {"pids", p.Pids, 16},
+	} {
+		if n.got != 0 && n.got < n.min {
+			return fmt.Errorf("%s is %d, want %d or more, or 0 for the default", n.name, n.got, n.min)
+		}
+	}
+	if p.Files != 0 && p.Files < 64 {
+		return fmt.Errorf("open files is %d, want 64 or more, or 0 for the default", p.Files)
+	}
+	if err := (cgroup.Limits{CPUSet: p.CPUSet}).Validate(); err != nil {
+		return err
+	}
+	for _, m := range p.Mounts {
+		if !filepath.IsAbs(m) || filepath.Clean(m) != m || m == "/" {
+			return fmt.Errorf("mount %q: want the absolute path of a directory other than /, without dots", m)
+		}
+		for _, bad := range slices.Concat(neverMounted, own) {
+			if within(m, bad) || within(bad, m) {
+				return fmt.Errorf("mount %s would show jobs %s; list directories of users' data only", m, bad)
+			}
+		}
+	}
+	return nil
+}
+
+// within tells whether a clean path is dir or lies below it.
+func within(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}

@@ -1,0 +1,116 @@
+package containerdrt
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/mount"
+
+	"github.com/berth-scheduler/berth/agent"
+)
+
+// ourPlaces are where runc mounts into an image's root. What is there must be
+// a directory or nothing: several of runc's holes began with a link in its way
+// (CVE-2019-19921, CVE-2021-30465, CVE-2023-27561), and none of them is
+// reached through a root that has no such link.
+var ourPlaces = []string{"proc", "sys", "dev", "dev/pts", "dev/shm", "dev/mqueue", "etc", "run", "tmp"}
+
+// checkPlaces refuses a root that has something else there.
+func checkPlaces(root string) error {
+	for _, name := range ourPlaces {
+		st, err := os.Lstat(filepath.Join(root, name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return fmt.Errorf("look at /%s: %w", name, err)
+		case !st.IsDir():
+			return imageError(fmt.Errorf("/%s of the image is %s, where containers need a directory; build the image without it", name, kindOf(st.Mode())))
+		}
+	}
+	return nil
+}
+
+func kindOf(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case m.IsRegular():
+		return "a file"
+	default:
+		return "neither a file nor a directory"
+	}
+}
+
+// inspectRoot checks the root of an image once for its content, and the working
+// directory of l each time.
+func (r *Runtime) inspectRoot(ctx context.Context, img containerd.Image, l *agent.Launch, b *binds) error {
+	digest := img.Target().Digest.String()
+	if _, seen := r.sound.Load(digest); !seen {
+		if err := r.lookInto(ctx, img, func(root string) error { return checkPlaces(root) }); err != nil {
+			return err
+		}
+		r.sound.Store(digest, struct{}{})
+	}
+	return checkWorkDir(l, b, func(check func(root *os.File) error) error {
+		return r.lookInto(ctx, img, func(root string) error {
+			f, err := os.Open(root)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			return check(f)
+		})
+	})
+}
+
+// lookInto mounts the root of an unpacked image for reading while f runs.
+func (r *Runtime) lookInto(ctx context.Context, img containerd.Image, f func(root string) error) error {
+	ctx, done, err := r.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(callDeadline))
+	if err != nil {
+		return fmt.Errorf("look into image: %w", err)
+	}
+	defer func() { _ = done(context.WithoutCancel(ctx)) }() // else it expires
+	layers, err := img.RootFS(ctx)
+	if err != nil {
+		return fmt.Errorf("look into image: %w", err)
+	}
+	ids := make([]string, len(layers))
+	for i, d := range layers {
+		ids[i] = d.String()
+	}
+	top := chainID(ids)
+	sn := r.client.SnapshotService("")
+	key := fmt.Sprintf("look-%s-%d", top, time.Now().UnixNano())
+	mounts, err := sn.View(ctx, key, top)
+	if err != nil {
+		return fmt.Errorf("look into image: %w", err)
+	}
+	err = mount.WithReadonlyTempMount(ctx, mounts, f)
+	if rerr := sn.Remove(context.WithoutCancel(ctx), key); rerr != nil {
+		r.cfg.Log.Warn("cannot remove a view of an image; it goes with its lease", "err", rerr)
+	}
+	return err
+}
+
+// chainID names the snapshot of an image's layers, lowest first: that of one
+// layer is its digest, and more are chained to it as the OCI image
+// specification says (config.md, "Layer ChainID").
+func chainID(layers []string) string {
+	id := ""
+	for i, layer := range layers {
+		if i == 0 {
+			id = layer
+			continue
+		}
+		id = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(id+" "+layer)))
+	}
+	return id
+}
