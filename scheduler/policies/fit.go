@@ -29,7 +29,7 @@ func (firstFit) choose(p *pass, t *task) []int32 {
 }
 
 // bestFit takes the node on which least is left, summed over the resources as
-// fractions of what the node has, and there the cards with the least left.
+// fractions of the most that any node has, and there the cards with the least left.
 // Source: the baseline "BestFit" of Weng et al., "Beware of Fragmentation"
 // (USENIX ATC 2023), section 6.1. Ours adds the memory of the cards.
 type bestFit struct{ open }
@@ -41,7 +41,10 @@ func (bestFit) choose(p *pass, t *task) []int32 {
 		if !p.mayHold(t, int32(gi)) {
 			continue
 		}
-		left := p.leftOn(t, int32(gi))
+		g := &p.f.groups[gi]
+		h, need := &p.f.hosts[g.host], &t.needs[g.class].share
+		taken := int64(t.gpus) * (need.Milli + need.MemMiB*whole/max(1, p.f.classes[g.class].sellable))
+		left := p.leftOn(t, h, p.idleGPUs(h)-taken)
 		if left >= least {
 			continue
 		}
@@ -63,24 +66,14 @@ func leftOf(c *card) int64 {
 // plain takes the node with the least left of everything.
 func (bestFit) plain(p *pass, t *task, hi int32) int64 {
 	h := &p.f.hosts[hi]
-	return p.idleGPUs(h)/max(1, 2*int64(len(h.node.GPUs))) + p.leftOfPlain(t, h)
-}
-
-// leftOfPlain is what a node would have left of its cores and memory with t
-// on it, each as thousandths of the whole, summed.
-func (p *pass) leftOfPlain(t *task, h *host) int64 {
-	return (h.use.CPUMilli-h.use.UsedCPU-t.cpu)*whole/max(1, h.use.CPUMilli) + (h.use.MemMiB-h.use.UsedMem-t.mem)*whole/max(1, h.use.MemMiB)
+	return p.leftOn(t, h, p.idleGPUs(h))
 }
 
 // leftOn is what a node would have left of its cards, cores and memory with t
-// on it, each as thousandths of the whole, summed.
-func (p *pass) leftOn(t *task, gi int32) int64 {
-	g := &p.f.groups[gi]
-	h := &p.f.hosts[g.host]
-	cards, n := p.idleGPUs(h), 2*int64(len(h.node.GPUs))
-	need := &t.needs[g.class].share
-	cards -= int64(t.gpus) * (need.Milli + need.MemMiB*whole/max(1, p.f.classes[g.class].sellable))
-	return cards/max(1, n) + p.leftOfPlain(t, h)
+// on it, each as thousandths of the most that any node has, summed.
+func (p *pass) leftOn(t *task, h *host, cards int64) int64 {
+	return cards/max(1, 2*p.f.mostGPUs) + (h.use.CPUMilli-h.use.UsedCPU-t.cpu)*whole/max(1, p.f.mostCPU) +
+		(h.use.MemMiB-h.use.UsedMem-t.mem)*whole/max(1, p.f.mostMem)
 }
 
 // byChance takes one of the nodes that hold the job, each with the same

@@ -98,6 +98,9 @@ type fleet struct {
 	classes []class
 	cardAt  map[cluster.GPUID]int32
 	hostAt  map[cluster.NodeID]int32
+	// The most that any host has, so that what is left of hosts of different
+	// size can be compared.
+	mostGPUs, mostCPU, mostMem int64
 }
 
 // newFleet reads the nodes that take jobs, in order of id.
@@ -174,6 +177,7 @@ func (f *fleet) addHost(n *cluster.Node, u cluster.NodeUse, led *cluster.Ledger)
 		}
 	}
 	f.hostAt[n.ID] = hi
+	f.mostGPUs, f.mostCPU, f.mostMem = max(f.mostGPUs, int64(len(n.GPUs))), max(f.mostCPU, u.CPUMilli), max(f.mostMem, u.MemMiB)
 	f.hosts = append(f.hosts, h)
 }
 
