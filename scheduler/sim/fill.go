@@ -19,6 +19,8 @@ type FillOptions struct {
 	Progress func(done, all int)
 	// Clock measures planning; nil leaves the rates out.
 	Clock func() time.Duration
+	// NoZoom plans over the whole fleet, as Options.NoZoom does.
+	NoZoom bool
 }
 
 // Fill follows the protocol of FGD (ATC 2023): the jobs come one by one in
@@ -44,7 +46,7 @@ func Fill(ctx context.Context, w *Workload, f *Fleet, opt FillOptions) (*Result,
 	if err := sorted.Check(); err != nil {
 		return nil, err
 	}
-	e, err := newEngine(&Workload{}, f, &Options{Planner: opt.Planner, Seed: opt.Seed, Clock: opt.Clock})
+	e, err := newEngine(&Workload{}, f, &Options{Planner: opt.Planner, Seed: opt.Seed, Clock: opt.Clock, NoZoom: opt.NoZoom})
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +100,7 @@ func (e *engine) fill(ctx context.Context, jobs []Job, order []int, progress fun
 		if err := st.submit(e.wallTime(), []*cluster.Job{v}); err != nil {
 			return 0, err
 		}
-		snap := st.snapshot(e.wallTime(), false)
+		snap := e.glimpse(v)
 		began := e.clock()
 		plan := e.opt.Planner.Plan(snap)
 		e.sums.planned += e.clock() - began
@@ -114,13 +116,38 @@ func (e *engine) fill(ctx context.Context, jobs []Job, order []int, progress fun
 			v.State = cluster.JobCancelled
 			st.nwait--
 		} else {
-			for _, g := range v.Last().Berth.GPUs {
-				e.give(e.slotAt[g.GPU], g.Share, 1)
-			}
+			e.stays(int32(i), &v.Last().Berth)
 		}
 		e.sums.events++
 	}
 	return turned, nil
+}
+
+// glimpse is the snapshot for a job that waits alone, with only the cards that
+// matter where that can be told. A job that fits nowhere needs no more than an
+// empty one.
+func (e *engine) glimpse(j *cluster.Job) *cluster.Snapshot {
+	if e.zoom != nil {
+		switch e.zoom.look(j) {
+		case zoomed:
+			return e.zoom.snapshot(j)
+		case fitsNowhere:
+			return &cluster.Snapshot{Index: e.st.Index(), Now: e.wallTime(), Ledger: cluster.NewLedger(nil)}
+		}
+	}
+	return e.st.snapshot(e.wallTime(), false)
+}
+
+// stays books a berth for good.
+func (e *engine) stays(id int32, b *cluster.Berth) {
+	if e.zoom != nil {
+		e.zoom.book(b, e.nodeAt[b.Node], 1)
+	}
+	for _, g := range b.GPUs {
+		c := e.slotAt[g.GPU]
+		e.give(c, g.Share, 1)
+		e.slots[c].residents = append(e.slots[c].residents, id)
+	}
 }
 
 // filled is the packing that came of it.

@@ -27,7 +27,8 @@ type kin struct {
 // waits alone: of each class the first in use that holds it and the first
 // empty one, or the empty ones of the node with the fewest that are enough.
 // A pass then costs microseconds, whatever the fleet. It must decide what a
-// pass over the whole fleet decides, which TestZoomChangesNothing checks.
+// pass over the whole fleet decides, which TestZoomChangesNothing checks; where
+// cores and host memory are counted it cannot tell.
 type zoom struct {
 	e     *engine
 	pol   scheduler.Policy
@@ -36,6 +37,9 @@ type zoom struct {
 	hosts []hosted
 	lo    []int32 // first slot of each node
 	picks []int32
+	// tight tells that cores or host memory are counted on some node. Rules
+	// about them look at whole nodes and at all nodes.
+	tight bool
 }
 
 func newZoom(e *engine) *zoom {
@@ -47,6 +51,7 @@ func newZoom(e *engine) *zoom {
 	c := int32(0)
 	for i, n := range e.nodes {
 		z.lo[i] = c
+		z.tight = z.tight || n.CPUMilli < plentyCPUMilli || n.MemMiB < plentyMemMiB
 		for k := range n.GPUs {
 			g := &n.GPUs[k]
 			at := slices.IndexFunc(z.kins, func(o kin) bool {
@@ -90,7 +95,7 @@ const (
 
 // look finds the cards that matter for a job.
 func (z *zoom) look(j *cluster.Job) answer {
-	if j.Spec.GPUs == 0 || j.Spec.Node != "" || j.MinGPUMemMiB > 0 || z.e.opt.MTBF > 0 {
+	if z.tight || j.Spec.GPUs == 0 || j.Spec.Node != "" || j.MinGPUMemMiB > 0 || z.e.opt.MTBF > 0 {
 		return cannotTell
 	}
 	cpu, mem := orElse(j.Spec.CPUMilli, z.pol.DefaultCPUMilli), orElse(j.Spec.MemMiB, z.pol.DefaultMemMiB)

@@ -106,6 +106,9 @@ func ByName(name string) (Experiment, error) {
 
 // planner makes a policy; the scheduler's own passes come with their fast path.
 func planner(name string, seed uint64, maxShares int) (sim.Planner, error) {
+	if name == "ffd+longest" {
+		return sim.Longest{Policy: sim.NewBerth(scheduler.ModeFFD, maxShares).Policy}, nil
+	}
 	if name == "ffd" || name == "slot" {
 		return sim.NewBerth(scheduler.Mode(name), maxShares), nil
 	}
