@@ -129,6 +129,10 @@ func (x *explainer) node(n *cluster.Node) {
 		x.tally(cluster.ReasonCPU, count, x.cpu-freeCPU, func() string {
 			return fmt.Sprintf("node %s: %s free, needs %s", n.ID, cores(max(0, freeCPU)), cores(x.cpu))
 		})
+	case x.job.Spec.GPUs == 0 && x.keptFromPlain(n, &u):
+		x.tally(cluster.ReasonCPU, 1, 0, func() string {
+			return fmt.Sprintf("node %s: %s and %s of host memory free, but kept for idle GPUs while jobs wait for some", n.ID, cores(freeCPU), gib(freeMem))
+		})
 	case x.job.Spec.GPUs == 0:
 		x.tally(cluster.ReasonUnconfirmed, 1, 0, func() string {
 			return fmt.Sprintf("node %s has room; the next pass decides", n.ID)
@@ -203,6 +207,12 @@ func (x *explainer) gpus(n *cluster.Node) {
 		return
 	}
 	g := &n.GPUs[free[0]]
+	if u, ok := x.snap.Ledger.Node(n.ID); ok && x.strands(n, &u, free) {
+		x.tallyOn(g.Type, cluster.ReasonCPU, len(free), 0, func() string {
+			return "node " + string(n.ID) + ": " + x.keptWords(n, &u)
+		})
+		return
+	}
 	if q := x.snap.Queues[g.ID]; len(q) > 0 && q[0].Job != x.job.ID {
 		x.tallyOn(g.Type, cluster.ReasonQueueOrder, len(free), int64(len(q)), func() string {
 			return fmt.Sprintf("%s has room, but job %d stands before it in the queue there", cardName(n, g), q[0].Job)
@@ -212,6 +222,50 @@ func (x *explainer) gpus(n *cluster.Node) {
 	x.tallyOn(g.Type, cluster.ReasonUnconfirmed, len(free), 0, func() string {
 		return fmt.Sprintf("%s has room; the next pass decides", cardName(n, g))
 	})
+}
+
+// strands tells whether the job, on the GPUs that have room, would leave too
+// little of the node to those that stay idle.
+func (x *explainer) strands(n *cluster.Node, u *cluster.NodeUse, free []int) bool {
+	idle, takes := x.idle(n), 0
+	for _, i := range free {
+		if g, ok := x.snap.Ledger.GPU(n.GPUs[i].ID); ok && g.Shares == 0 {
+			takes++
+		}
+	}
+	s := spareOf(u, len(n.GPUs), &x.pol)
+	return s.strands(u, idle, min(takes, x.job.Spec.GPUs), x.cpu, x.mem) && !bulkyEver(x.snap.Nodes, &n.GPUs[free[0]], x.job, &x.pol)
+}
+
+func (x *explainer) idle(n *cluster.Node) (idle int) {
+	for i := range n.GPUs {
+		if g, ok := x.snap.Ledger.GPU(n.GPUs[i].ID); ok && g.Shares == 0 {
+			idle++
+		}
+	}
+	return idle
+}
+
+func (x *explainer) keptWords(n *cluster.Node, u *cluster.NodeUse) string {
+	s := spareOf(u, len(n.GPUs), &x.pol)
+	return fmt.Sprintf("needs %s and %s of host memory, more than the part of its GPUs (%s and %s each); %d idle keep %s and %s each",
+		cores(x.cpu), gib(x.mem), cores(s.partCPU), gib(s.partMem), x.idle(n), cores(s.leastCPU), gib(s.leastMem))
+}
+
+// keptFromPlain tells whether a job without GPUs waits for what idle GPUs
+// keep; see keepForIdle.
+func (x *explainer) keptFromPlain(n *cluster.Node, u *cluster.NodeUse) bool {
+	s := spareOf(u, len(n.GPUs), &x.pol)
+	var cpu, mem int64
+	for _, j := range x.snap.Waiting {
+		if k := int64(j.Spec.GPUs); k > 0 {
+			c, m := hostOf(j, x.pol)
+			cpu, mem = max(cpu, (c+k-1)/k), max(mem, (m+k-1)/k)
+		}
+	}
+	idle := int64(x.idle(n))
+	old := x.pol.FIFOAge > 0 && x.snap.Now >= x.job.Eligible.Add(x.pol.FIFOAge)
+	return s.gpus > 0 && !old && (u.CPUMilli-u.UsedCPU-idle*min(cpu, s.partCPU) < x.cpu || u.MemMiB-u.UsedMem-idle*min(mem, s.partMem) < x.mem)
 }
 
 // gpu tallies what the job lacks on one GPU; true means nothing.

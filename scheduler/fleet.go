@@ -30,6 +30,8 @@ type class struct {
 	groups []group
 	free   []bitset
 	meanUS int64 // mean expected duration of what runs there
+	// Who asks for no more can be held by any node beside idle GPUs.
+	easyCPU, easyMem int64
 }
 
 // group is the cards of one class on one node.
@@ -60,6 +62,11 @@ type host struct {
 	lo, hi       int32 // cards
 	keptCPU      int64 // for jobs that waited too long
 	keptMem      int64
+	spare        spare
+	idleCPU      int64 // what the idle GPUs keep; see occupy
+	idleMem      int64
+	plainCPU     int64 // what they keep from jobs without GPUs
+	plainMem     int64
 	place        int32 // in the tree of nodes, -1 when it takes no jobs
 	foreignQueue bool  // somebody waits here too long whom the snapshot does not hold
 }
@@ -138,6 +145,13 @@ func (f *fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]cluster.Wait
 		f.cards = append(f.cards, c)
 	}
 	h.hi = int32(len(f.cards))
+	h.spare = spareOf(&h.use, int(h.hi-h.lo), f.pol)
+	for i := h.lo; i < h.hi; i++ {
+		if f.cards[i].use.Shares == 0 {
+			h.idleCPU += h.spare.leastCPU
+			h.idleMem += h.spare.leastMem
+		}
+	}
 	f.hostAt[n.ID] = int32(len(f.hosts))
 	f.hosts = append(f.hosts, h)
 }
@@ -207,11 +221,15 @@ func (f *fleet) indexClass(k *class) {
 	}
 	k.used.build()
 	k.empty.build()
-	most := int32(0)
+	large := int32(0)
+	k.easyCPU, k.easyMem = forever, forever
 	for i := range k.groups {
-		most = max(most, k.groups[i].hi-k.groups[i].lo)
+		large = max(large, k.groups[i].hi-k.groups[i].lo)
+		if h := &f.hosts[k.groups[i].host]; h.spare.gpus > 0 {
+			k.easyCPU, k.easyMem = min(k.easyCPU, h.spare.partCPU), min(k.easyMem, h.spare.partMem)
+		}
 	}
-	k.free = make([]bitset, most+1)
+	k.free = make([]bitset, large+1)
 	for i := range k.free {
 		k.free[i] = make(bitset, (len(k.groups)+63)/64)
 	}
@@ -256,10 +274,14 @@ func (f *fleet) room(c *card) room {
 	if h.foreignQueue {
 		return nowhere()
 	}
+	takes := int64(0)
+	if c.use.Shares == 0 {
+		takes = 1
+	}
 	return room{
 		mem: c.use.FreeMiB(), milli: c.use.FreeMilli(),
 		slots: int64(min(c.use.FreeShares(), max(1, f.pol.MaxShares)-c.use.Shares)),
-		cpu:   h.freeCPU(), host: h.freeMem(), until: c.until,
+		cpu:   h.mostCPU(takes), host: h.mostMem(takes), until: c.until,
 	}
 }
 
@@ -267,7 +289,7 @@ func (f *fleet) hostRoom(h *host) room {
 	if h.foreignQueue {
 		return nowhere()
 	}
-	return room{cpu: h.freeCPU(), host: h.freeMem(), until: forever}
+	return room{cpu: h.freeCPU() - h.plainCPU, host: h.freeMem() - h.plainMem, until: forever}
 }
 
 // refresh brings the indexes up to what the ledger says of a node.

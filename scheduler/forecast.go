@@ -179,16 +179,35 @@ func (c *clearing) fit(s *stage, j *cluster.Job, at int, alone []bool) ([]int, b
 		first := &c.node.GPUs[i]
 		for k := i; k < len(c.node.GPUs) && len(on) < j.Spec.GPUs; k++ {
 			g := &c.node.GPUs[k]
-			if g.Type == first.Type && g.SellableMiB == first.SellableMiB && (at < 0 || j.Spec.GPUs > 1 || k == at) &&
+			if g.Type == first.Type && g.SellableMiB == first.SellableMiB && g.Shareable() == first.Shareable() && (at < 0 || j.Spec.GPUs > 1 || k == at) &&
 				!s.blocked[k] && c.holds(&s.cards[k], g, j, alone != nil && alone[k]) {
 				on = append(on, k)
 			}
 		}
-		if len(on) == j.Spec.GPUs {
+		if len(on) == j.Spec.GPUs && !c.strands(s, j, on, cpu, mem) {
 			return on, true
 		}
 	}
 	return nil, false
+}
+
+// strands tells whether a job would leave too little to the idle GPUs.
+func (c *clearing) strands(s *stage, j *cluster.Job, on []int, cpu, mem int64) bool {
+	idle, takes := 0, 0
+	for k := range s.cards {
+		if s.cards[k].Shares == 0 {
+			idle++
+		}
+	}
+	for _, k := range on {
+		if s.cards[k].Shares == 0 {
+			takes++
+		}
+	}
+	u := cluster.NodeUse{CPUMilli: s.cpu, MemMiB: s.mem}
+	whole := cluster.NodeUse{CPUMilli: c.node.CPUMilli, MemMiB: c.node.MemMiB}
+	sp := spareOf(&whole, len(c.node.GPUs), &c.x.pol)
+	return sp.strands(&u, idle, takes, cpu, mem) && !bulkyEver(c.x.snap.Nodes, &c.node.GPUs[on[0]], j, &c.x.pol)
 }
 
 func (c *clearing) holds(u *cluster.GPUUse, g *cluster.GPU, j *cluster.Job, alone bool) bool {
@@ -396,6 +415,9 @@ func (c *clearing) lacks() string {
 	g := &c.node.GPUs[c.cards[0]]
 	e, _ := cluster.EstimateFor(x.job.Estimates, g.Type)
 	nd := needOn(x.job, g, &e, x.pol)
+	if c.holds(&s.cards[c.cards[0]], g, x.job, false) && c.strands(&s, x.job, c.cards, x.cpu, x.mem) {
+		return where + ": " + x.keptWords(c.node, &cluster.NodeUse{CPUMilli: c.node.CPUMilli, MemMiB: c.node.MemMiB})
+	}
 	code, _, what := x.lack(g, &nd, &s.cards[c.cards[0]])
 	if code == "" {
 		what = "has room"

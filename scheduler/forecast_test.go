@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	stdcmp "cmp"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -86,6 +87,13 @@ func TestForecastHolds(t *testing.T) {
 		for id := range cluster.JobID(rapid.IntRange(1, 25).Draw(t, "jobs")) {
 			w.Submit(drawJob(t, id+1))
 		}
+		w.Runs = func(j *cluster.Job) time.Duration { // as the scheduler expects
+			d := stdcmp.Or(j.Last().Estimate.Duration, j.Spec.Duration, j.Spec.TimeLimit, pol.AssumedDuration)
+			if l := j.Spec.TimeLimit; l > 0 {
+				d = min(d, l)
+			}
+			return d
+		}
 		p := scheduler.Schedule(w.Snapshot(), pol)
 		p.Moves = nil
 		w.Apply(&p)
@@ -104,7 +112,6 @@ func TestForecastHolds(t *testing.T) {
 		if f.P50 < Now || f.P90 < f.P50 || f.Missing == "" {
 			t.Fatalf("forecast %+v", f)
 		}
-		w.Runs = nil
 		w.Advance(f.P50.Sub(Now))
 		if p = scheduler.Schedule(w.Snapshot(), pol); len(p.Starts) != 1 && j.MinGPUMemMiB == 0 {
 			t.Fatalf("at P50, %s from now, it does not start: %+v", f.P50.Sub(Now), p.Unplaced)

@@ -16,6 +16,9 @@ type naive struct {
 	nodes []*cluster.Node // by id
 	full  []*cluster.Node // the fullest at the beginning first
 	pol   scheduler.Policy
+	// kept is what the idle GPUs of a node keep of cores and host memory,
+	// keptPlain what they keep from jobs without GPUs.
+	kept, keptPlain map[cluster.NodeID][2]int64
 }
 
 type naiveClass struct {
@@ -34,7 +37,92 @@ func newNaive(s *cluster.Snapshot, pol scheduler.Policy) *naive {
 	}
 	fullest := slices.Clone(nodes)
 	slices.SortStableFunc(fullest, func(a, b *cluster.Node) int { return cmp.Compare(full(b), full(a)) })
-	return &naive{s.Ledger.Clone(), nodes, fullest, pol}
+	v := &naive{s.Ledger.Clone(), nodes, fullest, pol, map[cluster.NodeID][2]int64{}, nil}
+	for _, n := range nodes {
+		_, least := v.parts(n)
+		idle := int64(len(v.idle(n)))
+		v.kept[n.ID] = [2]int64{idle * least[0], idle * least[1]}
+	}
+	return v
+}
+
+// parts are what one GPU of n has of its cores and host memory, and the least
+// that it keeps.
+func (v *naive) parts(n *cluster.Node) (part, least [2]int64) {
+	if len(n.GPUs) == 0 || v.pol.KeepCPUMilli+v.pol.KeepMemMiB == 0 {
+		return part, least
+	}
+	k := int64(len(n.GPUs))
+	part = [2]int64{n.CPUMilli / k, n.MemMiB / k}
+	return part, [2]int64{min(part[0], v.pol.KeepCPUMilli), min(part[1], v.pol.KeepMemMiB)}
+}
+
+func (v *naive) idle(n *cluster.Node) (out []cluster.GPUID) {
+	for i := range n.GPUs {
+		if u, _ := v.led.GPU(n.GPUs[i].ID); u.Shares == 0 {
+			out = append(out, u.ID)
+		}
+	}
+	return out
+}
+
+// spares tells whether j leaves the idle GPUs of n enough when it takes some
+// of them, or could leave it nowhere.
+func (v *naive) spares(n *cluster.Node, j *cluster.Job, c naiveClass, takes int) bool {
+	ok := func(n *cluster.Node, free, kept [2]int64, takes int) bool {
+		part, least := v.parts(n)
+		b := v.on(n, j)
+		for i, want := range [2]int64{b.CPUMilli, b.MemMiB} {
+			if part != [2]int64{} && want > min(free[i], part[i]*int64(max(1, takes))) && want > free[i]-kept[i]+least[i]*int64(takes) {
+				return false
+			}
+		}
+		return true
+	}
+	u, _ := v.led.Node(n.ID)
+	if ok(n, [2]int64{u.CPUMilli - u.UsedCPU, u.MemMiB - u.UsedMem}, v.kept[n.ID], takes) {
+		return true
+	}
+	return !slices.ContainsFunc(v.nodes, func(n *cluster.Node) bool {
+		_, least := v.parts(n)
+		k := int64(len(n.GPUs))
+		return v.ever(n, j, c) && ok(n, [2]int64{n.CPUMilli, n.MemMiB}, [2]int64{k * least[0], k * least[1]}, j.Spec.GPUs)
+	})
+}
+
+// take takes a berth and what of it the idle GPUs had kept.
+func (v *naive) take(b *cluster.Berth) {
+	takes := int64(0)
+	for _, g := range b.GPUs {
+		if u, _ := v.led.GPU(g.GPU); u.Shares == 0 {
+			takes++
+		}
+	}
+	for _, n := range v.nodes {
+		if _, least := v.parts(n); n.ID == b.Node {
+			k := v.kept[n.ID]
+			v.kept[n.ID] = [2]int64{k[0] - min(k[0], b.CPUMilli, takes*least[0]), k[1] - min(k[1], b.MemMiB, takes*least[1])}
+		}
+	}
+	v.led.Take(b)
+}
+
+// keepFrom keeps from jobs without GPUs what the waiting others take at most
+// beside one GPU.
+func (v *naive) keepFrom(waiting []*cluster.Job, gone []cluster.Start) {
+	v.keptPlain = map[cluster.NodeID][2]int64{}
+	var most [2]int64
+	for _, j := range waiting {
+		if k := int64(j.Spec.GPUs); k > 0 && !slices.ContainsFunc(gone, func(s cluster.Start) bool { return s.Job == j.ID }) {
+			b := v.on(v.nodes[0], j)
+			most = [2]int64{max(most[0], (b.CPUMilli+k-1)/k), max(most[1], (b.MemMiB+k-1)/k)}
+		}
+	}
+	for _, n := range v.nodes {
+		part, _ := v.parts(n)
+		idle := int64(len(v.idle(n)))
+		v.keptPlain[n.ID] = [2]int64{idle * min(most[0], part[0]), idle * min(most[1], part[1])}
+	}
 }
 
 // starts is what Schedule should start of jobs that stand in no queue and
@@ -42,8 +130,11 @@ func newNaive(s *cluster.Snapshot, pol scheduler.Policy) *naive {
 func (v *naive) starts(waiting []*cluster.Job) []cluster.Start {
 	var out []cluster.Start
 	for _, j := range v.order(waiting) {
+		if j.Spec.GPUs == 0 && v.keptPlain == nil {
+			v.keepFrom(waiting, out)
+		}
 		if b, est, ok := v.berth(j); ok {
-			v.led.Take(&b)
+			v.take(&b)
 			out = append(out, cluster.Start{Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1, Berth: b, Estimate: est})
 		}
 	}
@@ -179,7 +270,11 @@ func (v *naive) berth(j *cluster.Job) (b cluster.Berth, est cluster.Estimate, ok
 func (v *naive) plain(j *cluster.Job) (cluster.Berth, bool) {
 	for _, bare := range []bool{true, false} {
 		for _, n := range v.full {
-			if b := v.on(n, j); (len(n.GPUs) == 0) == bare && v.may(n, j) && v.led.Fits(&b).Code == "" {
+			b := v.on(n, j)
+			whole := b
+			whole.CPUMilli += v.keptPlain[n.ID][0]
+			whole.MemMiB += v.keptPlain[n.ID][1]
+			if (len(n.GPUs) == 0) == bare && v.may(n, j) && v.led.Fits(&whole).Code == "" {
 				return b, true
 			}
 		}
@@ -220,13 +315,25 @@ func (v *naive) onClass(j *cluster.Job, c naiveClass, s cluster.Share) (best clu
 			case s.Exclusive && (len(empty) < j.Spec.GPUs || free >= fewest):
 				continue
 			case s.Exclusive:
-				fewest, cards = free, empty
+				cards = empty
 			case j.Spec.GPUs == 1 && usedFirst:
 				cards = used
 			}
 			if len(cards) < j.Spec.GPUs {
 				continue
 			}
+			takes := max(0, j.Spec.GPUs-len(used))
+			if s.Exclusive {
+				takes = j.Spec.GPUs
+			} else if j.Spec.GPUs == 1 && usedFirst {
+				takes = 0
+			} else if j.Spec.GPUs == 1 {
+				cards, takes = empty, 1
+			}
+			if len(cards) < j.Spec.GPUs || !v.spares(n, j, c, takes) {
+				continue
+			}
+			fewest = free
 			best, found = v.on(n, j), true
 			for _, g := range cards[:j.Spec.GPUs] {
 				best.GPUs = append(best.GPUs, cluster.GPUShare{GPU: g, Share: s})

@@ -36,6 +36,9 @@ func (p *pass) want(it *item, c int) room {
 func (p *pass) mayFit(it *item, c int) bool {
 	want := p.want(it, c)
 	k := &p.f.classes[c]
+	if p.bulky(it, c) || it.gpus > 1 {
+		want.cpu, want.host = -1, -1 // the leaves hold what one GPU may take
+	}
 	if !k.empty.may(&want) && (it.needs[c].way == wayWhole || !k.used.may(&want)) {
 		return false
 	}
@@ -51,10 +54,12 @@ func (p *pass) fit(it *item, c int, to []int32) []int32 {
 	want := p.want(it, c)
 	k := &p.f.classes[c]
 	lo, hi, ok := p.span(it, k)
-	switch {
+	switch bulky := p.bulky(it, c); {
 	case !ok:
 	case it.needs[c].way == wayWhole:
 		to = p.fitWhole(k, it, &want, to)
+	case it.gpus == 1 && bulky:
+		to = p.fitBulky(it, c, want, lo, hi, to)
 	case it.gpus > 1:
 		to = p.fitSpread(it, c, &want, lo, hi, to)
 	default:
@@ -104,11 +109,11 @@ func (p *pass) groupOn(node cluster.NodeID, k *class) *group {
 func (p *pass) fitWhole(k *class, it *item, want *room, to []int32) []int32 {
 	n := it.gpus
 	if it.node != "" {
-		return p.takeEmpty(k, p.groupOn(it.node, k), n, want, to)
+		return p.takeEmpty(k, it, p.groupOn(it.node, k), want, to)
 	}
 	for free := n; free < len(k.free); free++ {
 		for i := k.free[free].next(0); i >= 0; i = k.free[free].next(i + 1) {
-			if to = p.takeEmpty(k, &k.groups[i], n, want, to); len(to) > 0 {
+			if to = p.takeEmpty(k, it, &k.groups[i], want, to); len(to) > 0 {
 				return to
 			}
 		}
@@ -117,9 +122,11 @@ func (p *pass) fitWhole(k *class, it *item, want *room, to []int32) []int32 {
 }
 
 // takeEmpty appends n empty cards of a group, or none.
-func (p *pass) takeEmpty(k *class, g *group, n int, want *room, to []int32) []int32 {
+func (p *pass) takeEmpty(k *class, it *item, g *group, want *room, to []int32) []int32 {
+	n := it.gpus
 	h := &p.f.hosts[g.host]
-	if int(g.empty) < n || h.foreignQueue || h.freeCPU() < want.cpu || h.freeMem() < want.host {
+	if int(g.empty) < n || h.foreignQueue || h.freeCPU() < want.cpu || h.freeMem() < want.host ||
+		!h.keepsEnough(want.cpu, want.host, n) && !p.bulky(it, int(p.f.cards[k.cards[g.lo]].class)) {
 		return to
 	}
 	at := len(to)
@@ -137,6 +144,9 @@ func (p *pass) takeEmpty(k *class, g *group, n int, want *room, to []int32) []in
 // them, and there used cards before empty ones.
 func (p *pass) fitSpread(it *item, c int, want *room, lo, hi int, to []int32) []int32 {
 	k := &p.f.classes[c]
+	each := *want
+	each.cpu, each.host = -1, -1 // of the node, spreadOn asks
+	want = &each
 	for from := lo; from < hi; {
 		place := k.used.first(from, want)
 		if e := k.empty.first(from, want); place < 0 || e >= 0 && e < place {
@@ -157,19 +167,45 @@ func (p *pass) fitSpread(it *item, c int, want *room, lo, hi int, to []int32) []
 }
 
 func (p *pass) spreadOn(it *item, c int, g *group, want *room, to []int32) []int32 {
-	k, at := &p.f.classes[c], len(to)
+	k, at, takes := &p.f.classes[c], len(to), 0
+	h := &p.f.hosts[g.host]
+	if h.freeCPU() < it.cpu || h.freeMem() < it.mem {
+		return to
+	}
 	for _, t := range []*tree{k.used, k.empty} {
 		for place := t.first(int(g.lo), want); place >= 0 && place < int(g.hi); place = t.first(place+1, want) {
 			if p.crowd != nil && !p.suits(it, c, k.cards[place]) {
 				continue
 			}
+			if t == k.empty {
+				takes++
+			}
 			if to = append(to, k.cards[place]); len(to) == at+it.gpus {
+				if !h.keepsEnough(it.cpu, it.mem, takes) && !p.bulky(it, c) {
+					return to[:at]
+				}
 				slices.Sort(to[at:])
 				return to
 			}
 		}
 	}
 	return to[:at]
+}
+
+// fitBulky looks for a place for one share of a job that may strand GPUs; the
+// indexes do not know how much of a node it may take.
+func (p *pass) fitBulky(it *item, c int, want room, lo, hi int, to []int32) []int32 {
+	k := &p.f.classes[c]
+	want.cpu, want.host = -1, -1
+	for _, t := range []*tree{k.used, k.empty} {
+		for place := t.first(lo, &want); place >= 0 && place < hi; place = t.first(place+1, &want) {
+			h := &p.f.hosts[p.f.cards[k.cards[place]].host]
+			if h.freeCPU() >= it.cpu && h.freeMem() >= it.mem && (p.crowd == nil || p.suits(it, c, k.cards[place])) {
+				return append(to, k.cards[place])
+			}
+		}
+	}
+	return to
 }
 
 // startPlain places a job that needs no GPU: a node without GPUs if one has
@@ -208,13 +244,18 @@ func (p *pass) place(it *item, c int, cards []int32) {
 		Why:   p.why(n, k, first, len(cards)),
 	}
 	_, st.Estimate, _ = ShareOn(it.job, k.rep, p.pol)
+	takes := 0
 	for _, i := range cards {
+		if p.f.cards[i].use.Shares == 0 {
+			takes++
+		}
 		st.Berth.GPUs = append(st.Berth.GPUs, cluster.GPUShare{GPU: p.f.cards[i].use.ID, Share: n.share(k.sellable)})
 		if st.Overtook == "" {
 			st.Overtook = p.overtakes(it, c, i)
 		}
 	}
 	slices.SortFunc(st.Berth.GPUs, func(a, b cluster.GPUShare) int { return cmp.Compare(a.GPU, b.GPU) })
+	p.f.hosts[first.host].occupy(it.cpu, it.mem, takes)
 	p.commit(it, &st, first.host)
 	p.settle(it, c, cards)
 	p.crowd.settled(it.job, n.milli, cards)

@@ -59,6 +59,11 @@ type Policy struct {
 	// DefaultCPUMilli and DefaultMemMiB are what a job takes that asks for no
 	// cores or no host memory.
 	DefaultCPUMilli, DefaultMemMiB int64
+	// KeepCPUMilli and KeepMemMiB are what each idle GPU keeps of its node's
+	// cores and host memory, at most its part of the node: a job that asks for
+	// more than the part of its GPUs gets no more than leaves that. 0 for both
+	// switches the rule off, also for jobs without GPUs.
+	KeepCPUMilli, KeepMemMiB int64
 	// ReleaseDepth bounds how many waiters of a queue OnRelease looks at.
 	ReleaseDepth int
 	// MaxReasons bounds for how many shapes of job one pass writes the reason
@@ -75,6 +80,7 @@ func Default() Policy {
 		ReserveAge: 30 * time.Second, QueueAge: time.Minute, HoldAge: 20 * time.Minute,
 		FIFOAge: 4 * time.Hour, AssumedDuration: time.Hour,
 		DefaultCPUMilli: 1000, DefaultMemMiB: 2048,
+		KeepCPUMilli: 2000, KeepMemMiB: 2048,
 		ReleaseDepth: 8, MaxReasons: 256,
 	}
 }

@@ -258,6 +258,7 @@ func TestWorkIsConserved(t *testing.T) {
 		w := drawWorld(t, true)
 		pol := scheduler.Default()
 		pol.FIFOAge, pol.ReserveAge, pol.QueueAge = 0, 1<<55, 1<<55
+		pol.KeepCPUMilli, pol.KeepMemMiB = 0, 0 // what is kept for idle GPUs waits by intent
 		p := scheduler.Schedule(w.Snapshot(), pol)
 		apply(t, w, p, pol)
 		v := newNaive(w.Snapshot(), pol)

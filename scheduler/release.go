@@ -142,6 +142,9 @@ func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *c
 	if nd.way == wayNone || h.UsedCPU+cpu > h.CPUMilli || h.UsedMem+mem > h.MemMiB || !r.pick(j, n, c, &nd) {
 		return false
 	}
+	if s := spareOf(h, len(n.GPUs), r.pol); s.gpus > 0 && (cpu > s.partCPU || mem > s.partMem) && r.strands(n, &s, cpu, mem) {
+		return false
+	}
 	st := cluster.Start{
 		Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1, Why: "next in the queue of a GPU that became free",
 		Berth: cluster.Berth{Node: n.ID, CPUMilli: cpu, MemMiB: mem},
@@ -161,6 +164,34 @@ func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *c
 	_, st.Estimate, _ = ShareOn(j, c, *r.pol)
 	r.take(&st)
 	return true
+}
+
+// strands tells whether the job that pick chose cards for would leave too
+// little to the idle GPUs of the node, but not on the empty node: who is too
+// large even for that need not wait for it.
+func (r *release) strands(n *cluster.Node, s *spare, cpu, mem int64) bool {
+	idle, takes := 0, 0
+	for i := range n.GPUs {
+		if r.shares(n.GPUs[i].ID) == 0 {
+			idle++
+		}
+	}
+	for _, u := range r.cards {
+		if u.Shares == 0 {
+			takes++
+		}
+	}
+	empty := cluster.NodeUse{CPUMilli: n.CPUMilli, MemMiB: n.MemMiB}
+	return s.strands(r.node(n.ID), idle, takes, cpu, mem) && !s.strands(&empty, len(n.GPUs), len(r.cards), cpu, mem)
+}
+
+// shares is how many lie on a GPU; unlike gpu it moves nothing in memory.
+func (r *release) shares(id cluster.GPUID) int {
+	if i := slices.IndexFunc(r.gpus, func(u cluster.GPUUse) bool { return u.ID == id }); i >= 0 {
+		return r.gpus[i].Shares
+	}
+	u, _ := r.led.GPU(id)
+	return u.Shares
 }
 
 // pick chooses c and as many more of the node's GPUs like it as j wants; the

@@ -24,6 +24,8 @@ type pass struct {
 	started   []newcomer
 	crowd     *crowd
 	keptPlain bool
+	keepsIdle bool // keepForIdle was called
+	bulks     map[shape]bool
 	unseen    bool    // somebody stands in a queue whom the snapshot does not hold
 	picked    []int32 // scratch
 	chosen    []int   // scratch
@@ -41,7 +43,7 @@ type pass struct {
 // each job that moves. Every waiting job that does not start has an entry in
 // Unplaced; the first Policy.MaxReasons shapes of them have it in words.
 func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
-	p := &pass{pol: pol, now: int64(snap.Now), running: snap.Running, failed: map[shape]int64{}, told: map[shape]cluster.Reason{}}
+	p := &pass{pol: pol, now: int64(snap.Now), running: snap.Running, failed: map[shape]int64{}, bulks: map[shape]bool{}, told: map[shape]cluster.Reason{}}
 	p.plan.BaseIndex = snap.Index
 	p.f = newFleet(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol)
 	p.crowd = newCrowd(snap.Interference, p.f, snap.Running)
@@ -49,6 +51,9 @@ func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
 	p.markUnseen()
 	for _, r := range p.order() {
 		it := &p.items[r.item]
+		if r.tier == tierPlain && !p.keepsIdle {
+			p.keepForIdle()
+		}
 		if p.start(it) {
 			continue
 		}

@@ -1,0 +1,106 @@
+package scheduler_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+	. "github.com/berth-scheduler/berth/scheduler/schedtest"
+)
+
+// TestIdleGPUsKeepCores: nodes of 4 GPUs and 16 cores, so that the part of a
+// GPU is 4 cores, and an idle one keeps 2. The job on the first GPU has 4.
+func TestIdleGPUsKeepCores(t *testing.T) {
+	t.Parallel()
+	big := Job(50, GPUs(4), Exclusive, Cores(8000)) // waits for the whole node
+	for _, c := range []struct {
+		name   string
+		job    *cluster.Job
+		others []*cluster.Job
+		starts bool
+		says   string
+	}{
+		{"its part", Job(1, Exclusive, Cores(4000)), nil, true, ""},
+		{"more, and two are left to each", Job(1, Exclusive, Cores(8000)), nil, true, ""},
+		{"too much", Job(1, Exclusive, Cores(9000)), nil, false, "more than the part of its GPUs (4 cores and 16.0 GiB each); 3 idle keep 2 cores and 2.0 GiB each"},
+		{"beside the other", Job(1, Mem(100), Util(100), Cores(6000)), nil, true, ""},
+		{"beside the other and too much", Job(1, Mem(100), Util(100), Cores(8000)), nil, true, ""}, // on a GPU of its own
+		{"two GPUs", Job(1, GPUs(2), Exclusive, Cores(10000)), nil, true, ""},
+		{"two GPUs and too much", Job(1, GPUs(2), Exclusive, Cores(11000)), nil, false, "3 idle keep"},
+		{"host memory too", Job(1, Exclusive, HostMem(57<<10)), nil, false, "needs 1 core and 57.0 GiB"},
+		{"too large for any node", Job(1, Exclusive, Cores(12000)), nil, true, ""},
+		{"waited too long", Job(1, Exclusive, Cores(9000), Waited(5*time.Hour)), nil, true, ""},
+		{"no GPU, and only such wait", Job(1, GPUs(0), Cores(12000)), nil, true, ""},
+		{"no GPU, beside a waiter", Job(1, GPUs(0), Cores(6000)), []*cluster.Job{big}, true, ""},
+		{"no GPU, and the waiter's cores", Job(1, GPUs(0), Cores(7000)), []*cluster.Job{big}, false, "kept for idle GPUs while jobs wait for some"},
+		{"no GPU, waited too long", Job(1, GPUs(0), Cores(12000), Waited(5*time.Hour)), []*cluster.Job{big}, true, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := NewWorld([]*cluster.Node{Node("n1", 4, a100, Host(16000, 64<<10))})
+			r := Job(40, Mem(100), Util(100), Cores(4000), HostMem(4096), Lasts(time.Hour))
+			w.Submit(r)
+			p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+			w.Apply(&p)
+			w.Submit(c.job)
+			for _, o := range c.others {
+				w.Submit(o.Clone())
+			}
+			p = scheduler.Schedule(w.Snapshot(), scheduler.Default())
+			starts := false
+			for _, s := range p.Starts {
+				starts = starts || s.Job == c.job.ID
+			}
+			if starts != c.starts {
+				t.Fatalf("starts %t, want %t: %+v", starts, c.starts, p)
+			}
+			if c.says == "" {
+				return
+			}
+			all := ""
+			for _, e := range scheduler.Explain(w.Snapshot(), c.job, scheduler.Default()) {
+				all += e.Reason.String() + "\n"
+			}
+			if !strings.Contains(all, c.says) {
+				t.Errorf("it is explained by\n%swant %q", all, c.says)
+			}
+			w.Jobs[c.job.ID].Queue = ""
+			pol := scheduler.Default()
+			pol.KeepCPUMilli, pol.KeepMemMiB = 0, 0
+			if p = scheduler.Schedule(w.Snapshot(), pol); len(p.Starts) == 0 {
+				t.Error("it waits although nothing is kept")
+			}
+		})
+	}
+}
+
+// TestManyCoresDoNotStarve: whoever wants most of a node's cores beside one GPU
+// starts within FIFOAge, the longest run and a pass, however many small jobs
+// come.
+func TestManyCoresDoNotStarve(t *testing.T) {
+	t.Parallel()
+	w := NewWorld([]*cluster.Node{Node("n1", 2, a100, Host(8000, 64<<10)), Node("n2", 2, a100, Host(8000, 64<<10))})
+	pol := scheduler.Default()
+	heavy, lasts := Job(1, Exclusive, Cores(6000), Lasts(time.Hour)), 20*time.Minute
+	w.Submit(heavy)
+	id := cluster.JobID(10)
+	for w.Jobs[1].State.Waiting() {
+		if w.Clock.Sub(Now) > pol.FIFOAge+lasts+time.Minute {
+			t.Fatalf("it still waits after %s: %v", w.Clock.Sub(Now), w.Jobs[1].Reason)
+		}
+		for range 2 {
+			w.Submit(Job(id, Mem(20000), Util(300), Cores(1000), Lasts(lasts)))
+			w.Submit(Job(id+1, GPUs(0), Cores(1000), Lasts(lasts)))
+			w.Jobs[id].Eligible, w.Jobs[id+1].Eligible = w.Clock, w.Clock
+			id += 2
+		}
+		p := scheduler.Schedule(w.Snapshot(), pol)
+		w.Apply(&p)
+		if freed := w.Advance(time.Minute); len(freed) > 0 {
+			p := scheduler.OnRelease(w, freed, pol)
+			w.Apply(&p)
+		}
+	}
+}
