@@ -1,0 +1,5 @@
+// Package sbatch reads batch scripts and options written for Slurm and says
+// what Berth makes of them. It reads as the sbatch of Slurm 22.05 does, word
+// for word; what it makes of each option is one row of a table. It touches no
+// files and no network: bytes and words in, a Request and Outcomes out.
+package sbatch

@@ -1,0 +1,371 @@
+package sbatch
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Fate is what becomes of one setting.
+type Fate uint8
+
+// The fates, from best to worst. A mapped option does in Berth what it is for
+// by other means; an overridden one is said again by something stronger.
+const (
+	Honoured Fate = iota
+	Mapped
+	Overridden
+	Ignored
+	Refused
+)
+
+// String returns the fate as it is shown.
+func (f Fate) String() string {
+	return [...]string{"honoured", "mapped", "overridden", "ignored", "refused"}[f]
+}
+
+// Outcome says what becomes of one setting, and for what is not done, what to
+// write instead.
+type Outcome struct {
+	From   Origin
+	Option string // as it may be written again: --time=10:00
+	Fate   Fate
+	Note   string
+	Fix    string
+}
+
+// Line is the outcome in one line, without where it stands.
+func (o Outcome) Line() string {
+	var b strings.Builder
+	b.WriteString(o.Option + ": " + o.Fate.String())
+	if o.Note != "" {
+		b.WriteString(": " + o.Note)
+	}
+	if o.Fix != "" {
+		b.WriteString("; " + o.Fix)
+	}
+	return b.String()
+}
+
+// Request is what a script and its options ask for, in Berth's terms. Zero
+// means that nothing was said.
+type Request struct {
+	Name, Comment                 string
+	GPUs                          int64
+	GPUsSaid                      bool // also when it is 0
+	GPUType                       string
+	WholeGPUs                     bool
+	CPUs, MemMiB                  int64
+	TimeLimit                     time.Duration
+	Node                          string
+	Requeue                       bool
+	Dir, Stdin, Stdout, Stderr    string
+	Export                        string
+	Wait, Parsable, Test          bool
+	Quiet, Verbose, Help, Version bool
+	// Wrap is the command of --wrap; Wrapped tells that there was one.
+	Wrap    string
+	Wrapped bool
+	// Env are the SLURM_* variables that say what was asked for.
+	Env []string
+	// Own are the settings that are Berth's own flags, the weakest first.
+	Own []Setting
+}
+
+// Resolve decides what becomes of the settings, which come in any order: the
+// later source wins, and within one the later setting. Faults are among the
+// outcomes as refused. Outcomes are in the order of the settings.
+func Resolve(set []Setting, faults []Fault) (*Request, []Outcome) {
+	r := &resolver{req: &Request{}, tasks: 1}
+	ordered := bySource(set)
+	last := map[string]int{}
+	for i, s := range ordered {
+		last[key(s)] = i
+	}
+	for i, s := range ordered {
+		o := r.one(s)
+		if by := last[key(s)]; by != i && o.Fate != Refused {
+			o.Fate, o.Note, o.Fix = Overridden, "by --"+ordered[by].Name+", "+ordered[by].From.String(), ""
+		}
+		r.out = append(r.out, o)
+	}
+	for _, f := range faults {
+		r.out = append(r.out, Outcome{From: f.From, Option: "directive", Fate: Refused, Note: f.Msg})
+	}
+	r.finish()
+	return r.req, r.out
+}
+
+// bySource sorts stably by strength of source.
+func bySource(set []Setting) []Setting {
+	out := make([]Setting, 0, len(set))
+	for src := FromSlurmLine; src <= FromCommandLine; src++ {
+		for _, s := range set {
+			if s.From.Source == src {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// key is what a setting shares with those that replace it.
+func key(s Setting) string {
+	switch {
+	case s.Own:
+		return "own " + s.Name
+	case s.Name == "no-requeue":
+		return "requeue"
+	case s.Name == "tasks-per-node":
+		return "ntasks-per-node"
+	case s.Name == "cluster":
+		return "clusters"
+	default:
+		return s.Name
+	}
+}
+
+type resolver struct {
+	req *Request
+	out []Outcome
+	// late are notes that need the whole request, by index of the outcome.
+	late map[int]func() (note, fix string, fate Fate)
+
+	tasks, cpusPerTask, perNode, perGPU int64
+	tasksSaid                           bool
+	cpusPerGPU, minCPUs                 int64
+	mem, memPerCPU, memPerGPU           int64
+	memFrom                             map[string]int // option → index of its outcome
+	gpus                                map[string][]Gres
+	gpusAt                              map[string]int
+	gpuText                             map[string]string
+}
+
+func (r *resolver) one(s Setting) Outcome {
+	o := Outcome{From: s.From, Option: written(s)}
+	if s.Own {
+		r.req.Own = append(r.req.Own, s)
+		if s.From.Source == FromSlurmLine {
+			o.Note = "sbatch does not know it; a " + berthMark + " line suits both"
+		}
+		return o
+	}
+	rule, ok := rules[s.Name]
+	if !ok {
+		panic("sbatch: no rule for --" + s.Name) // a test holds the tables together
+	}
+	o.Fate, o.Note, o.Fix = rule.fate, rule.note, rule.fix
+	if rule.read == nil {
+		return o
+	}
+	v, err := rule.read(r, s.Value)
+	if err != nil {
+		o.Fate, o.Fix = Refused, ""
+		o.Note = err.Error()
+		return o
+	}
+	if v != nil {
+		o.Fate, o.Note, o.Fix = v.fate, v.note, v.fix
+	}
+	return o
+}
+
+// written is how the setting may be typed again.
+func written(s Setting) string {
+	if s.Value == "" {
+		return "--" + s.Name
+	}
+	return "--" + s.Name + "=" + s.Value
+}
+
+// refuse marks the outcome of an option, or adds one for what several options
+// say together.
+func (r *resolver) refuse(option, note, fix string) {
+	for i := len(r.out) - 1; i >= 0; i-- {
+		o := &r.out[i]
+		if strings.HasPrefix(o.Option, "--"+option) && o.Fate != Overridden {
+			if o.Fate != Refused {
+				o.Fate, o.Note, o.Fix = Refused, note, fix
+			}
+			return
+		}
+	}
+	r.out = append(r.out, Outcome{From: Origin{Source: FromCommandLine}, Option: "--" + option, Fate: Refused, Note: note, Fix: fix})
+}
+
+// note completes the note of an option once all is known.
+func (r *resolver) note(option, format string, args ...any) {
+	for i := range r.out {
+		o := &r.out[i]
+		if (o.Option == "--"+option || strings.HasPrefix(o.Option, "--"+option+"=")) && o.Fate == Mapped {
+			o.Note = fmt.Sprintf(format, args...)
+		}
+	}
+}
+
+// finish computes what several options say together.
+func (r *resolver) finish() {
+	r.finishGPUs()
+	r.finishTasks()
+	r.finishCPUs()
+	r.finishMem()
+	r.finishEnv()
+}
+
+// gpuOptions are the ways to ask for GPUs; on one node they come to the same.
+var gpuOptions = []string{"gres", "gpus", "gpus-per-node", "gpus-per-task"}
+
+func (r *resolver) finishGPUs() {
+	said := ""
+	for _, name := range gpuOptions {
+		list, ok := r.gpus[name]
+		if !ok {
+			continue
+		}
+		n, typ := int64(0), ""
+		for _, g := range list {
+			n += g.Count
+			if g.Type != "" && typ != "" && g.Type != typ {
+				r.refuse(name, "asks for two types of GPU", "ask for one type, or leave the type out")
+				return
+			}
+			typ = max(typ, g.Type)
+		}
+		if name == "gpus-per-task" {
+			if !r.tasksSaid && n > 0 && r.req.GPUsSaid {
+				r.tasks, r.tasksSaid = max(1, r.req.GPUs/n), true
+			}
+			n *= r.tasks
+		}
+		if r.req.GPUsSaid && n != r.req.GPUs {
+			r.refuse(name, fmt.Sprintf("asks for %d GPUs and --%s for %d", n, said, r.req.GPUs), "leave one of them out")
+			return
+		}
+		if typ != "" && r.req.GPUType != "" && typ != r.req.GPUType {
+			r.refuse(name, "asks for type "+typ+" and --"+said+" for "+r.req.GPUType, "leave one of them out")
+			return
+		}
+		said, r.req.GPUs, r.req.GPUsSaid, r.req.GPUType = name, n, true, max(r.req.GPUType, typ)
+	}
+}
+
+func (r *resolver) finishTasks() {
+	switch {
+	case r.perGPU > 0 && !r.tasksSaid:
+		if r.req.GPUs == 0 {
+			r.refuse("ntasks-per-gpu", "the job has no GPUs", "add --gpus")
+		}
+		r.tasks, r.tasksSaid = max(1, r.perGPU*r.req.GPUs), true
+	case r.perNode > 0 && !r.tasksSaid:
+		r.tasks, r.tasksSaid = r.perNode, true
+	case r.perNode > 0 && r.tasks > r.perNode:
+		r.refuse("ntasks-per-node", fmt.Sprintf("%d tasks with %d a node need %d nodes; a job runs on one node today", r.tasks, r.perNode, (r.tasks+r.perNode-1)/r.perNode),
+			"raise it to the number of tasks")
+	}
+}
+
+func (r *resolver) finishCPUs() {
+	switch {
+	case r.cpusPerGPU > 0 && r.req.GPUs == 0:
+		r.refuse("cpus-per-gpu", "the job has no GPUs", "add --gpus, or use --cpus-per-task")
+	case r.cpusPerGPU > 0 && r.cpusPerTask > 0:
+		r.refuse("cpus-per-gpu", "cannot be with --cpus-per-task", "leave one of them out")
+	case r.cpusPerGPU > 0:
+		r.req.CPUs = r.cpusPerGPU * r.req.GPUs
+	case r.cpusPerTask > 0 || r.tasksSaid:
+		r.req.CPUs = r.tasks * max(1, r.cpusPerTask)
+	}
+	r.req.CPUs = max(r.req.CPUs, r.minCPUs)
+	r.note("cpus-per-gpu", "%d cores for %d GPUs", r.req.CPUs, r.req.GPUs)
+	tasks := "1 task"
+	if r.tasks != 1 {
+		tasks = fmt.Sprintf("%d tasks", r.tasks)
+	}
+	for _, name := range []string{"ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"} {
+		r.note(name, "%s, %d cores in all; the script itself runs once", tasks, r.req.CPUs)
+	}
+	r.note("gpus-per-task", "%d GPUs for %s", r.req.GPUs, tasks)
+}
+
+// memOptions are the ways to say memory; one source may say it in one way.
+var memOptions = []string{"mem", "mem-per-cpu", "mem-per-gpu"}
+
+func (r *resolver) finishMem() {
+	strongest, said := -1, ""
+	for _, name := range memOptions {
+		i, ok := r.memFrom[name]
+		if !ok {
+			continue
+		}
+		src := int(r.out[i].From.Source)
+		switch {
+		case src == strongest:
+			r.refuse(name, "cannot be with --"+said, "leave one of them out")
+			return
+		case src > strongest:
+			if said != "" {
+				r.override(said, name)
+			}
+			strongest, said = src, name
+		default:
+			r.override(name, said)
+		}
+	}
+	switch said {
+	case "mem":
+		r.req.MemMiB = r.mem
+	case "mem-per-cpu":
+		r.req.MemMiB = times(r.memPerCPU, max(1, r.req.CPUs))
+		r.note(said, "%d MiB for %d cores", r.req.MemMiB, max(1, r.req.CPUs))
+	case "mem-per-gpu":
+		if r.req.GPUs == 0 {
+			r.refuse(said, "the job has no GPUs", "add --gpus, or use --mem")
+			return
+		}
+		r.req.MemMiB = times(r.memPerGPU, r.req.GPUs)
+		r.note(said, "%d MiB of host memory for %d GPUs; GPU memory is predicted, or said with --gpu-mem", r.req.MemMiB, r.req.GPUs)
+	}
+}
+
+func times(a, b int64) int64 {
+	if b > 0 && a > (1<<62)/b {
+		return 1 << 62
+	}
+	return a * b
+}
+
+func (r *resolver) override(name, by string) {
+	i, j := r.memFrom[name], r.memFrom[by]
+	o := &r.out[i]
+	o.Fate, o.Note, o.Fix = Overridden, "by --"+by+", "+r.out[j].From.String(), ""
+}
+
+// finishEnv says what was asked for as Slurm's jobs are told it; what only the
+// node knows is added there.
+func (r *resolver) finishEnv() {
+	set := func(name, value string) { r.req.Env = append(r.req.Env, name+"="+value) }
+	num := func(name string, n int64) {
+		if n > 0 {
+			set(name, fmt.Sprint(n))
+		}
+	}
+	set("SLURM_TASKS_PER_NODE", fmt.Sprint(r.tasks))
+	if r.tasksSaid {
+		num("SLURM_NTASKS", r.tasks)
+		num("SLURM_NPROCS", r.tasks)
+	}
+	num("SLURM_NTASKS_PER_NODE", r.perNode)
+	num("SLURM_NTASKS_PER_GPU", r.perGPU)
+	num("SLURM_CPUS_PER_TASK", r.cpusPerTask)
+	num("SLURM_CPUS_PER_GPU", r.cpusPerGPU)
+	num("SLURM_MEM_PER_CPU", r.memPerCPU)
+	num("SLURM_MEM_PER_GPU", r.memPerGPU)
+	for _, v := range []struct{ option, name string }{
+		{"gpus", "SLURM_GPUS"}, {"gpus-per-node", "SLURM_GPUS_PER_NODE"}, {"gpus-per-task", "SLURM_GPUS_PER_TASK"},
+		{"partition", "SLURM_JOB_PARTITION"}, {"account", "SLURM_JOB_ACCOUNT"}, {"qos", "SLURM_JOB_QOS"}, {"reservation", "SLURM_JOB_RESERVATION"},
+	} {
+		if text := r.gpuText[v.option]; text != "" {
+			set(v.name, text)
+		}
+	}
+}

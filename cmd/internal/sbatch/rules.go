@@ -1,0 +1,423 @@
+package sbatch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// rule is what becomes of an option. read, when set, checks the value as
+// sbatch would, and may return another verdict than the row's.
+type rule struct {
+	fate      Fate
+	note, fix string
+	read      func(r *resolver, v string) (*verdict, error)
+}
+
+type verdict struct {
+	fate      Fate
+	note, fix string
+}
+
+func honour() (*verdict, error) { return &verdict{fate: Honoured}, nil }
+
+func into(p func(*Request) *string) func(*resolver, string) (*verdict, error) {
+	return func(r *resolver, v string) (*verdict, error) {
+		*p(r.req) = v
+		return nil, nil
+	}
+}
+
+func flag(p func(*Request) *bool, v bool) func(*resolver, string) (*verdict, error) {
+	return func(r *resolver, _ string) (*verdict, error) {
+		*p(r.req) = v
+		return nil, nil
+	}
+}
+
+// number reads a count; its sentence is sbatch's.
+func number(name string, p func(*resolver) *int64) func(*resolver, string) (*verdict, error) {
+	return func(r *resolver, v string) (*verdict, error) {
+		n, err := count(v)
+		if err != nil {
+			return nil, fmt.Errorf("Invalid numeric value \"%s\" for --%s.", v, name)
+		}
+		*p(r) = n
+		return nil, nil
+	}
+}
+
+// named keeps the text for the job's environment.
+func named(option string) func(*resolver, string) (*verdict, error) {
+	return func(r *resolver, v string) (*verdict, error) {
+		r.keep(option, v)
+		return nil, nil
+	}
+}
+
+func (r *resolver) keep(option, v string) {
+	if r.gpuText == nil {
+		r.gpuText = map[string]string{}
+	}
+	r.gpuText[option] = v
+}
+
+func ignored(note string) rule { return rule{fate: Ignored, note: note} }
+
+func refused(note, fix string) rule { return rule{fate: Refused, note: note, fix: fix} }
+
+const (
+	layout  = "a job's tasks and cores are not laid out by hand"
+	network = "nothing of the kind is managed here"
+)
+
+// rules says what becomes of each option of slurmOptions.
+var rules = map[string]rule{
+	// What runs, as whom, where.
+	"job-name":     {fate: Honoured, read: readName},
+	"chdir":        {fate: Honoured, read: into(func(r *Request) *string { return &r.Dir })},
+	"output":       {fate: Honoured, read: readFile("output", func(r *Request) *string { return &r.Stdout })},
+	"error":        {fate: Honoured, read: readFile("error", func(r *Request) *string { return &r.Stderr })},
+	"input":        {fate: Honoured, read: readFile("input", func(r *Request) *string { return &r.Stdin })},
+	"export":       {fate: Honoured, read: readExport},
+	"comment":      {fate: Honoured, read: into(func(r *Request) *string { return &r.Comment })},
+	"wrap":         {fate: Honoured, read: readWrap},
+	"open-mode":    {read: readOpenMode},
+	"export-file":  refused("variables are not read from a file", "use --export=ALL,NAME=value, or source the file in the script"),
+	"get-user-env": ignored("the environment is that of the submit; put what a login sets up into the script"),
+	"uid":          refused("a job runs as the user who submits it", "submit it as that user"),
+	"gid":          refused("a job runs with the group of the user who submits it", "use newgrp before submitting"),
+	"container":    refused("bundles are not run", "name an image: #BERTH --image=REFERENCE"),
+	"propagate":    ignored("limits are the node's"),
+
+	// What it needs.
+	"gres":            {fate: Honoured, read: readGres},
+	"gpus":            {fate: Honoured, read: readGPUs("gpus", Honoured)},
+	"gpus-per-node":   {fate: Mapped, note: "a job has one node: the same as --gpus", read: readGPUs("gpus-per-node", Mapped)},
+	"gpus-per-task":   {fate: Mapped, read: readGPUs("gpus-per-task", Mapped)},
+	"gpus-per-socket": refused("GPUs are not chosen by socket", "use --gpus"),
+	"cpus-per-gpu":    {fate: Mapped, read: number("cpus-per-gpu", func(r *resolver) *int64 { return &r.cpusPerGPU })},
+	"cpus-per-task":   {fate: Honoured, read: number("cpus-per-task", func(r *resolver) *int64 { return &r.cpusPerTask })},
+	"mincpus":         {fate: Mapped, note: "at least so many cores", read: number("mincpus", func(r *resolver) *int64 { return &r.minCPUs })},
+	"mem":             {fate: Honoured, read: readMem("mem", func(r *resolver) *int64 { return &r.mem })},
+	"mem-per-cpu":     {fate: Mapped, read: readMem("mem-per-cpu", func(r *resolver) *int64 { return &r.memPerCPU })},
+	"mem-per-gpu":     {fate: Mapped, read: readMem("mem-per-gpu", func(r *resolver) *int64 { return &r.memPerGPU })},
+	"ntasks":          {fate: Mapped, read: readTasks},
+	"ntasks-per-node": {fate: Mapped, read: number("ntasks-per-node", func(r *resolver) *int64 { return &r.perNode })},
+	"tasks-per-node":  {fate: Mapped, read: number("ntasks-per-node", func(r *resolver) *int64 { return &r.perNode })},
+	"ntasks-per-gpu":  {fate: Mapped, read: number("ntasks-per-gpu", func(r *resolver) *int64 { return &r.perGPU })},
+	"ntasks-per-tres": {fate: Mapped, read: number("ntasks-per-tres", func(r *resolver) *int64 { return &r.perGPU })},
+	"nodes":           {fate: Honoured, read: readNodes},
+	"time":            {fate: Honoured, read: readTime},
+	"tmp":             ignored("space for files is not managed"),
+	"licenses":        ignored("licenses are not managed"),
+	"exclusive":       {fate: Mapped, note: "whole GPUs for itself; cores and memory of the node may be used by others", read: readExclusive},
+	"oversubscribe":   {fate: Mapped, note: "jobs share a GPU wherever they fit, without asking"},
+	"overcommit":      ignored("cores are weights here: no more is lost by asking for what is needed"),
+
+	// Where.
+	"nodelist":           {read: readNodeList},
+	"nodefile":           refused("nodes are not read from a file", "name one node with --nodelist"),
+	"exclude":            refused("nodes cannot be left out", "name a GPU type (#BERTH --gpu-type=TYPE), or have the node drained"),
+	"constraint":         refused("nodes have no features to choose by", "name a GPU type (#BERTH --gpu-type=TYPE) or a node (--nodelist=NODE)"),
+	"cluster-constraint": ignored("there is one cluster"),
+	"prefer":             ignored("nodes have no features to choose by"),
+	"batch":              ignored("nodes have no features to choose by"),
+	"partition":          {fate: Ignored, note: "there are no partitions: any GPU that suits is taken", read: named("partition")},
+	"reservation":        {fate: Ignored, note: "there are no reservations", read: named("reservation")},
+	"cluster":            ignored("there is one cluster"),
+	"clusters":           ignored("there is one cluster"),
+	"contiguous":         ignored("a job has one node"),
+	"spread-job":         ignored("a job has one node"),
+	"use-min-nodes":      ignored("a job has one node"),
+	"switches":           ignored("a job has one node"),
+	"wait-all-nodes":     ignored("a job has one node"),
+	"no-kill":            ignored("a job has one node"),
+
+	// When, and how it ends.
+	"hold":                refused("a job cannot be held", "submit it when it may start"),
+	"begin":               {read: readBegin},
+	"deadline":            ignored("no job is dropped for a deadline"),
+	"dependency":          {read: readDependency},
+	"kill-on-invalid-dep": ignored("there are no dependencies"),
+	"array":               {read: readArray},
+	"signal":              {read: readSignal},
+	"time-min":            ignored("a time limit is not shortened to start sooner"),
+	"requeue":             {fate: Mapped, note: "runs again when its node is lost", read: flag(func(r *Request) *bool { return &r.Requeue }, true)},
+	"no-requeue":          {fate: Honoured, read: flag(func(r *Request) *bool { return &r.Requeue }, false)},
+	"nice":                ignored("there are no priorities by number"),
+	"priority":            ignored("there are no priorities by number"),
+	"account":             {fate: Ignored, note: "there are no accounts", read: named("account")},
+	"qos":                 {fate: Ignored, note: "there are no qualities of service", read: named("qos")},
+	"wckey":               ignored("there are no accounts"),
+	"mcs-label":           ignored("there are no labels"),
+	"context":             ignored("there are no security contexts"),
+	"delay-boot":          ignored("nodes are not booted for jobs"),
+	"reboot":              refused("nodes are not booted for jobs", "ask an administrator"),
+	"mail-type":           {read: readMailType},
+	"mail-user":           ignored("no mail is sent; berth wait JOB && mail … does"),
+
+	// How the submit itself behaves.
+	"wait":       {fate: Honoured, read: flag(func(r *Request) *bool { return &r.Wait }, true)},
+	"parsable":   {fate: Honoured, read: flag(func(r *Request) *bool { return &r.Parsable }, true)},
+	"test-only":  {fate: Mapped, note: "nothing is submitted; what the job would take is predicted", read: flag(func(r *Request) *bool { return &r.Test }, true)},
+	"quiet":      {fate: Honoured, read: flag(func(r *Request) *bool { return &r.Quiet }, true)},
+	"verbose":    {fate: Honoured, read: flag(func(r *Request) *bool { return &r.Verbose }, true)},
+	"help":       {fate: Honoured, read: flag(func(r *Request) *bool { return &r.Help }, true)},
+	"usage":      {fate: Honoured, read: flag(func(r *Request) *bool { return &r.Help }, true)},
+	"version":    {fate: Honoured, read: flag(func(r *Request) *bool { return &r.Version }, true)},
+	"ignore-pbs": {fate: Honoured, note: "#PBS and #BSUB lines are comments"},
+
+	// What binds and measures tasks.
+	"acctg-freq": ignored("jobs are measured all the time"), "profile": ignored("jobs are measured all the time"),
+	"bb": refused("burst buffers are not managed", "copy the files in the script"), "bbf": refused("burst buffers are not managed", "copy the files in the script"),
+	"core-spec": ignored(layout), "thread-spec": ignored(layout), "cores-per-socket": ignored(layout), "sockets-per-node": ignored(layout),
+	"threads-per-core": ignored(layout), "extra-node-info": ignored(layout), "ntasks-per-core": ignored(layout), "ntasks-per-socket": ignored(layout),
+	"distribution": ignored(layout), "hint": ignored(layout), "mem-bind": ignored(layout), "gpu-bind": ignored(layout), "gres-flags": ignored(layout),
+	"cpu-freq": ignored("clocks are not set for jobs"), "gpu-freq": ignored("clocks are not set for jobs"), "power": ignored("power is not set for jobs"),
+	"network": ignored(network),
+}
+
+func readName(r *resolver, v string) (*verdict, error) {
+	name := cleanName(v)
+	r.req.Name = name
+	if name != v {
+		return &verdict{fate: Mapped, note: fmt.Sprintf("the job is called %q: names have at most 63 bytes and no slash", name)}, nil
+	}
+	return honour()
+}
+
+func readFile(option string, p func(*Request) *string) func(*resolver, string) (*verdict, error) {
+	return func(r *resolver, v string) (*verdict, error) {
+		if v == "none" && option != "input" {
+			v = "/dev/null"
+		}
+		*p(r.req) = v
+		known, unknown := Patterns(v)
+		switch {
+		case unknown != "":
+			return &verdict{fate: Honoured, note: "%" + unknown[:1] + " is no pattern and stays as it is"}, nil
+		case strings.Contains(known, "a"):
+			return &verdict{fate: Honoured, note: "%a is 4294967294, as for Slurm's jobs that are no array"}, nil
+		}
+		return honour()
+	}
+}
+
+func readExport(r *resolver, v string) (*verdict, error) {
+	if v == "NIL" {
+		v = "NONE"
+	}
+	r.req.Export = v
+	return honour()
+}
+
+func readWrap(r *resolver, v string) (*verdict, error) {
+	r.req.Wrap, r.req.Wrapped = v, true
+	return honour()
+}
+
+func readOpenMode(_ *resolver, v string) (*verdict, error) {
+	switch strings.ToLower(v) {
+	case "a", "append":
+		return honour()
+	case "t", "truncate":
+		return &verdict{fate: Ignored, note: "output is appended to", fix: "begin the script with : > FILE, or put %j into the name"}, nil
+	}
+	return nil, errors.New("Invalid --open-mode specification")
+}
+
+func readGres(r *resolver, v string) (*verdict, error) {
+	list, err := ParseGres(v)
+	if err != nil {
+		return nil, err
+	}
+	var gpus []Gres
+	for _, g := range list {
+		switch g.Name {
+		case "gpu":
+			gpus = append(gpus, g)
+		case "shard", "mps":
+			return &verdict{Refused, "what part of a GPU " + g.Name + " means is the site's choice", "ask for the memory: #BERTH --gpus=1 --gpu-mem=SIZE"}, nil
+		default:
+			return &verdict{Refused, "GPUs are all that is given out; " + g.Name + " is not known", "leave it out"}, nil
+		}
+	}
+	return r.askGPUs("gres", gpus, v, Honoured)
+}
+
+func readGPUs(option string, fate Fate) func(*resolver, string) (*verdict, error) {
+	return func(r *resolver, v string) (*verdict, error) {
+		list, err := ParseGPUs(v)
+		if err != nil {
+			return nil, err
+		}
+		return r.askGPUs(option, list, v, fate)
+	}
+}
+
+func (r *resolver) askGPUs(option string, list []Gres, text string, fate Fate) (*verdict, error) {
+	if r.gpus == nil {
+		r.gpus = map[string][]Gres{}
+	}
+	r.gpus[option] = list
+	if option != "gres" {
+		r.keep(option, text)
+	}
+	for _, g := range list {
+		if g.Type != "" {
+			return &verdict{fate: Mapped, note: fmt.Sprintf("type %s is the cluster's only type of that name", g.Type)}, nil
+		}
+	}
+	if fate == Mapped {
+		return nil, nil
+	}
+	return honour()
+}
+
+func readMem(option string, p func(*resolver) *int64) func(*resolver, string) (*verdict, error) {
+	return func(r *resolver, v string) (*verdict, error) {
+		n, err := ParseMem(v)
+		if err != nil {
+			return nil, fmt.Errorf("Invalid --%s specification: %w", option, err)
+		}
+		if n == 0 {
+			return &verdict{Refused, "all memory of a node cannot be asked for", "say how much the job needs, such as --mem=64G"}, nil
+		}
+		*p(r) = n
+		if r.memFrom == nil {
+			r.memFrom = map[string]int{}
+		}
+		r.memFrom[option] = len(r.out)
+		return nil, nil
+	}
+}
+
+func readTasks(r *resolver, v string) (*verdict, error) {
+	n, err := count(v)
+	if err != nil {
+		return nil, fmt.Errorf("Invalid numeric value \"%s\" for --ntasks.", v)
+	}
+	r.tasks, r.tasksSaid = n, true
+	return nil, nil
+}
+
+func readNodes(_ *resolver, v string) (*verdict, error) {
+	least, most, err := ParseNodes(v)
+	switch {
+	case err != nil:
+		return nil, err
+	case least > 1:
+		return &verdict{Refused, fmt.Sprintf("a job runs on one node today, not %d", least), "ask for GPUs of one node (--nodes=1 --gpus=N), or submit a job for each node"}, nil
+	case most > 1:
+		return &verdict{fate: Mapped, note: "one node"}, nil
+	}
+	return honour()
+}
+
+func readTime(r *resolver, v string) (*verdict, error) {
+	limit, limited, err := ParseTime(v)
+	if err != nil {
+		return nil, err
+	}
+	r.req.TimeLimit = limit
+	switch {
+	case !limited:
+		return &verdict{fate: Honoured, note: "no limit"}, nil
+	case limit > maxLimit:
+		return &verdict{Refused, "more than 30 days", "--time=30-0, and go on from a checkpoint"}, nil
+	}
+	return honour()
+}
+
+const maxLimit = 30 * 24 * time.Hour
+
+func readExclusive(r *resolver, v string) (*verdict, error) {
+	switch v {
+	case "":
+		r.req.WholeGPUs = true
+		return nil, nil
+	case "user", "mcs":
+		return &verdict{fate: Ignored, note: "who shares a GPU with whom is the site's policy; --exclusive asks for whole GPUs"}, nil
+	}
+	return nil, errors.New("Invalid --exclusive specification")
+}
+
+func readNodeList(r *resolver, v string) (*verdict, error) {
+	if strings.ContainsAny(v, ",[") {
+		return &verdict{Refused, "a job runs on one node today", "name one node, or none"}, nil
+	}
+	if strings.Contains(v, "/") {
+		return &verdict{Refused, "nodes are not read from a file", "name one node"}, nil
+	}
+	r.req.Node = v
+	return honour()
+}
+
+func readBegin(_ *resolver, v string) (*verdict, error) {
+	if strings.EqualFold(v, "now") {
+		return honour()
+	}
+	return &verdict{Refused, "a job starts when it fits, not at a time", "submit it then, with at(1) or a timer"}, nil
+}
+
+var dependencyTypes = []string{"after", "afterany", "afterok", "afternotok", "aftercorr", "afterburstbuffer", "expand", "singleton"}
+
+func readDependency(_ *resolver, v string) (*verdict, error) {
+	for item := range strings.FieldsFuncSeq(v, func(r rune) bool { return r == ',' || r == '?' }) {
+		kind, _, _ := strings.Cut(item, ":")
+		if !slices.Contains(dependencyTypes, strings.ToLower(kind)) && !digits(kind) {
+			return nil, errors.New("Job dependency problem: " + item)
+		}
+	}
+	return &verdict{Refused, "a job cannot wait for another", "wait for it in the shell that submits: berth wait ID && berth submit SCRIPT"}, nil
+}
+
+func readArray(_ *resolver, v string) (*verdict, error) {
+	a, err := ParseArray(v)
+	if err != nil {
+		return nil, err
+	}
+	return &verdict{Refused, fmt.Sprintf("arrays cannot be submitted, here of %d tasks", a.Count()),
+		"submit in a loop: for i in …; do berth submit --export=ALL,SLURM_ARRAY_TASK_ID=$i SCRIPT; done"}, nil
+}
+
+func readSignal(_ *resolver, v string) (*verdict, error) {
+	s, err := ParseSignal(v)
+	if err != nil {
+		return nil, err
+	}
+	return &verdict{Ignored, fmt.Sprintf("%s is not sent before the time limit; at the limit comes SIGTERM, and SIGKILL some seconds later", s.Name),
+		"trap TERM as well, or end in time by yourself"}, nil
+}
+
+var mailTypes = []string{"NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT", "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS"}
+
+func readMailType(_ *resolver, v string) (*verdict, error) {
+	for item := range strings.SplitSeq(v, ",") {
+		if !slices.Contains(mailTypes, strings.ToUpper(item)) {
+			return nil, errors.New("Invalid --mail-type specification")
+		}
+	}
+	return &verdict{fate: Ignored, note: "no mail is sent; berth wait JOB && mail … does"}, nil
+}
+
+// cleanName makes a job name of what Slurm would take for one.
+func cleanName(s string) string {
+	out := []rune{}
+	for _, c := range strings.ToValidUTF8(s, "_") {
+		if c == '/' || c < ' ' || c == 0x7f {
+			c = '_'
+		}
+		out = append(out, c)
+	}
+	for i := 0; i < len(out) && (out[i] == '-' || out[i] == '.'); i++ {
+		out[i] = '_'
+	}
+	for len(string(out)) > 63 {
+		out = out[:len(out)-1]
+	}
+	return string(out)
+}

@@ -1,0 +1,176 @@
+package sbatch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Words that begin a directive, at the very beginning of a line.
+const (
+	slurmMark = "#SBATCH"
+	berthMark = "#BERTH"
+)
+
+// Word is one word of a directive and the line it stands in, from 1. Line 0
+// is a command line.
+type Word struct {
+	Text string
+	Line int
+}
+
+// Script is what the directives of a batch script say, before their meaning
+// is known.
+type Script struct {
+	// Slurm and Berth are the words of #SBATCH and #BERTH lines, in order.
+	Slurm, Berth []Word
+	// Late are lines that look like directives but come after the first
+	// command, where sbatch no longer looks.
+	Late []int
+	// Commands are lines that run something srun-like: see CommandUse.
+	Commands []CommandUse
+}
+
+// CommandUse is a command of Slurm's in the body of a script.
+type CommandUse struct {
+	Line int
+	Name string
+}
+
+// Errors of scripts that sbatch refuses as a whole, in its words.
+var (
+	ErrEmpty         = errors.New("Batch script is empty!")
+	ErrNoInterpreter = errors.New("This does not look like a batch script.  The first\n" +
+		"line must start with #! followed by the path to an interpreter.\nFor instance: #!/bin/sh")
+	ErrDOS = errors.New("Batch script contains DOS line breaks (\\r\\n)\ninstead of expected UNIX line breaks (\\n).")
+	ErrNUL = errors.New("The batch script contains a NUL byte")
+)
+
+// Read finds the directives of a script. Like sbatch it looks only at lines
+// before the first command, wants a first line with #!, and refuses lines that
+// end as on Windows.
+func Read(data []byte) (*Script, error) {
+	switch {
+	case len(data) == 0:
+		return nil, ErrEmpty
+	case !bytes.HasPrefix(data, []byte("#!")):
+		return nil, ErrNoInterpreter
+	case bytes.Contains(data, []byte("\r\n")):
+		return nil, ErrDOS
+	}
+	s := &Script{}
+	body := false
+	for n, line := range strings.Split(string(data), "\n") {
+		mark := markOf(line)
+		switch {
+		case body && mark != "":
+			s.Late = append(s.Late, n+1)
+		case mark != "":
+			words, err := splitDirective(line[len(mark):], n+1)
+			if err != nil {
+				return nil, err
+			}
+			if mark == slurmMark {
+				s.Slurm = append(s.Slurm, words...)
+			} else {
+				s.Berth = append(s.Berth, words...)
+			}
+		case isCommand(line):
+			body = true
+		}
+		if body {
+			if c := slurmCommand(line); c != "" {
+				s.Commands = append(s.Commands, CommandUse{n + 1, c})
+			}
+		}
+	}
+	return s, nil
+}
+
+func markOf(line string) string {
+	for _, m := range []string{slurmMark, berthMark} {
+		if strings.HasPrefix(line, m) {
+			return m
+		}
+	}
+	return ""
+}
+
+// isCommand tells whether sbatch stops looking for directives at this line:
+// at anything that is neither blank nor a comment.
+func isCommand(line string) bool {
+	rest := strings.TrimLeft(line, " \t\v\f\r")
+	return rest != "" && rest[0] != '#'
+}
+
+func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+
+// splitDirective cuts the rest of a directive into words. Quotes of both kinds
+// keep spaces and are removed, a backslash keeps the character after it, and an
+// unquoted # begins a comment, also within a word. An empty word ends the line,
+// and a space after a backslash ends the word all the same: so does sbatch.
+func splitDirective(s string, line int) ([]Word, error) {
+	var out []Word
+	for i := 0; ; {
+		for i < len(s) && isSpace(s[i]) {
+			i++
+		}
+		if i < len(s) && s[i] == ':' {
+			return nil, fmt.Errorf("line %d: Unexpected `:` in [%s]", line, s[i:])
+		}
+		word, n, open := firstWord(s[i:])
+		if open != 0 {
+			return nil, fmt.Errorf("line %d: Unmatched `%c` in [%s]", line, open, s)
+		}
+		if word == "" {
+			return out, nil
+		}
+		out = append(out, Word{word, line})
+		i += n
+	}
+}
+
+// firstWord returns the word that s begins with, how much of s it takes, and
+// the quote that is still open at the end, or 0.
+func firstWord(s string) (word string, n int, quote byte) {
+	var b strings.Builder
+	escaped := false
+	for ; n < len(s) && (quote != 0 || !isSpace(s[n])); n++ {
+		switch c := s[n]; {
+		case escaped:
+			escaped = false
+			b.WriteByte(c)
+		case c == '\\':
+			escaped = true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote = c
+		case quote == 0 && c == '#':
+			return b.String(), n, 0
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String(), n, quote
+}
+
+// slurmCommands are programs of Slurm's that a script may call and that a
+// Berth node need not have.
+var slurmCommands = []string{"srun", "scontrol", "sbcast", "sattach", "sstat"}
+
+// slurmCommand names the program of Slurm's that a line runs first, or behind
+// exec or time. It is a hint for lint and does not parse the shell.
+func slurmCommand(line string) string {
+	words := strings.Fields(line)
+	for len(words) > 1 && (words[0] == "exec" || words[0] == "time" || strings.Contains(words[0], "=") && !strings.HasPrefix(words[0], "-")) {
+		words = words[1:]
+	}
+	for _, c := range slurmCommands {
+		if len(words) > 0 && words[0] == c || strings.Contains(line, "$("+c+" ") || strings.Contains(line, "`"+c+" ") {
+			return c
+		}
+	}
+	return ""
+}
