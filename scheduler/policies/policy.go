@@ -34,9 +34,10 @@ type Options struct {
 	// first served, in whatever order. 0 leaves an order as it was published,
 	// and then some of them starve; see DESIGN.md.
 	Age time.Duration
-	// HoldAge is the wait from which on the first job that does not fit is
-	// passed by nobody on the cards that are kept for it, not even by who is
-	// predicted to end in time. The zero value means Base.HoldAge.
+	// HoldAge is the wait from which on the first job that does not fit has a
+	// node emptied for it, on which nobody passes it, not even who is predicted
+	// to end in time: predictions that are always too short cannot starve it.
+	// 0 is plain backfill.
 	HoldAge time.Duration
 	// MaxPreempt bounds the preemptions of one plan; 0 means 64. Only orders
 	// that preempt, and jobs whose Terms allow it, make any.
@@ -82,9 +83,6 @@ func New(name string, opt Options) (Policy, error) {
 	}
 	if opt.Base == (scheduler.Policy{}) {
 		opt.Base = scheduler.Default()
-	}
-	if opt.HoldAge == 0 {
-		opt.HoldAge = opt.Base.HoldAge
 	}
 	if opt.MaxPreempt == 0 {
 		opt.MaxPreempt = 64

@@ -10,18 +10,44 @@ import (
 // EASY backfill (Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; Mu'alem
 // and Feitelson, TPDS 2001). The cards on which it could start soonest, going
 // by the time limits of those there, take until then only who is predicted to
-// be gone; so that wrong predictions delay it at most until HoldAge, from then
-// on they take nobody. Since nothing that ends later is laid there, the start
-// that is promised only comes nearer from pass to pass.
+// be gone. Since nothing that ends later is laid there, the start that is
+// promised only comes nearer from pass to pass, if predictions hold.
 func (p *pass) hold(t *task) {
 	if p.head != nil || !p.everFits(t) {
 		return
 	}
 	p.head = t
-	if t.gpus == 0 {
+	switch {
+	case p.opt.HoldAge > 0 && time.Duration(p.now-t.since)*time.Microsecond >= p.opt.HoldAge:
+		p.empty(t)
+	case t.gpus == 0:
 		p.holdPlain(t)
+	default:
+		p.holdCards(t)
+	}
+}
+
+// empty closes the first node that could hold t, whoever is there, so that it
+// is the same one in the next pass.
+func (p *pass) empty(t *task) {
+	if t.gpus == 0 {
+		hi := slices.IndexFunc(p.f.hosts, func(h host) bool { return h.large(t) })
+		p.keepHost(t, int32(hi), p.now)
 		return
 	}
+	for gi := range p.f.groups {
+		if !p.couldHold(t, int32(gi)) {
+			continue
+		}
+		for _, ci := range p.f.groups[gi].cards {
+			p.f.cards[ci].until = p.now
+		}
+		p.keepHost(t, p.f.groups[gi].host, p.now)
+		return
+	}
+}
+
+func (p *pass) holdCards(t *task) {
 	best, at := int32(-1), int64(forever)
 	var cards []int32
 	for gi := range p.f.groups {
@@ -35,19 +61,10 @@ func (p *pass) hold(t *task) {
 	if best < 0 {
 		return
 	}
-	until := p.holdUntil(t, at)
 	for _, ci := range cards {
-		p.f.cards[ci].until = until
+		p.f.cards[ci].until = at
 	}
-	p.keepHost(t, p.f.groups[best].host, until)
-}
-
-// holdUntil is the time by which who passes t must have ended.
-func (p *pass) holdUntil(t *task, at int64) int64 {
-	if time.Duration(p.now-t.since)*time.Microsecond >= p.opt.HoldAge {
-		return p.now
-	}
-	return at
+	p.keepHost(t, p.f.groups[best].host, at)
 }
 
 func (p *pass) keepHost(t *task, hi int32, until int64) {
@@ -148,6 +165,6 @@ func (p *pass) holdPlain(t *task) {
 		}
 	}
 	if best >= 0 {
-		p.keepHost(t, best, p.holdUntil(t, at))
+		p.keepHost(t, best, at)
 	}
 }

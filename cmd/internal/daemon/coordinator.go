@@ -176,7 +176,7 @@ func plannerOf(name string, base *scheduler.Policy) (policies.Policy, error) {
 	if name == string(scheduler.ModeFFD) {
 		return nil, nil
 	}
-	p, err := policies.New(name, policies.Options{Base: *base, Age: base.FIFOAge})
+	p, err := policies.New(name, policies.Options{Base: *base, Age: base.FIFOAge, HoldAge: base.FIFOAge})
 	if err != nil {
 		return nil, fmt.Errorf("scheduling.policy: %w", err)
 	}
