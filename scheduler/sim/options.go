@@ -61,6 +61,9 @@ type Options struct {
 	// Preemptible lets planners end attempts: every job can go on from where it
 	// was, at the price of the two above.
 	Preemptible bool
+	// Declare makes every job declare the memory that is predicted for it.
+	// Jobs of several cards share only with a declared memory.
+	Declare bool
 	// OOMAfter is how far into an attempt its memory reaches the peak.
 	OOMAfter time.Duration
 	// CapMemory ends an attempt that takes more than its share, as agents do

@@ -29,6 +29,11 @@ func (e *engine) viewOf(id cluster.JobID, j *Job, owners map[string]cluster.UID)
 		return v
 	}
 	v.Estimates = e.estimates(j)
+	if e.opt.Declare && j.MemMiB > 0 {
+		for _, est := range v.Estimates {
+			spec.GPUMemMiB = max(spec.GPUMemMiB, est.GPUMemMiB, est.GPUMemP95MiB)
+		}
+	}
 	return v
 }
 
