@@ -23,6 +23,7 @@ type request struct {
 	env    []string // NAME=value of the file, over what export takes
 	run    runFlags
 	flags  []flagText
+	slurm  slurmArgs
 }
 
 // runFlags describe the model, for the predictor.

@@ -22,8 +22,28 @@ func (r *request) fromArgs(e *Env, file string, args []string, dash int) error {
 	if dash >= 0 {
 		before, command = args[:dash], args[dash:]
 	}
+	if len(before) > 0 && isScript(before[0]) && file == "" {
+		if err := r.fromScript(e, before[0], args[1:]); err != nil {
+			return noScript(args, err)
+		}
+		return r.applyFlags()
+	}
+	if len(r.slurm.set) > 0 {
+		if err := r.resolveSlurm(e, "", nil); err != nil {
+			return err
+		}
+		if r.slurm.asked.Wrapped {
+			if len(args) > 0 || file != "" {
+				return Usagef("--wrap: there is another command already, %s", shortQuote(max(file, strings.Join(args, " "))))
+			}
+			if err := r.fromWrap(); err != nil {
+				return err
+			}
+			return r.applyFlags()
+		}
+	}
 	for _, a := range before {
-		if ext := filepath.Ext(a); ext != ".yaml" && ext != ".yml" {
+		if isScript(a) {
 			return Usagef("argument %s: put the command after --, such as: -- %s", shortQuote(a), escape(strings.Join(before, " ")))
 		}
 		if file != "" {

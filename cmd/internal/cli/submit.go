@@ -30,16 +30,23 @@ type submitOptions struct {
 func newSubmitCmd(e *Env, c *client) *cobra.Command {
 	var o submitOptions
 	cmd := &cobra.Command{
-		Use:   "submit [flags] (FILE.yaml | -- COMMAND [ARG…])",
+		Use:   "submit [flags] (SCRIPT [ARG…] | FILE.yaml | -- COMMAND [ARG…])",
 		Short: "Submit a job",
 		Long: "Submit a job. Without --gpus it gets one GPU when anything about a GPU or a model is\n" +
-			"asked for, and none otherwise. What is not said of memory and time is predicted.",
+			"asked for, and none otherwise. What is not said of memory and time is predicted.\n" +
+			"A batch script's #SBATCH and #BERTH lines are read; the options of sbatch are taken beside\n" +
+			"those below.",
 		Example: "  berth submit --gpus 1 --gpu-mem 12G --time 2h -- python train.py --epochs 3\n" +
 			"  berth submit --onnx resnet50.onnx --batch 64 --steps 20000 -- python train.py\n" +
+			"  berth submit train.sh --epochs 3\n" +
 			"  berth submit job.yaml\n" +
 			"  id=$(berth submit --parsable -- ./prepare.sh)",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runSubmit(cmd.Context(), e, c, &o, args, cmd.ArgsLenAtDash())
+			args, dash, err := afterSpec(cmd, args)
+			if err != nil {
+				return err
+			}
+			return runSubmit(cmd.Context(), e, c, &o, args, dash)
 		},
 	}
 	o.register(cmd)
@@ -47,6 +54,8 @@ func newSubmitCmd(e *Env, c *client) *cobra.Command {
 	fs.StringVar(&o.count, "count", "1", "submit this `NUMBER` of equal jobs at once, 1 to 1000; all or none")
 	fs.BoolVar(&o.parsable, "parsable", false, "print the job id alone")
 	fs.BoolVarP(&o.wait, "wait", "W", false, "wait for the end and exit with the job's exit code")
+	registerSlurm(fs, &o.slurm)
+	fs.SetInterspersed(false) // what follows a script is the script's
 	fs.StringVar(&o.requestID, "request-id", "", "`ID` of 16 to 64 characters; the same id never submits twice")
 	return cmd
 }
@@ -86,13 +95,32 @@ func runSubmit(ctx context.Context, e *Env, c *client, o *submitOptions, args []
 	for _, w := range resp.GetWarnings() {
 		e.warnf("warning: %s", escape(w))
 	}
-	if err := printSubmitted(e, resp.GetIds(), o.parsable); err != nil {
+	parsable := o.parsable || o.slurm.asked != nil && o.slurm.asked.Parsable
+	if err := printSubmitted(e, resp.GetIds(), parsable); err != nil {
 		return err
 	}
-	if o.wait {
+	if a := o.slurm.asked; o.wait || a != nil && a.Wait {
 		return waitJobs(ctx, e, c, resp.GetIds(), 0)
 	}
 	return nil
+}
+
+// afterSpec reads the flags that follow a spec file: only a script's
+// arguments are its own.
+func afterSpec(cmd *cobra.Command, args []string) (rest []string, dash int, err error) {
+	dash = cmd.ArgsLenAtDash()
+	if dash >= 0 || len(args) < 2 || isScript(args[0]) {
+		return args, dash, nil
+	}
+	fs := cmd.Flags()
+	fs.SetInterspersed(true)
+	if err := fs.Parse(args[1:]); err != nil {
+		return nil, 0, flagError(cmd, err)
+	}
+	if dash = fs.ArgsLenAtDash(); dash >= 0 {
+		dash++
+	}
+	return append(args[:1:1], fs.Args()...), dash, nil
 }
 
 // submitError tells how to learn what became of a submit whose outcome is not

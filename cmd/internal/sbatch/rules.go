@@ -181,7 +181,7 @@ var rules = map[string]rule{
 }
 
 func readName(r *resolver, v string) (*verdict, error) {
-	name := cleanName(v)
+	name := CleanName(v)
 	r.req.Name = name
 	if name != v {
 		return &verdict{fate: Mapped, note: fmt.Sprintf("the job is called %q: names have at most 63 bytes and no slash", name)}, nil
@@ -404,8 +404,8 @@ func readMailType(_ *resolver, v string) (*verdict, error) {
 	return &verdict{fate: Ignored, note: "no mail is sent; berth wait JOB && mail … does"}, nil
 }
 
-// cleanName makes a job name of what Slurm would take for one.
-func cleanName(s string) string {
+// CleanName makes a job name of what Slurm would take for one.
+func CleanName(s string) string {
 	out := []rune{}
 	for _, c := range strings.ToValidUTF8(s, "_") {
 		if c == '/' || c < ' ' || c == 0x7f {

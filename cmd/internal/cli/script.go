@@ -1,0 +1,298 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// slurmArgs are options in Slurm's terms, and how strictly they are taken.
+type slurmArgs struct {
+	set    []sbatch.Setting
+	strict bool
+	quiet  bool
+	// asked is what script and options came to; nil before.
+	asked *sbatch.Request
+	// typed tells that the type of GPU is a name of Slurm's configuration.
+	typed bool
+}
+
+// slurmOutput is where a batch script's output goes when it does not say.
+const slurmOutput = "slurm-%j.out"
+
+// registerSlurm adds the options of sbatch that are not Berth's own as well.
+// They are not in --help, which would be twice as long for it.
+func registerSlurm(fs *pflag.FlagSet, s *slurmArgs) {
+	fs.BoolVar(&s.strict, "strict", false, "refuse a script or option of Slurm's that is neither honoured nor mapped")
+	fs.BoolVarP(&s.quiet, "quiet", "Q", false, "do not say what becomes of each option of Slurm's")
+	for _, o := range sbatch.SlurmOptions() {
+		if fs.Lookup(o.Name) != nil || o.Name == "help" || o.Name == "version" {
+			continue
+		}
+		short := ""
+		if o.Short != 0 && fs.ShorthandLookup(string(o.Short)) == nil {
+			short = string(o.Short)
+		}
+		f := fs.VarPF(&slurmFlag{o, s}, o.Name, short, "as sbatch has it")
+		f.Hidden = true
+		switch o.Arg {
+		case sbatch.NoArg:
+			f.NoOptDefVal = "true"
+		case sbatch.MayArg:
+			f.NoOptDefVal = noValue
+		}
+	}
+}
+
+// noValue stands for the value of an option that was given without one.
+const noValue = "\x00"
+
+// slurmFlag collects one of Slurm's options.
+type slurmFlag struct {
+	opt sbatch.Option
+	to  *slurmArgs
+}
+
+// Set implements pflag.Value.
+func (f *slurmFlag) Set(v string) error {
+	if v == noValue || f.opt.Arg == sbatch.NoArg {
+		v = ""
+	}
+	f.to.set = append(f.to.set, sbatch.Setting{Name: f.opt.Name, Value: v, From: sbatch.Origin{Source: sbatch.FromCommandLine}})
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *slurmFlag) String() string { return "" }
+
+// Type implements pflag.Value.
+func (f *slurmFlag) Type() string {
+	if f.opt.Arg == sbatch.NoArg {
+		return "bool"
+	}
+	return "text"
+}
+
+// ownOptions are Berth's flags as the package sbatch knows options.
+func ownOptions() []sbatch.Option {
+	var out []sbatch.Option
+	for _, f := range fields() {
+		o := sbatch.Option{Name: f.name, Arg: sbatch.NeedsArg}
+		if f.short != "" {
+			o.Short = f.short[0]
+		}
+		if f.kind == kindTruth {
+			o.Arg = sbatch.MayArg
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// fromScript makes the job of a batch script: name is the file, or "-" for
+// standard input; args are the script's own.
+func (r *request) fromScript(e *Env, name string, args []string) error {
+	data, path, err := loadScript(e, name)
+	if err != nil {
+		return err
+	}
+	script, err := sbatch.Read(data)
+	if err != nil {
+		return e.refusal(name, err)
+	}
+	if err := r.resolveSlurm(e, name, script); err != nil {
+		return err
+	}
+	if r.slurm.asked.Wrapped {
+		return Usagef("--wrap: there is a script already, %s", shortQuote(name))
+	}
+	if r.spec.Script, err = conv.PackScript(data); err != nil {
+		return err
+	}
+	r.spec.Command = append([]string{path}, args...)
+	r.scriptDefaults(filepath.Base(path))
+	return nil
+}
+
+// fromWrap makes the job of --wrap, as sbatch does: a script of one command.
+func (r *request) fromWrap() error {
+	wrap := r.slurm.asked.Wrap
+	packed, err := conv.PackScript([]byte("#!/bin/sh\n# This script was created by sbatch --wrap.\n\n" + wrap + "\n"))
+	if err != nil {
+		return err
+	}
+	r.spec.Script, r.spec.Command = packed, []string{wrap}
+	r.scriptDefaults("wrap")
+	return nil
+}
+
+func (r *request) scriptDefaults(name string) {
+	if r.spec.Name == "" {
+		r.spec.Name = sbatch.CleanName(name)
+	}
+	if r.spec.Stdout == "" {
+		r.spec.Stdout = slurmOutput
+	}
+	r.env = append(r.env, r.slurm.asked.Env...)
+}
+
+// loadScript reads a script, bounded, and returns its absolute name.
+func loadScript(e *Env, name string) (data []byte, path string, err error) {
+	if name == "-" {
+		data, err = io.ReadAll(io.LimitReader(e.Stdin, cluster.MaxScript+1))
+		path = "sbatch" // as Slurm calls it
+	} else {
+		if data, err = readBounded(name, cluster.MaxScript); err == nil && !filepath.IsAbs(name) {
+			wd, werr := e.Getwd()
+			if werr != nil {
+				return nil, "", &ExitError{ExitFailed, fmt.Errorf("this directory cannot be named (%w); go to another one", werr)}
+			}
+			path = filepath.Join(wd, name)
+		} else {
+			path = filepath.Clean(name)
+		}
+	}
+	if err != nil {
+		return nil, "", Usagef("script: %w", err)
+	}
+	return data, path, nil
+}
+
+// readBounded reads a regular file up to one byte more than most.
+func readBounded(name string, most int64) ([]byte, error) {
+	f, err := openRegular(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most+1))
+}
+
+// resolveSlurm decides what becomes of the options of a script, the
+// environment and the command line, says so, and takes the result over.
+// script may be nil: then only the command line counts.
+func (r *request) resolveSlurm(e *Env, name string, script *sbatch.Script) error {
+	set, faults := slices.Clone(r.slurm.set), []sbatch.Fault(nil)
+	if script != nil {
+		own := ownOptions()
+		lines, bad, _ := sbatch.Scan(script.Slurm, sbatch.FromSlurmLine, own, false)
+		ours, worse, _ := sbatch.Scan(script.Berth, sbatch.FromBerthLine, own, true)
+		set = slices.Concat(lines, sbatch.FromEnv(e.Environ()), ours, set)
+		faults = append(bad, worse...)
+	}
+	for _, t := range r.flags {
+		set = append(set, sbatch.Setting{Name: t.f.name, Value: t.text, Own: true, From: sbatch.Origin{Source: sbatch.FromCommandLine}})
+	}
+	asked, outcomes := sbatch.Resolve(set, faults)
+	r.slurm.asked = asked
+	if err := r.report(e, name, script, outcomes); err != nil {
+		return err
+	}
+	r.takeOver(asked)
+	// Directives that are Berth's own, before what was typed.
+	var before []flagText
+	all := fields()
+	for _, s := range asked.Own {
+		if i := slices.IndexFunc(all, func(f field) bool { return f.name == s.Name }); s.From.Source != sbatch.FromCommandLine && i >= 0 {
+			v := s.Value
+			if all[i].kind == kindTruth && v == "" {
+				v = "true"
+			}
+			before = append(before, flagText{&all[i], v})
+		}
+	}
+	r.flags = append(before, r.flags...)
+	return nil
+}
+
+// report says what becomes of each option, and refuses what is refused.
+func (r *request) report(e *Env, name string, script *sbatch.Script, outcomes []sbatch.Outcome) error {
+	refused, strict := 0, 0
+	quiet := r.slurm.quiet || r.slurm.asked.Quiet
+	for _, o := range outcomes {
+		where := o.From.String()
+		if o.From.Line > 0 {
+			where = fmt.Sprintf("%s:%d", name, o.From.Line)
+		}
+		bad := o.Fate == sbatch.Refused || r.slurm.strict && o.Fate == sbatch.Ignored
+		own := o.Fate == sbatch.Honoured && o.From.Source == sbatch.FromCommandLine
+		if bad || !quiet && !own {
+			e.warnf("%s: %s", escape(where), escape(o.Line()))
+		}
+		if o.Fate == sbatch.Refused {
+			refused++
+		} else if bad {
+			strict++
+		}
+	}
+	if script != nil && !quiet {
+		for _, line := range script.Late {
+			e.warnf("%s:%d: a directive after the first command is a comment, to sbatch as well", escape(name), line)
+		}
+	}
+	switch {
+	case refused > 0:
+		return e.refusal(name, fmt.Errorf("not submitted: %s refused; see above", options(refused)))
+	case strict > 0:
+		return e.refusal(name, fmt.Errorf("not submitted: %s ignored, and --strict was given", options(strict)))
+	}
+	return nil
+}
+
+func options(n int) string {
+	if n == 1 {
+		return "1 option is"
+	}
+	return fmt.Sprintf("%d options are", n)
+}
+
+// refusal is the error of a script that cannot be taken.
+func (e *Env) refusal(name string, err error) error {
+	if name != "" {
+		err = fmt.Errorf("%s: %w", shortQuote(name), err)
+	}
+	return &ExitError{ExitUsage, err}
+}
+
+// takeOver puts what was asked for into the spec; flags of Berth's come after
+// it and win.
+func (r *request) takeOver(a *sbatch.Request) {
+	s := &r.spec
+	s.Name, s.Comment, s.Dir = a.Name, a.Comment, a.Dir
+	s.Stdin, s.Stdout, s.Stderr = a.Stdin, a.Stdout, a.Stderr
+	s.GPUs, r.gpus = int(min(a.GPUs, cluster.MaxGPUsPerJob+1)), a.GPUsSaid
+	s.GPUType, r.slurm.typed = a.GPUType, a.GPUType != ""
+	s.Exclusive = a.WholeGPUs && a.GPUs > 0
+	s.CPUMilli, s.MemMiB = min(a.CPUs, 1<<30)*1000, a.MemMiB
+	s.TimeLimit, s.Node = a.TimeLimit, cluster.NodeID(a.Node)
+	s.RequeueOnLoss = a.Requeue
+	if a.Export != "" {
+		r.export = a.Export
+	}
+}
+
+// isScript tells whether an argument before -- is a batch script: a file that
+// is no spec file.
+func isScript(arg string) bool {
+	ext := strings.ToLower(filepath.Ext(arg))
+	return ext != ".yaml" && ext != ".yml"
+}
+
+// noScript explains an argument that names no file, which is most often a
+// command without its --.
+func noScript(args []string, err error) error {
+	var u *usageError
+	if !errors.As(err, &u) {
+		return err
+	}
+	return Usagef("%w; a command goes after --, such as: -- %s", u.err, escape(strings.Join(args, " ")))
+}
