@@ -301,6 +301,11 @@ func (x *explainer) lack(g *cluster.GPU, nd *need, u *cluster.GPUUse) (code clus
 	case nd.milli > u.FreeMilli():
 		return cluster.ReasonGPUCompute, nd.milli - u.FreeMilli(), fmt.Sprintf("%s of its compute free, needs %s", percent(u.FreeMilli()), percent(nd.milli))
 	}
+	for _, j := range x.on[g.ID] {
+		if overran(j, int64(x.snap.Now), u.Shares, &x.pol) {
+			return cluster.ReasonSharing, x.longest(g), overranWords(j, int64(x.snap.Now), &x.pol)
+		}
+	}
 	if v, s := x.judge(g, nd); v.against() {
 		return cluster.ReasonSharing, x.longest(g), v.words(s, x.pol.MaxSlowdownMilli)
 	}

@@ -54,6 +54,8 @@ type card struct {
 	head   int // the first waiter that was not started in this pass
 	rank   int64
 	unseen int // waiters that are not in the snapshot
+	// regretted: somebody there is slower than the limit; see regret.
+	regretted bool
 }
 
 type host struct {
@@ -274,14 +276,16 @@ func (f *fleet) room(c *card) room {
 	if h.foreignQueue {
 		return nowhere()
 	}
-	takes := int64(0)
-	if c.use.Shares == 0 {
+	takes, slots := int64(0), int64(min(c.use.FreeShares(), max(1, f.pol.MaxShares)-c.use.Shares))
+	switch {
+	case c.use.Shares == 0:
 		takes = 1
+	case c.regretted:
+		slots = 0
 	}
 	return room{
-		mem: c.use.FreeMiB(), milli: c.use.FreeMilli(),
-		slots: int64(min(c.use.FreeShares(), max(1, f.pol.MaxShares)-c.use.Shares)),
-		cpu:   h.mostCPU(takes), host: h.mostMem(takes), until: c.until,
+		mem: c.use.FreeMiB(), milli: c.use.FreeMilli(), slots: slots,
+		cpu: h.mostCPU(takes), host: h.mostMem(takes), until: c.until,
 	}
 }
 

@@ -231,7 +231,9 @@ func (c *clearing) find() bool {
 		e, _ := cluster.EstimateFor(c.x.job.Estimates, g.Type)
 		nd := needOn(c.x.job, g, &e, c.x.pol)
 		v, _ := c.x.judge(g, &nd)
-		alone[i] = v.against()
+		alone[i] = v.against() || slices.ContainsFunc(c.x.on[g.ID], func(j *cluster.Job) bool {
+			return overran(j, now, s.cards[i].Shares, &c.x.pol)
+		})
 	}
 	leaves := c.leaves(middle)
 	at := slices.IndexFunc(c.node.GPUs, func(g cluster.GPU) bool { return g.ID == c.x.job.Queue && g.ID != "" })

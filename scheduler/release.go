@@ -36,9 +36,7 @@ func OnRelease(v View, gpus []cluster.GPUID, pol Policy) cluster.Plan {
 	r := release{v: v, pol: &pol, now: int64(v.Now()), led: v.Ledger()}
 	r.plan.BaseIndex = v.Index()
 	if cv, ok := v.(CompanyView); ok && pol.MaxSlowdownMilli > 0 {
-		if r.know = cv.Interference(); r.know != nil {
-			r.on = cv.OnGPU
-		}
+		r.know, r.on = cv.Interference(), cv.OnGPU
 	}
 	for _, g := range gpus {
 		r.queue(g)
@@ -231,7 +229,19 @@ func (r *release) holds(u *cluster.GPUUse, nd *need) bool {
 // suits tells whether all on a card stay fast enough when j joins them.
 func (r *release) suits(j *cluster.Job, c *cluster.GPU, nd *need) bool {
 	v := r.judge(j, c, nd)
-	return !v.against()
+	return !v.against() && !r.regretted(c.ID)
+}
+
+// regretted tells whether somebody on a GPU is slower than the limit.
+func (r *release) regretted(id cluster.GPUID) bool {
+	if r.on == nil {
+		return false
+	}
+	n := r.shares(id)
+	return n > 0 && slices.ContainsFunc(r.on(id), func(o cluster.JobID) bool {
+		j, ok := r.v.Job(o)
+		return ok && overran(j, r.now, n, r.pol)
+	})
 }
 
 func (r *release) judge(j *cluster.Job, c *cluster.GPU, nd *need) verdict {

@@ -47,6 +47,7 @@ func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
 	p.plan.BaseIndex = snap.Index
 	p.f = newFleet(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol)
 	p.crowd = newCrowd(snap.Interference, p.f, snap.Running)
+	p.regret(snap.Terms)
 	p.gather(snap.Waiting)
 	p.markUnseen()
 	for _, r := range p.order() {
