@@ -75,7 +75,7 @@ func (p *pass) slacks(asks []*task) []due {
 	ds = slices.CompactFunc(ds, func(a, b due) bool { return a.at == b.at })
 	cards := int64(len(p.f.cards))
 	for i := range ds {
-		ds[i].slack = cards * (ds[i].at - p.now)
+		ds[i].slack = cards * min(ds[i].at-p.now, forever/4/max(1, cards)) // a deadline may be any number
 	}
 	for k := range p.runs {
 		f := p.factsOfRun(&p.runs[k])

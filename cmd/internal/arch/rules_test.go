@@ -118,7 +118,7 @@ func foreignImports(f *file) []string {
 }
 
 // pure are the packages that must give equal answers to equal input.
-var pure = []string{"cluster", "scheduler", "fsm"}
+var pure = []string{"cluster", "scheduler", "scheduler/policies", "fsm"}
 
 var clockFuncs = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTimer", "NewTicker"}
 
