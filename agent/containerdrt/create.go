@@ -108,10 +108,11 @@ func (r *Runtime) createTask(ctx context.Context, l *agent.Launch) error {
 	}()
 	var imageEnv []string
 	if l.Image != "" {
-		img, err := r.image(ctx, l.Image)
+		img, release, err := r.images.find(ctx, l.Image)
 		if err != nil {
 			return err
 		}
+		defer release()
 		if imageEnv, err = readImage(ctx, img); err != nil {
 			return err
 		}

@@ -51,7 +51,7 @@ func newBench(t testing.TB) *bench {
 	}
 	clearLater(t, b.dir)
 	b.rt = openTest(t, b.d.Socket(), b.dir)
-	b.rt.cfg.PullPause = time.Millisecond
+	b.rt.images.cfg.PullPause = time.Millisecond
 	b.rt.cfg.Policy.Mounts = []string{b.out}
 	t.Cleanup(b.close)
 	return b

@@ -7,12 +7,12 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime"
+	"strings"
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	remotes "github.com/containerd/containerd/v2/core/remotes/errors"
-	"github.com/containerd/containerd/v2/pkg/reference"
 	"github.com/containerd/errdefs"
 
 	"github.com/berth-scheduler/berth/agent"
@@ -29,31 +29,72 @@ func imageError(err error) error {
 	return &agent.LaunchError{Code: 125, Reason: "IMAGE", Err: err}
 }
 
-// image finds an image here, or pulls it.
-func (r *Runtime) image(ctx context.Context, ref string) (containerd.Image, error) {
-	if _, err := reference.Parse(ref); err != nil {
-		return nil, imageError(fmt.Errorf("image %q: %w; name it as registry/repository:tag", ref, err))
+// Pull fetches an image from its registry, also if one of the name is here
+// already, whose tag may have moved. Errors that no retry mends are
+// *agent.LaunchError.
+func (s *Images) Pull(ctx context.Context, ref string) (Image, error) {
+	if err := checkName(ref); err != nil {
+		return Image{}, err
 	}
-	img, err := r.client.GetImage(ctx, ref)
+	ctx = s.with(ctx)
+	img, err := s.pull(ctx, ref)
+	if err != nil {
+		return Image{}, err
+	}
+	if _, err := readImage(ctx, img); err != nil {
+		return Image{}, err
+	}
+	s.hold(ctx, img)()
+	return s.describe(ctx, img), nil
+}
+
+// find finds an image here, or pulls it. It is not evicted before release is
+// called.
+func (s *Images) find(ctx context.Context, ref string) (img containerd.Image, release func(), err error) {
+	if err := checkName(ref); err != nil {
+		return nil, nil, err
+	}
+	img, err = s.here(ctx, ref)
 	if errdefs.IsNotFound(err) {
-		if img, err = r.pull(ctx, ref); err != nil {
-			return nil, err
+		if img, err = s.pull(ctx, ref); err != nil {
+			return nil, nil, err
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find image: %w", err) // containerd's trouble, not the image's
+		return nil, nil, fmt.Errorf("find image: %w", err) // containerd's trouble, not the image's
 	}
+	release = s.hold(ctx, img)
 	unpacked, err := img.IsUnpacked(ctx, "")
 	if err == nil && !unpacked {
 		err = img.Unpack(ctx, "")
 	}
-	if ours(ctx, err) {
-		return nil, fmt.Errorf("unpack image: %w", err)
-	}
 	if err != nil {
-		return nil, imageError(fmt.Errorf("unpack image %s: %w", ref, err))
+		release()
+		return nil, nil, unpackError(ctx, ref, err)
 	}
-	return img, nil
+	return img, release, nil
+}
+
+func unpackError(ctx context.Context, ref string, err error) error {
+	if ours(ctx, err) || noSpace(err) {
+		return fmt.Errorf("unpack image %s: %w", ref, err)
+	}
+	return imageError(fmt.Errorf("unpack image %s: %w", ref, err))
+}
+
+// here finds an image by its name, or one that a digest in the name means
+// whatever it is called: an archive may have brought it.
+func (s *Images) here(ctx context.Context, ref string) (containerd.Image, error) {
+	img, err := s.client.GetImage(ctx, ref)
+	_, digest, pinned := strings.Cut(ref, "@")
+	if !errdefs.IsNotFound(err) || !pinned {
+		return img, err
+	}
+	same, lerr := s.client.ListImages(ctx, "target.digest=="+digest)
+	if lerr != nil || len(same) == 0 {
+		return nil, errors.Join(err, lerr)
+	}
+	return same[0], nil
 }
 
 // runsOn lists what a node of an architecture runs beside its own.
@@ -79,34 +120,52 @@ func readImage(ctx context.Context, img containerd.Image) (env []string, err err
 
 // pull fetches an image from its registry, some images at a time, and asks
 // again when the registry's trouble may pass.
-func (r *Runtime) pull(ctx context.Context, ref string) (containerd.Image, error) {
+func (s *Images) pull(ctx context.Context, ref string) (got containerd.Image, err error) {
 	select {
-	case r.pulls <- struct{}{}:
-		defer func() { <-r.pulls }()
+	case s.pulls <- struct{}{}:
+		defer func() { <-s.pulls }()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for other pulls: %w", ctx.Err())
 	}
 	pctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
-	for try, pause := 1, r.cfg.PullPause; ; try, pause = try+1, 2*pause {
-		img, err := r.client.Pull(pctx, ref, containerd.WithPullUnpack)
+	pctx, done, err := s.lease(pctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { done(err) }()
+	for try, pause := 1, s.cfg.PullPause; ; try, pause = try+1, 2*pause {
+		if err := s.makeRoom(pctx); err != nil {
+			return nil, err
+		}
+		img, err := s.client.Pull(pctx, ref, containerd.WithPullUnpack)
 		switch {
 		case err == nil:
 			return img, nil
 		case ours(ctx, err):
 			return nil, fmt.Errorf("pull image: %w", err)
+		case noSpace(err):
+			return nil, s.full(pctx, ref, err)
 		case final(err):
 			return nil, imageError(fmt.Errorf(
-				"pull %s: %w; check its name, that this node may read it, and that it is built for linux/%s", ref, err, runtime.GOARCH))
+				"pull %s: %w; check its name, that this node may read it, and that it is built for linux/%s%s", ref, err, runtime.GOARCH, s.near(ctx, ref)))
 		case try == pullTries || pctx.Err() != nil:
-			return nil, imageError(fmt.Errorf("pull %s: %w (%d tries); its registry may be back later", ref, err, try))
+			return nil, imageError(fmt.Errorf("pull %s: %w (%d tries); its registry may be back later%s", ref, err, try, s.near(ctx, ref)))
 		}
-		r.cfg.Log.Warn("cannot pull an image; trying again", "image", ref, "err", err)
+		s.cfg.Log.Warn("cannot pull an image; trying again", "image", ref, "err", err)
 		select {
 		case <-pctx.Done():
 		case <-time.After(pause/2 + rand.N(pause)): // many nodes may ask at once
 		}
 	}
+}
+
+// full evicts what it can for an image that found no room, so that the next
+// try, which is the agent's, may find some.
+func (s *Images) full(ctx context.Context, ref string, cause error) error {
+	gone, err := s.evict(ctx, restTime, func() (bool, error) { return true, nil })
+	u, derr := s.disk(ctx)
+	return errors.Join(fmt.Errorf("pull %s: %w; the disk of %s has no room for it, and %d unused images were evicted", ref, cause, u.path, len(gone)), err, derr)
 }
 
 // ours tells whether an error is not the image's or its registry's: the caller

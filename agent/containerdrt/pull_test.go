@@ -2,12 +2,14 @@ package containerdrt
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,12 +28,16 @@ type registry struct {
 	// faults answers the nth question for a tag, n from 1, and says whether
 	// it did.
 	faults func(w http.ResponseWriter, n int64) bool
+	// spoil changes what is sent of a blob, the nth time that one is asked for.
+	spoil func(b blob, n int64) []byte
+	gets  atomic.Int64
 }
 
 func newRegistry(t *testing.T, arch string, faults func(http.ResponseWriter, int64) bool) *registry {
 	t.Helper()
 	r := &registry{blobs: map[string]blob{}, faults: faults}
-	img := build(t, recipe{arch: arch, entries: []tar.Header{{Name: "hello"}}})
+	// New content each time: what containerd has already it does not ask for.
+	img := build(t, recipe{arch: arch, entries: []tar.Header{{Name: "hello" + strconv.FormatInt(time.Now().UnixNano(), 10)}}})
 	for _, b := range []blob{img.layer, img.config, img.manifest} {
 		r.blobs[b.digest] = b
 	}
@@ -58,13 +64,23 @@ func (r *registry) serve(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Docker-Content-Digest", name)
 	w.Header().Set("Content-Length", fmt.Sprint(len(b.data)))
 	if req.Method == http.MethodGet {
-		_, _ = w.Write(b.data) // a client that went away is its own trouble
+		data := b.data
+		if r.spoil != nil {
+			data = r.spoil(b, r.gets.Add(1))
+		}
+		_, _ = w.Write(data) // a client that went away is its own trouble
 	}
 }
 
 func (r *registry) ref() string { return strings.TrimPrefix(r.URL, "http://") + "/x/y:v1" }
 
-func always(code int) func(http.ResponseWriter, int64) bool {
+func spoilt(t *testing.T, spoil func(blob, int64) []byte) *registry {
+	r := newRegistry(t, runtime.GOARCH, nil)
+	r.spoil = spoil
+	return r
+}
+
+func answers(code int) func(http.ResponseWriter, int64) bool {
 	return func(w http.ResponseWriter, _ int64) bool {
 		if code == http.StatusUnauthorized {
 			w.Header().Set("Www-Authenticate", `Basic realm="private"`)
@@ -79,7 +95,6 @@ const lastingWord, passingWord = "check its name", "may be back later"
 func TestPull(t *testing.T) {
 	require(t)
 	b := newBench(t)
-	b.rt.cfg.PullPause = time.Millisecond
 	down := newRegistry(t, runtime.GOARCH, nil)
 	down.Close()
 	for _, c := range []struct {
@@ -89,20 +104,29 @@ func TestPull(t *testing.T) {
 	}{
 		{"served", newRegistry(t, runtime.GOARCH, nil), ""},
 		{"back after two refusals", newRegistry(t, runtime.GOARCH, func(w http.ResponseWriter, n int64) bool {
-			return n <= 2 && always(http.StatusBadGateway)(w, n)
+			return n <= 2 && answers(http.StatusBadGateway)(w, n)
 		}), ""},
-		{"no such tag", newRegistry(t, runtime.GOARCH, always(http.StatusNotFound)), lastingWord},
-		{"needs a login", newRegistry(t, runtime.GOARCH, always(http.StatusUnauthorized)), lastingWord},
-		{"forbidden", newRegistry(t, runtime.GOARCH, always(http.StatusForbidden)), lastingWord},
+		{"no such tag", newRegistry(t, runtime.GOARCH, answers(http.StatusNotFound)), lastingWord},
+		{"needs a login", newRegistry(t, runtime.GOARCH, answers(http.StatusUnauthorized)), lastingWord},
+		{"forbidden", newRegistry(t, runtime.GOARCH, answers(http.StatusForbidden)), lastingWord},
 		{"of another machine", newRegistry(t, "s390x", nil), "is built for linux/s390x"},
-		{"busy", newRegistry(t, runtime.GOARCH, always(http.StatusTooManyRequests)), passingWord},
-		{"broken", newRegistry(t, runtime.GOARCH, always(http.StatusInternalServerError)), passingWord},
+		{"busy", newRegistry(t, runtime.GOARCH, answers(http.StatusTooManyRequests)), passingWord},
+		{"cut short at first", spoilt(t, func(b blob, n int64) []byte {
+			if n == 1 {
+				return b.data[:len(b.data)/2]
+			}
+			return b.data
+		}), ""},
+		{"always cut short", spoilt(t, func(b blob, _ int64) []byte { return b.data[:len(b.data)/2] }), passingWord},
+		{"other bytes than the digest's", spoilt(t, func(b blob, _ int64) []byte { return bytes.Repeat([]byte{'x'}, len(b.data)) }), passingWord},
+		{"broken", newRegistry(t, runtime.GOARCH, answers(http.StatusInternalServerError)), passingWord},
 		{"not there", down, passingWord},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx := b.rt.with(t.Context())
-			img, err := b.rt.image(ctx, c.reg.ref())
+			img, release, err := b.rt.images.find(ctx, c.reg.ref())
 			if err == nil {
+				defer release()
 				_, err = readImage(ctx, img)
 			}
 			if c.want == "" {
@@ -129,9 +153,9 @@ func TestPullGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	reg := newRegistry(t, runtime.GOARCH, func(w http.ResponseWriter, n int64) bool {
 		cancel()
-		return always(http.StatusBadGateway)(w, n)
+		return answers(http.StatusBadGateway)(w, n)
 	})
-	_, err := b.rt.image(b.rt.with(ctx), reg.ref())
+	_, _, err := b.rt.images.find(b.rt.with(ctx), reg.ref())
 	if _, ok := errors.AsType[*agent.LaunchError](err); ok || err == nil {
 		t.Errorf("got %v, want an error that may pass", err)
 	}

@@ -65,7 +65,7 @@ type Runtime struct {
 	client *containerd.Client
 	groups cgroup.Hierarchy
 	exits  chan cluster.AttemptID
-	pulls  chan struct{}   // holds one for each pull under way
+	images *Images
 	ctx    context.Context // of the waiters
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
@@ -80,9 +80,6 @@ type Runtime struct {
 func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.PullPause <= 0 {
-		cfg.PullPause = pullPause
 	}
 	if err := cfg.Policy.validate(filepath.Clean(cfg.Dir), filepath.Dir(cfg.Address)); err != nil {
 		return nil, fmt.Errorf("containers' policy: %w", err)
@@ -102,7 +99,8 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	wctx, stop := context.WithCancel(namespaces.WithNamespace(context.WithoutCancel(ctx), cfg.Namespace))
 	r := &Runtime{
 		cfg: cfg, client: c, groups: h, exits: make(chan cluster.AttemptID, exitsQueue),
-		pulls: make(chan struct{}, pullsAtOnce), ctx: wctx, stop: stop, waiting: map[cluster.AttemptID]struct{}{},
+		images: newImages(c, ImagesConfig{Address: cfg.Address, Namespace: cfg.Namespace, PullPause: cfg.PullPause, Log: cfg.Log}),
+		ctx:    wctx, stop: stop, waiting: map[cluster.AttemptID]struct{}{},
 	}
 	if err := r.answer(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
