@@ -106,7 +106,7 @@ func (o *simOptions) flags(cmd *cobra.Command) {
 	f.DurationVar(&o.mtbf, "mtbf", 0, "mean time between failures of a node; 0 is never")
 	f.DurationVar(&o.repair, "repair", time.Hour, "mean time to repair a node")
 	f.DurationVar(&o.checkpoint, "checkpoint", 0, "time between checkpoints that survive a failure; 0 is none")
-	f.DurationVar(&o.passEvery, "pass-every", 0, "least virtual time between two full passes; 0 takes 1s for small clusters, 1m for large ones")
+	f.DurationVar(&o.passEvery, "pass-every", time.Second, "least virtual time between two full passes; longer is cheaper, and changes who overtakes whom")
 	f.DurationVar(&o.tick, "tick", 0, "plan at least so often while jobs wait, for orders that go by the clock; 0 lets the order choose")
 	f.StringVar(&o.fsm, "fsm", "auto", "drive the replicated state machine by its log: on, off, or auto for short lists")
 	f.BoolVar(&o.pool, "pool", false, "take the nodes of a type for one, so that jobs may span nodes; on by itself when a job is wider than a node")

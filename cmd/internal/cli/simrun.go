@@ -21,11 +21,8 @@ import (
 )
 
 // fsmJobs is up to how many jobs the state machine itself is driven when
-// nobody chose: it costs several times what the stand-in does.
-const fsmJobs = 2000
-
-// largeFleet is from how many GPUs on full passes are rarer when nobody chose.
-const largeFleet = 128
+// nobody chose: it costs twice what the stand-in does.
+const fsmJobs = 20_000
 
 // policyNames lists what --policy takes.
 func policyNames() []string {
@@ -76,12 +73,6 @@ func (o *simOptions) one(ctx context.Context, e *Env, w *sim.Workload, f sim.Fle
 	}
 	opt := o.options(p, seed, world)
 	opt.Progress, opt.Clock = say, clock
-	if opt.PassEvery == 0 {
-		opt.PassEvery = time.Second
-		if f.GPUs() > largeFleet {
-			opt.PassEvery = time.Minute
-		}
-	}
 	switch o.fsm {
 	case "on":
 		opt.Log = true
