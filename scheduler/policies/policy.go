@@ -181,7 +181,7 @@ func (e *engine) Plan(snap *cluster.Snapshot) cluster.Plan {
 	} else {
 		p.leaveQueues()
 	}
-	p.preempt()
 	p.tell()
+	p.preempt()
 	return p.plan
 }

@@ -31,7 +31,11 @@ func (p *pass) preempt() {
 	if len(able) == 0 {
 		return
 	}
-	claimed := map[int32]bool{} // hosts that are to be cleared for somebody
+	for ri := range p.runs {
+		if r := &p.runs[ri]; r.job.State == cluster.JobCompleting || r.job.Cancel != nil {
+			p.remove(int32(ri)) // its room is being made anyway
+		}
+	}
 	tried := 0
 	for _, t := range p.sorted() {
 		if tried == heads || len(p.plan.Preempt) >= p.opt.MaxPreempt {
@@ -41,7 +45,7 @@ func (p *pass) preempt() {
 			continue
 		}
 		tried++
-		p.preemptFor(t, claimed)
+		p.preemptFor(t)
 	}
 }
 
@@ -58,29 +62,70 @@ type victims struct {
 	lost int64
 }
 
-func (p *pass) preemptFor(t *task, claimed map[int32]bool) {
+func (p *pass) preemptFor(t *task) {
 	var best *victims
-	host := int32(-1)
+	at := int32(-1)
 	for gi := range p.f.groups {
-		hi := p.f.groups[gi].host
-		if claimed[hi] || !p.couldHold(t, int32(gi)) {
+		if !p.couldHold(t, int32(gi)) {
 			continue
 		}
 		v := p.victimsOn(t, int32(gi))
 		if v != nil && (best == nil || len(v.runs) < len(best.runs) || len(v.runs) == len(best.runs) && v.lost < best.lost) {
-			best, host = v, hi
+			best, at = v, int32(gi)
 		}
 	}
 	if best == nil || len(p.plan.Preempt)+len(best.runs) > p.opt.MaxPreempt {
 		return
 	}
-	claimed[host] = true
 	for _, ri := range best.runs {
 		r := &p.runs[ri]
 		p.plan.Preempt = append(p.plan.Preempt, cluster.Preemption{
 			Job: r.job.ID, Attempt: r.job.Live().No, For: t.id, Why: fmt.Sprintf("%s: job %d goes before it", p.label, t.id),
 		})
+		p.remove(ri)
 	}
+	p.claim(t, at)
+}
+
+// remove takes a run out of the mirror for good.
+func (p *pass) remove(ri int32) {
+	r := &p.runs[ri]
+	hi, ok := p.f.hostAt[r.berth.Node]
+	if !ok {
+		return
+	}
+	h := &p.f.hosts[hi]
+	use := h.use
+	for _, gi := range h.groups {
+		p.lift(gi, ri)
+	}
+	h.use = use // of which lift took its part for each group
+	h.use.UsedCPU -= r.berth.CPUMilli
+	h.use.UsedMem -= r.berth.MemMiB
+	h.runs = slices.DeleteFunc(h.runs, func(o int32) bool { return o == ri })
+}
+
+// claim enters t in the mirror where room is made for it, so that nobody
+// else counts on that.
+func (p *pass) claim(t *task, gi int32) {
+	g := &p.f.groups[gi]
+	h := &p.f.hosts[g.host]
+	share := t.needs[g.class].share
+	b := cluster.Berth{Node: h.node.ID, CPUMilli: t.cpu, MemMiB: t.mem}
+	undo := p.remember(gi)
+	cards := slices.Clone(p.pick(t, gi, nil))
+	undo()
+	for _, ci := range cards {
+		c := &p.f.cards[ci]
+		c.use.UsedMiB += share.MemMiB
+		c.use.UsedMilli += share.Milli
+		c.use.Shares++
+		c.use.Exclusive = share.Exclusive
+		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: c.use.ID, Share: share})
+	}
+	h.use.UsedCPU += t.cpu
+	h.use.UsedMem += t.mem
+	p.addRun(run{job: t.job, berth: &b, began: p.now, end: forever, latest: forever, fresh: true})
 }
 
 // victimsOn returns whom t would displace in a group, the worst placed in the
@@ -101,7 +146,6 @@ func (p *pass) victimsOn(t *task, gi int32) *victims {
 		undo()
 		undo = p.remember(gi)
 		rest := slices.Delete(slices.Clone(v.runs), i, i+1)
-		p.rivals(t, gi)
 		for _, ri := range rest {
 			p.lift(gi, ri)
 		}
@@ -119,7 +163,7 @@ func (p *pass) victimsOn(t *task, gi int32) *victims {
 }
 
 // rivals returns who lies in a group and may be displaced by t, the worst
-// placed in the order first. Those that are about to leave are lifted.
+// placed in the order first.
 func (p *pass) rivals(t *task, gi int32) []int32 {
 	type rival struct {
 		ri int32
@@ -129,10 +173,6 @@ func (p *pass) rivals(t *task, gi int32) []int32 {
 	var all []rival
 	for _, ri := range p.f.hosts[p.f.groups[gi].host].runs {
 		r := &p.runs[ri]
-		if r.job.State == cluster.JobCompleting || r.job.Cancel != nil {
-			p.lift(gi, ri)
-			continue
-		}
 		f := p.factsOfRun(r)
 		if p.mayEnd(r) && p.liesIn(r, gi) && p.order.over(p, &t.facts, &f) {
 			all = append(all, rival{ri, f.id, p.order.key(p, &f)})
