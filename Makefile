@@ -15,11 +15,11 @@ COUNT    ?= 10
 GO       ?= go
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test short e2e bench fuzz lint generate check cover clean test-deps fmt vet tidy generate-check
+.PHONY: help build demo test short e2e bench experiments fuzz lint generate check cover clean test-deps fmt vet tidy generate-check
 
 help: ## list the targets
 	@echo "targets:"
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 build: ## build bin/berth, with the version from git
 	$(GO) build -trimpath -buildvcs=auto -o bin/berth ./cmd/berth
@@ -41,6 +41,13 @@ bench: ## run benchmarks (BENCH=regexp COUNT=n) into bin/bench.txt, for benchsta
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -p 1 -timeout 2h ./... > bin/bench.txt || { cat bin/bench.txt; exit 1; }
 	@cat bin/bench.txt
 	@echo "written to bin/bench.txt"
+
+experiments: build ## rebuild published evaluations from the traces in TRACES (QUICK=1: fewer seeds) into bin/experiments
+	@test -n "$(TRACES)" || { echo "set TRACES to a folder with one subfolder a trace"; exit 2; }
+	@mkdir -p bin/experiments
+	@set -e; for x in yeung schedtune openb lucid muri orders; do \
+		echo "== $$x"; bin/berth sim experiment $$x --traces "$(TRACES)" $(if $(QUICK),--quick) --plot bin/experiments -o json > bin/experiments/$$x.json; \
+	done
 
 fuzz: ## run each fuzz target for FUZZTIME
 	@set -e; for pkg in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
