@@ -1,0 +1,144 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/scheduler/sim"
+)
+
+// invented writes a folder of traces with made-up rows in the forms that the
+// experiments read.
+func invented(t *testing.T) Config {
+	t.Helper()
+	root := t.TempDir()
+	files := map[string]string{
+		"traces/schedtune/arrivals.csv": "arrival_s,job,kind,model,batch_size,gap_s\n0,t0,train,resnet18,8,1\n1,i0,infer,vgg11,1,1\n2,i1,infer,vgg11,1,1\n",
+		"traces/schedtune/train_peak_mem.csv": "model,batch_size,gpu,gpu_mem_mib,activations_mb,parameters_mb,input_mb,peak_mem_mib,interpolated_oom\n" +
+			"resnet18,8,RTX 2070 SUPER,7982,1,45,1,1500,0\nresnet18,8,RTX 3070,7982,1,45,1,1600,0\nresnet18,8,RTX 3090,24250,1,45,1,1700,0\n" +
+			"vgg11,8,RTX 2070 SUPER,7982,1,500,1,3000,0\n",
+		"traces/openb-2023/pods_default.csv": "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np0,100,10,1,500\np1,100,10,1,1000\np2,100,10,1,300\n",
+		"traces/openb-2023/nodes.csv":        "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,10240,2,T4\nn1,64000,10240,4,T4\n",
+		"traces/lucid-window/m3.csv":         "job_id,arrival_s,duration_s,gpu_num\na,0,500,8\nb,10,100,1\nc,20,200,16\n",
+		"traces/muri/trace3.csv": "job_id,num_gpu,submit_time,duration,model_name,iteration_time,resource_time_0,resource_time_1,resource_time_2\n" +
+			"0,1,0,90000,x,100,50,50,0\n1,8,1000,50000,y,100,50,0,50\n",
+		"traces/helios-venus/v.csv":         "job_id,arrival_s,duration_s,gpu_num\na,0,500,8\nb,10,100,1\nc,20,200,16\n",
+		"colocation/lucid/lucid_single.csv": "model,dataset,batchsize,amp,speed,gpu_util,gmem_util,gmem,label\nx,d,8,0,1,30,10,2000,0\n",
+		"colocation/lucid/lucid_pairs.csv":  "model1,dataset1,gpu_num1,batchsize1,amp1,speed1,model2,dataset2,gpu_num2,batchsize2,amp2,speed2\nx,d,1,8,0,0.9,x,d,1,8,0,0.9\n",
+	}
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Config{Traces: filepath.Join(root, "traces"), Colocation: filepath.Join(root, "colocation"), Quick: true}
+}
+
+// TestEachRuns runs every experiment on a few invented jobs: each has lines
+// with figures for every variant, says what it assumes, and holds claims.
+func TestEachRuns(t *testing.T) {
+	t.Parallel()
+	c := invented(t)
+	for _, x := range All() {
+		t.Run(x.Name, func(t *testing.T) {
+			t.Parallel()
+			rep, err := x.Run(context.Background(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rep.Name != x.Name || len(rep.Assumptions) == 0 || len(rep.Claims) == 0 || len(rep.Lines) < 3 {
+				t.Errorf("%s: %d assumptions, %d claims, %d lines", rep.Name, len(rep.Assumptions), len(rep.Claims), len(rep.Lines))
+			}
+			for _, l := range rep.Lines {
+				if v, ok := l.Mean[rep.Columns[0]]; !ok || v < 0 {
+					t.Errorf("%s: %s of %s is %g, known %t", rep.Name, rep.Columns[0], l.Variant, v, ok)
+				}
+			}
+			for _, claim := range rep.Claims {
+				if math.IsInf(claim.Got, 0) {
+					t.Errorf("%s: %s is endless", rep.Name, claim.What)
+				}
+			}
+		})
+	}
+}
+
+// TestYeungShape holds the order of the published table on jobs without
+// memory: alone is worst, profiling first is between, prediction is best.
+func TestYeungShape(t *testing.T) {
+	t.Parallel()
+	c := invented(t)
+	rep, err := yeung(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot, ffd := rep.mean("slot", "makespan_s"), rep.mean("ffd", "makespan_s")
+	if !(ffd < 0.9*slot) {
+		t.Errorf("makespan of ffd %g s, of slot %g s: want a tenth less at least", ffd, slot)
+	}
+	if longest := rep.mean("ffd+longest", "makespan_s"); !(longest < ffd) {
+		t.Errorf("makespan with the longest first %g s, without %g s", longest, ffd)
+	}
+	if u := rep.change("slot", "ffd", "gpu_util_pct"); !(u > 10) {
+		t.Errorf("utilization rose by %g %%", u)
+	}
+}
+
+func TestYeungWorkload(t *testing.T) {
+	t.Parallel()
+	w := yeungWorkload(3, []int64{1000, 2000})
+	var sum time.Duration
+	for i := range w.Jobs {
+		j := &w.Jobs[i]
+		if j.Duration < 2*time.Minute || j.Duration > 2*time.Hour || j.UsedMilli < 200 || j.UsedMilli > 820 {
+			t.Errorf("job %s runs for %s at %d", j.ID, j.Duration, j.UsedMilli)
+		}
+		sum += j.Duration
+	}
+	if mean := sum.Seconds() / yeungJobs; mean < 0.95*yeungMeanS || mean > 1.05*yeungMeanS {
+		t.Errorf("mean run time %g s, want about %d", mean, yeungMeanS)
+	}
+}
+
+func TestMeanCI(t *testing.T) {
+	t.Parallel()
+	mean, half := meanCI([]float64{1, 2, 3})
+	if mean != 2 || math.Abs(half-4.30/math.Sqrt(3)) > 1e-9 {
+		t.Errorf("got %g ± %g", mean, half)
+	}
+	if mean, half = meanCI([]float64{5}); mean != 5 || half != 0 {
+		t.Errorf("one value: got %g ± %g", mean, half)
+	}
+}
+
+func TestMissingTraces(t *testing.T) {
+	t.Parallel()
+	for _, x := range All() {
+		if _, err := x.Run(context.Background(), Config{Traces: t.TempDir()}); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: got %v, want %v", x.Name, err, os.ErrNotExist)
+		}
+	}
+	if _, err := ByName("nobel"); err == nil {
+		t.Error("an experiment that does not exist was found")
+	}
+}
+
+// TestColumnsAreFigures holds the columns of all reports to known names.
+func TestColumnsAreFigures(t *testing.T) {
+	t.Parallel()
+	known := figures(&sim.Result{})
+	for _, c := range queueColumns() {
+		if _, ok := known[c]; !ok {
+			t.Errorf("%s is no figure of a result", c)
+		}
+	}
+}

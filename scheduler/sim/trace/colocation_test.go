@@ -1,0 +1,146 @@
+package trace
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/scheduler/sim"
+)
+
+func TestTablesOfPairs(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, map[string]string{
+		"gavel_isolated.csv.gz": "gpu_type,job,scale_factor,tput_alone\nV100,A (batch size 1),2,12.5\n",
+		"gavel_pairs.csv":       "gpu_type,job1,job2,norm1,norm2\nv100,A,B,0.5,0.75\n",
+		"lucid_pairs.csv":       "model1,dataset1,batchsize1,amp1,speed1,model2,dataset2,batchsize2,amp2,speed2\nx,d,8,0,0.9,y,e,4,1,0.6\n",
+		"lucid_single.csv":      "model,dataset,batchsize,amp,gpu_util,gmem\nx,d,8,0,25.5,1000.2\n",
+	})
+	steps, err := LoadSteps(dir)
+	if err != nil || steps[StepKey{"v100", "A (batch size 1)", 2}] != 12.5 {
+		t.Errorf("steps %v, %v", steps, err)
+	}
+	for _, c := range []struct {
+		table, gpu, a, b string
+		want             [2]float64
+	}{{"gavel", "V100", "A", "B", [2]float64{0.5, 0.75}}, {"lucid", "any", "x/d/8/0", "y/e/4/1", [2]float64{0.9, 0.6}}} {
+		p, err := LoadPairs(dir, c.table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out [2]float64
+		p.Speeds(c.gpu, []sim.Load{{Model: c.a}, {Model: c.b}}, out[:])
+		if out != c.want {
+			t.Errorf("%s: speeds %v, want %v", c.table, out, c.want)
+		}
+	}
+	w := &sim.Workload{Jobs: []sim.Job{{ID: "a", GPUs: 1}, {ID: "b", GPUs: 1, MemMiB: 7}, {ID: "c"}, {ID: "d", GPUs: 1, Milli: 500}}}
+	given, err := AssignLucid(w, dir, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j := given.Jobs[0]; j.Model != "x/d/8/0" || j.MemMiB != 1001 || j.UsedMilli != 255 {
+		t.Errorf("a job without memory became %+v", j)
+	}
+	for _, j := range given.Jobs[1:] {
+		if j.Model != "" {
+			t.Errorf("job %s, of which enough is known, became %s", j.ID, j.Model)
+		}
+	}
+	if _, err := LoadPairs(t.TempDir(), "gavel-physical"); err == nil {
+		t.Error("a table that is not there was read")
+	}
+}
+
+// TestBadTables: a hole in a table is an error, not a pair less.
+func TestBadTables(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"no number":     "gpu_type,job1,job2,norm1,norm2\nv100,A,B,x,0.75\n",
+		"no column":     "gpu_type,job1,job2,norm1\nv100,A,B,1\n",
+		"out of bounds": "gpu_type,job1,job2,norm1,norm2\nv100,A,B,-1,0.75\n",
+	} {
+		if _, err := LoadPairs(folder(t, map[string]string{"gavel_pairs.csv": text}), "gavel"); err == nil {
+			t.Errorf("%s: was read", name)
+		}
+	}
+}
+
+// TestAssignmentIsByJob: what a job gets does not depend on who else is there.
+func TestAssignmentIsByJob(t *testing.T) {
+	t.Parallel()
+	all := &sim.Workload{Jobs: []sim.Job{{ID: "a", GPUs: 1}, {ID: "b", GPUs: 1}, {ID: "c", GPUs: 1}}}
+	one := &sim.Workload{Jobs: []sim.Job{{ID: "b", GPUs: 1}}}
+	x, y := AssignUniform(all, 5).Jobs[1], AssignUniform(one, 5).Jobs[0]
+	if x.MemMiB != y.MemMiB || x.UsedMilli != y.UsedMilli || x.MemMiB < 1024 || x.UsedMilli < 200 || x.UsedMilli > 820 {
+		t.Errorf("%+v beside others, %+v alone", x, y)
+	}
+	if z := AssignUniform(one, 6).Jobs[0]; z.MemMiB == y.MemMiB && z.UsedMilli == y.UsedMilli {
+		t.Error("another seed gave the same")
+	}
+	if all.Jobs[0].MemMiB != 0 {
+		t.Error("the workload itself was changed")
+	}
+}
+
+func TestSqueeze(t *testing.T) {
+	t.Parallel()
+	w := &sim.Workload{}
+	for i := range 101 {
+		w.Jobs = append(w.Jobs, sim.Job{Submit: time.Duration(i) * time.Hour, Duration: time.Hour, GPUs: 4, Deadline: time.Duration(i+2) * time.Hour})
+	}
+	Squeeze(w, 16, 0.5)
+	if d := Demand(w) / 16; math.Abs(d-0.5) > 0.001 {
+		t.Errorf("demand %g, want 0.5", d)
+	}
+	if j := w.Jobs[10]; j.Deadline-j.Submit != 2*time.Hour {
+		t.Errorf("a deadline moved from 2h after its arrival to %s", j.Deadline-j.Submit)
+	}
+}
+
+func TestFleetFor(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		w    sim.Workload
+		want int
+	}{
+		{sim.Workload{Nodes: []sim.NodeSpec{{Count: 3, GPUs: 8}}}, 24},
+		{sim.Workload{Form: "muri"}, 64}, {sim.Workload{Form: "sia"}, 64}, {sim.Workload{Form: "schedtune"}, 5},
+		{sim.Workload{Name: "lucid-window/v2"}, 512},
+		{sim.Workload{Jobs: []sim.Job{{Duration: time.Hour, GPUs: 17}}}, 24},
+		{sim.Workload{Jobs: []sim.Job{{Duration: 24 * time.Hour, GPUs: 8}, {Duration: 24 * time.Hour, GPUs: 8}}}, 24}, // 16 wanted, 80 % of 20
+	} {
+		f, why := FleetFor(&c.w)
+		if f.GPUs() != c.want || why == "" {
+			t.Errorf("%s %s: %d GPUs (%s), want %d", c.w.Name, c.w.Form, f.GPUs(), why, c.want)
+		}
+		if err := f.Check(); err != nil {
+			t.Errorf("%s %s: %v", c.w.Name, c.w.Form, err)
+		}
+	}
+}
+
+// TestGuard bounds what a pack may yield.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(folder(t, map[string]string{"a.csv.gz": "x\n"}), "a.csv.gz")
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := unpack(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, ok := r.(*guard)
+	if !ok || !g.ratio {
+		t.Fatalf("a packed file is read by %T", r)
+	}
+	g.n = freeBytes
+	if _, err := g.Read(make([]byte, 8)); err != errBomb { //nolint:errorlint // it is not wrapped here
+		t.Errorf("got %v, want %v", err, errBomb)
+	}
+}
