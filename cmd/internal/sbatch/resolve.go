@@ -2,6 +2,7 @@ package sbatch
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -83,8 +84,8 @@ func Resolve(set []Setting, faults []Fault) (*Request, []Outcome) {
 		last[key(s)] = i
 	}
 	for i, s := range ordered {
-		o := r.one(s)
-		if by := last[key(s)]; by != i && o.Fate != Refused {
+		o, valid := r.one(s)
+		if by := replacedBy(s, i, last); by >= 0 && valid {
 			o.Fate, o.Note, o.Fix = Overridden, "by --"+ordered[by].Name+", "+ordered[by].From.String(), ""
 		}
 		r.out = append(r.out, o)
@@ -125,11 +126,38 @@ func key(s Setting) string {
 	}
 }
 
+// ownReplace says which options of Slurm's a flag of Berth's speaks for. A
+// script that Slurm understands and Berth would refuse is mended by a line
+// that only Berth reads.
+var ownReplace = map[string][]string{
+	"name": {"job-name"}, "mem": {"mem", "mem-per-cpu", "mem-per-gpu"}, "time": {"time"}, "node": {"nodelist", "nodefile"},
+	"cpus": {"cpus-per-task", "cpus-per-gpu", "mincpus", "ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"},
+	"gpus": {"gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"}, "gpu-type": {"constraint", "prefer"},
+	"image": {"container"}, "requeue-on-loss": {"requeue", "no-requeue"}, "exclusive": {"exclusive", "oversubscribe"},
+	"comment": {"comment"}, "chdir": {"chdir"}, "output": {"output"}, "error": {"error"}, "input": {"input"},
+	"export": {"export", "export-file", "get-user-env"},
+}
+
+// replacedBy returns the index of the setting that is taken in place of s at
+// i, or -1.
+func replacedBy(s Setting, i int, last map[string]int) int {
+	if by := last[key(s)]; by != i {
+		return by
+	}
+	if s.Own {
+		return -1
+	}
+	for own, names := range ownReplace {
+		if by, there := last["own "+own]; there && slices.Contains(names, s.Name) {
+			return by
+		}
+	}
+	return -1
+}
+
 type resolver struct {
 	req *Request
 	out []Outcome
-	// late are notes that need the whole request, by index of the outcome.
-	late map[int]func() (note, fix string, fate Fate)
 
 	tasks, cpusPerTask, perNode, perGPU int64
 	tasksSaid                           bool
@@ -141,14 +169,16 @@ type resolver struct {
 	gpuText                             map[string]string
 }
 
-func (r *resolver) one(s Setting) Outcome {
-	o := Outcome{From: s.From, Option: written(s)}
+// one reads a setting. It is not valid when sbatch would refuse it too: then
+// nothing that comes later can mend it.
+func (r *resolver) one(s Setting) (o Outcome, valid bool) {
+	o = Outcome{From: s.From, Option: written(s)}
 	if s.Own {
 		r.req.Own = append(r.req.Own, s)
 		if s.From.Source == FromSlurmLine {
 			o.Note = "sbatch does not know it; a " + berthMark + " line suits both"
 		}
-		return o
+		return o, true
 	}
 	rule, ok := rules[s.Name]
 	if !ok {
@@ -156,18 +186,18 @@ func (r *resolver) one(s Setting) Outcome {
 	}
 	o.Fate, o.Note, o.Fix = rule.fate, rule.note, rule.fix
 	if rule.read == nil {
-		return o
+		return o, true
 	}
 	v, err := rule.read(r, s.Value)
 	if err != nil {
 		o.Fate, o.Fix = Refused, ""
 		o.Note = err.Error()
-		return o
+		return o, false
 	}
 	if v != nil {
 		o.Fate, o.Note, o.Fix = v.fate, v.note, v.fix
 	}
-	return o
+	return o, true
 }
 
 // written is how the setting may be typed again.
@@ -206,6 +236,9 @@ func (r *resolver) note(option, format string, args ...any) {
 // finish computes what several options say together.
 func (r *resolver) finish() {
 	r.finishGPUs()
+	if r.req.WholeGPUs && r.req.GPUs == 0 {
+		r.dropExclusive()
+	}
 	r.finishTasks()
 	r.finishCPUs()
 	r.finishMem()
@@ -217,6 +250,11 @@ var gpuOptions = []string{"gres", "gpus", "gpus-per-node", "gpus-per-task"}
 
 func (r *resolver) finishGPUs() {
 	said := ""
+	for _, s := range r.req.Own {
+		if n, err := count(s.Value); s.Name == "gpus" && err == nil {
+			r.req.GPUs, r.req.GPUsSaid, r.gpus = n, true, nil
+		}
+	}
 	for _, name := range gpuOptions {
 		list, ok := r.gpus[name]
 		if !ok {
@@ -246,6 +284,16 @@ func (r *resolver) finishGPUs() {
 			return
 		}
 		said, r.req.GPUs, r.req.GPUsSaid, r.req.GPUType = name, n, true, max(r.req.GPUType, typ)
+	}
+}
+
+// dropExclusive says what --exclusive cannot do for a job without GPUs.
+func (r *resolver) dropExclusive() {
+	r.req.WholeGPUs = false
+	for i := range r.out {
+		if o := &r.out[i]; o.Option == "--exclusive" && o.Fate == Mapped {
+			o.Fate, o.Note = Ignored, "a node's cores are not given to one job alone, and this one has no GPUs"
+		}
 	}
 }
 

@@ -30,7 +30,7 @@ func into(p func(*Request) *string) func(*resolver, string) (*verdict, error) {
 	}
 }
 
-func flag(p func(*Request) *bool, v bool) func(*resolver, string) (*verdict, error) {
+func truth(p func(*Request) *bool, v bool) func(*resolver, string) (*verdict, error) {
 	return func(r *resolver, _ string) (*verdict, error) {
 		*p(r.req) = v
 		return nil, nil
@@ -145,8 +145,8 @@ var rules = map[string]rule{
 	"array":               {read: readArray},
 	"signal":              {read: readSignal},
 	"time-min":            ignored("a time limit is not shortened to start sooner"),
-	"requeue":             {fate: Mapped, note: "runs again when its node is lost", read: flag(func(r *Request) *bool { return &r.Requeue }, true)},
-	"no-requeue":          {fate: Honoured, read: flag(func(r *Request) *bool { return &r.Requeue }, false)},
+	"requeue":             {fate: Mapped, note: "runs again when its node is lost", read: truth(func(r *Request) *bool { return &r.Requeue }, true)},
+	"no-requeue":          {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Requeue }, false)},
 	"nice":                ignored("there are no priorities by number"),
 	"priority":            ignored("there are no priorities by number"),
 	"account":             {fate: Ignored, note: "there are no accounts", read: named("account")},
@@ -160,14 +160,14 @@ var rules = map[string]rule{
 	"mail-user":           ignored("no mail is sent; berth wait JOB && mail … does"),
 
 	// How the submit itself behaves.
-	"wait":       {fate: Honoured, read: flag(func(r *Request) *bool { return &r.Wait }, true)},
-	"parsable":   {fate: Honoured, read: flag(func(r *Request) *bool { return &r.Parsable }, true)},
-	"test-only":  {fate: Mapped, note: "nothing is submitted; what the job would take is predicted", read: flag(func(r *Request) *bool { return &r.Test }, true)},
-	"quiet":      {fate: Honoured, read: flag(func(r *Request) *bool { return &r.Quiet }, true)},
-	"verbose":    {fate: Honoured, read: flag(func(r *Request) *bool { return &r.Verbose }, true)},
-	"help":       {fate: Honoured, read: flag(func(r *Request) *bool { return &r.Help }, true)},
-	"usage":      {fate: Honoured, read: flag(func(r *Request) *bool { return &r.Help }, true)},
-	"version":    {fate: Honoured, read: flag(func(r *Request) *bool { return &r.Version }, true)},
+	"wait":       {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Wait }, true)},
+	"parsable":   {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Parsable }, true)},
+	"test-only":  {fate: Mapped, note: "nothing is submitted; what the job would take is predicted", read: truth(func(r *Request) *bool { return &r.Test }, true)},
+	"quiet":      {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Quiet }, true)},
+	"verbose":    {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Verbose }, true)},
+	"help":       {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Help }, true)},
+	"usage":      {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Help }, true)},
+	"version":    {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Version }, true)},
 	"ignore-pbs": {fate: Honoured, note: "#PBS and #BSUB lines are comments"},
 
 	// What binds and measures tasks.
@@ -322,7 +322,7 @@ func readTime(r *resolver, v string) (*verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.req.TimeLimit = limit
+	r.req.TimeLimit = (limit + time.Minute - 1).Truncate(time.Minute) // as Slurm: a job never ends earlier
 	switch {
 	case !limited:
 		return &verdict{fate: Honoured, note: "no limit"}, nil

@@ -112,16 +112,18 @@ func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 // and a space after a backslash ends the word all the same: so does sbatch.
 func splitDirective(s string, line int) ([]Word, error) {
 	var out []Word
+	s = strings.TrimLeft(s, " \t\v\f\r")
 	for i := 0; ; {
+		from := i
 		for i < len(s) && isSpace(s[i]) {
 			i++
 		}
 		if i < len(s) && s[i] == ':' {
-			return nil, fmt.Errorf("line %d: Unexpected `:` in [%s]", line, s[i:])
+			return nil, fmt.Errorf("line %d: Unexpected `:` in [%s]", line, s[from:])
 		}
 		word, n, open := firstWord(s[i:])
 		if open != 0 {
-			return nil, fmt.Errorf("line %d: Unmatched `%c` in [%s]", line, open, s)
+			return nil, fmt.Errorf("line %d: Unmatched `%c` in [%s]", line, open, s[from:])
 		}
 		if word == "" {
 			return out, nil

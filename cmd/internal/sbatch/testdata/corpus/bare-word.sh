@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --time=10:00 minutes
+#SBATCH --gres=gpu:1
+python train.py

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --begin=now --nice=100 --priority=5
+true

@@ -1,0 +1,3 @@
+#!/bin/bash
+#BERTH --gpus=1 --gpu-mem=12gigs
+python train.py

@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --dependency=afterok:1234
+#SBATCH --gres=gpu:1
+python evaluate.py

@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --time=soon
+#SBATCH --time=10
+true

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --exclusive -n 24
+./cpu_bench

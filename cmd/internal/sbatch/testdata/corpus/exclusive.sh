@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --exclusive --gres=gpu:4
+python bench.py

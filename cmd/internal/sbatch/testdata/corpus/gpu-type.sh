@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --gres=gpu:a100:1
+#SBATCH --time=30
+nvidia-smi

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --gres=gpu:1 : --ntasks=4
+srun ./coupled

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCHES --gres=gpu:1
+python train.py

@@ -1,0 +1,2 @@
+#SBATCH --gres=gpu:1
+python train.py

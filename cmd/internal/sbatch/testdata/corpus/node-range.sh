@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -N 1-4 -n 4
+./mpi_hello

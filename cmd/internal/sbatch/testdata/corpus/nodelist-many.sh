@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --nodelist=gpu[01-02]
+true

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -o run-%y-%j.out --open-mode=truncate
+true

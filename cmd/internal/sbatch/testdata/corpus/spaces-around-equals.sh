@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --time = 10:00
+python train.py

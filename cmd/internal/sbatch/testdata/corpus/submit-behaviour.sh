@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --parsable --wait --test-only --verbose
+true

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --uid=1001 --gid=100
+true

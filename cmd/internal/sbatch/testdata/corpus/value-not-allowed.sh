@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --requeue=yes
+true

@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --job-name
+#SBATCH --time=10
+true
