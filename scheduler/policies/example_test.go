@@ -161,6 +161,25 @@ func TestGangsTakeWholeNodes(t *testing.T) {
 	}
 }
 
+// TestWideGangs: the simulator takes the nodes of a type for one, on which a
+// job may be wider than one machine's.
+func TestWideGangs(t *testing.T) {
+	t.Parallel()
+	for _, name := range policies.Names() {
+		for _, order := range policies.Orders() {
+			s := newScene(Node("n1", 64, a100)).waits(Job(1, GPUs(48), Lasts(time.Hour)), Job(2, GPUs(17), Lasts(time.Hour)), part(3, 20))
+			plan := must(t, name, policies.Options{Order: order}).Plan(s.snap(t))
+			want := 2 // one gang and the share
+			if name == "schedtune" {
+				want = 1 // or one gang, the share being behind the other in its queue
+			}
+			if n := len(plan.Starts); n < want || n > 2 {
+				t.Errorf("%s+%s: %d starts, want %d", name, order, n, want)
+			}
+		}
+	}
+}
+
 // TestRandomIsFair: over many seeds each of four nodes gets its part.
 func TestRandomIsFair(t *testing.T) {
 	t.Parallel()

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-
-	"github.com/berth-scheduler/berth/cluster"
 )
 
 // fgd places each job where the expected fragmentation of the cluster grows
@@ -34,6 +32,7 @@ type fgd struct {
 	seen    int        // of pass.changed
 	shapes  map[coarse]*scores
 	scratch []int32
+	was, is []state // scratch of delta
 }
 
 // Bounds of the target workload.
@@ -238,14 +237,15 @@ func (f *fgd) delta(p *pass, gi int32, k *coarse, cards []int32) int64 {
 	left.cpu -= k.cpu * coreStep
 	left.mem -= k.host * hostStep
 	idle := b.idle
-	var was, is [cluster.MaxGPUsPerJob]state
-	for i, ci := range cards {
+	was, is := f.was[:0], f.is[:0]
+	for _, ci := range cards {
 		c := &p.f.cards[ci]
-		most := min(p.maxShares(), c.use.Shares+c.use.FreeShares())
-		was[i] = stateOf(c, p.maxShares())
-		is[i] = was[i].after(k, c.use.Shares, most)
-		idle += is[i].idle() - was[i].idle()
+		before := stateOf(c, p.maxShares())
+		after := before.after(k, c.use.Shares, min(p.maxShares(), c.use.Shares+c.use.FreeShares()))
+		was, is = append(was, before), append(is, after)
+		idle += after.idle() - before.idle()
 	}
+	f.was, f.is = was, is
 	frag := int64(0)
 	for m := range ts {
 		n, good := b.cards[m], b.good[m]
