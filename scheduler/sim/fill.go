@@ -100,10 +100,7 @@ func (e *engine) fill(ctx context.Context, jobs []Job, order []int, progress fun
 		if err := st.submit(e.wallTime(), []*cluster.Job{v}); err != nil {
 			return 0, err
 		}
-		snap := e.glimpse(v)
-		began := e.clock()
-		plan := e.opt.Planner.Plan(snap)
-		e.sums.planned += e.clock() - began
+		plan := e.glimpse(v)
 		e.sums.passes++
 		plan.Moves = nil
 		started, err := st.apply(e.wallTime(), &plan)
@@ -123,19 +120,22 @@ func (e *engine) fill(ctx context.Context, jobs []Job, order []int, progress fun
 	return turned, nil
 }
 
-// glimpse is the snapshot for a job that waits alone, with only the cards that
-// matter where that can be told. A job that fits nowhere needs no more than an
-// empty one.
-func (e *engine) glimpse(j *cluster.Job) *cluster.Snapshot {
+// glimpse plans a job that waits alone, by a look at the cards that matter
+// where that is enough.
+func (e *engine) glimpse(j *cluster.Job) cluster.Plan {
+	began := e.clock()
+	defer func() { e.sums.planned += e.clock() - began }()
 	if e.zoom != nil {
 		switch e.zoom.look(j) {
-		case zoomed:
-			return e.zoom.snapshot(j)
 		case fitsNowhere:
-			return &cluster.Snapshot{Index: e.st.Index(), Now: e.wallTime(), Ledger: cluster.NewLedger(nil)}
+			return cluster.Plan{}
+		case zoomed:
+			if plan := e.opt.Planner.Plan(e.zoom.snapshot(j)); e.zoom.decided(&plan) {
+				return plan
+			}
 		}
 	}
-	return e.st.snapshot(e.wallTime(), false)
+	return e.opt.Planner.Plan(e.st.snapshot(e.wallTime(), false))
 }
 
 // stays books a berth for good.

@@ -72,9 +72,15 @@ func (e *engine) glance(fresh []*cluster.Job) (bool, error) {
 		if e.st.waiting() > 1 {
 			return false, nil
 		}
+		began := e.clock()
+		plan := e.opt.Planner.Plan(e.zoom.snapshot(j))
+		e.sums.planned += e.clock() - began
+		if !e.zoom.decided(&plan) {
+			return false, nil
+		}
+		e.sums.passes++
 		e.arrived, e.changed = false, false
-		_, err := e.ask(e.zoom.snapshot(j))
-		return true, err
+		return true, e.commit(&plan)
 	}
 	return false, nil
 }

@@ -37,6 +37,7 @@ type zoom struct {
 	hosts []hosted
 	lo    []int32 // first slot of each node
 	picks []int32
+	used  int32 // the pick on which others lie, -1 for none
 	// tight tells that cores or host memory are counted on some node. Rules
 	// about them look at whole nodes and at all nodes.
 	tight bool
@@ -99,7 +100,7 @@ func (z *zoom) look(j *cluster.Job) answer {
 		return cannotTell
 	}
 	cpu, mem := orElse(j.Spec.CPUMilli, z.pol.DefaultCPUMilli), orElse(j.Spec.MemMiB, z.pol.DefaultMemMiB)
-	z.picks = z.picks[:0]
+	z.picks, z.used = z.picks[:0], -1
 	for i := range z.kins {
 		k := &z.kins[i]
 		s, _, why := scheduler.ShareOn(j, k.rep, z.pol)
@@ -107,8 +108,8 @@ func (z *zoom) look(j *cluster.Job) answer {
 		case why.Code != "":
 		case s.Exclusive:
 			z.wholeCards(k, j.Spec.GPUs, cpu, mem)
-		case j.Spec.GPUs > 1:
-			return cannotTell
+		case j.Spec.GPUs > 1 || len(z.kins) > 1:
+			return cannotTell // which class it gets may depend on who suits whom on many cards
 		default:
 			z.oneShare(k, s, cpu, mem)
 		}
@@ -144,7 +145,7 @@ func (z *zoom) oneShare(k *kin, s cluster.Share, cpu, mem int64) {
 		if h.shares == 0 {
 			empty = true
 		} else {
-			used = true
+			used, z.used = true, c
 		}
 		if used && empty {
 			return
@@ -177,6 +178,13 @@ func (z *zoom) wholeCards(k *kin, n int, cpu, mem int64) {
 	}
 }
 
+// decided tells whether a plan made of the picks stands. Where the scheduler
+// declined the card in use, since its residents do not suit the job, others in
+// use might have done.
+func (z *zoom) decided(plan *cluster.Plan) bool {
+	return len(plan.Starts) == 1 && (z.used < 0 || plan.Starts[0].Berth.GPUs[0].GPU == z.e.slots[z.used].id)
+}
+
 // snapshot is the cluster with only the cards that were picked.
 func (z *zoom) snapshot(j *cluster.Job) *cluster.Snapshot {
 	s := &cluster.Snapshot{Index: z.e.st.Index(), Now: z.e.wallTime(), Waiting: []*cluster.Job{j}}
@@ -190,12 +198,19 @@ func (z *zoom) snapshot(j *cluster.Job) *cluster.Snapshot {
 		s.Nodes = append(s.Nodes, &n)
 	}
 	s.Ledger = cluster.NewLedger(s.Nodes)
+	var on []int32
 	for _, n := range s.Nodes {
 		h := &z.hosts[z.e.slots[z.e.slotAt[n.GPUs[0].ID]].node]
 		s.Ledger.Take(&cluster.Berth{Node: n.ID, CPUMilli: h.cpu, MemMiB: h.mem})
 		for k := range n.GPUs {
 			z.lie(s.Ledger, n.ID, n.GPUs[k].ID)
+			on = append(on, z.e.slots[z.e.slotAt[n.GPUs[k].ID]].residents...)
 		}
+	}
+	slices.Sort(on)
+	for _, r := range slices.Compact(on) {
+		view, _ := z.e.st.Job(cluster.JobID(r + 1))
+		s.Running = append(s.Running, view)
 	}
 	return s
 }
