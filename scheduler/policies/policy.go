@@ -47,8 +47,9 @@ type Options struct {
 	MinRun time.Duration
 }
 
-// Placements lists the placements that New knows, sorted.
-func Placements() []string {
+// Names lists the placements, which New takes as names, alone or with an
+// order, sorted.
+func Names() []string {
 	var out []string
 	for _, p := range placements() {
 		out = append(out, p.name)
@@ -56,10 +57,6 @@ func Placements() []string {
 	slices.Sort(out)
 	return out
 }
-
-// Names lists what New takes as a name without an order, sorted. It is the
-// same as Placements.
-func Names() []string { return Placements() }
 
 // Orders lists the orders that combine with any placement, sorted.
 func Orders() []string {
