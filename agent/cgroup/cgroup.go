@@ -189,6 +189,20 @@ func keyed(path, key string) (int64, error) {
 	return 0, fmt.Errorf("%s has no %s", path, key)
 }
 
+// PidsRefused is how many processes and threads were refused at the group's
+// cap, 0 when the kernel does not count them.
+func (g *Group) PidsRefused() int64 {
+	mount := g.h.Pids
+	if g.h.Unified != "" {
+		mount = g.h.Unified
+	}
+	n, err := keyed(filepath.Join(mount, g.path, "pids.events"), "max")
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // MemPeak is the high-water mark of the group's memory in bytes, 0 when the
 // kernel keeps none.
 func (g *Group) MemPeak() int64 {

@@ -15,6 +15,11 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/errdefs"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/asuser"
@@ -85,7 +90,7 @@ func (r *Runtime) writeHelperSpec(l *agent.Launch) error {
 		_, bare.Env = splitEnv(l.Env)
 	}
 	home := slices.ContainsFunc(l.Env, func(e string) bool { return strings.HasPrefix(e, "HOME=") })
-	data, err := json.Marshal(helperSpec{Exec: l.Image == "", DropHome: !home, Launch: &bare})
+	data, err := json.Marshal(helperSpec{Exec: l.Image == "", DropHome: !home, MaxBytes: r.cfg.Policy.LogBytes, Launch: &bare})
 	if err != nil {
 		return err
 	}
@@ -136,7 +141,7 @@ func (r *Runtime) createTask(ctx context.Context, l *agent.Launch) error {
 	if l.Image != "" {
 		output = cio.BinaryIO(r.cfg.Logger, map[string]string{loggerArg: r.file(l.ID, kindHelper)})
 	}
-	if _, err := c.NewTask(ctx, output); err != nil && !errdefs.IsAlreadyExists(err) {
+	if err := r.newTask(ctx, c, output); err != nil {
 		return launchError(err)
 	}
 	if err := r.group(l.ID).Verify(r.caps(l)); err != nil {
@@ -155,7 +160,7 @@ func (r *Runtime) container(ctx context.Context, id cluster.AttemptID, opts []co
 	old, err := r.client.LoadContainer(ctx, id.String())
 	switch {
 	case err == nil:
-		err = deleteContainer(ctx, old)
+		err = r.deleteContainer(ctx, old)
 	case errdefs.IsNotFound(err):
 		err = r.client.SnapshotService("").Remove(ctx, id.String())
 	}
@@ -165,10 +170,49 @@ func (r *Runtime) container(ctx context.Context, id cluster.AttemptID, opts []co
 	return r.client.NewContainer(ctx, id.String(), opts...)
 }
 
+// newTask makes the task of a container. A containerd that died after it had
+// started the shim, and before the shim had made anything, comes back with a
+// task that is there when one is made and not there when it is asked for.
+func (r *Runtime) newTask(ctx context.Context, c containerd.Container, output cio.Creator) error {
+	_, err := c.NewTask(ctx, output)
+	if !errdefs.IsAlreadyExists(err) {
+		return err
+	}
+	if _, terr := c.Task(ctx, nil); !errdefs.IsNotFound(terr) {
+		return terr
+	}
+	if derr := forget(ctx, r.client, c.ID()); derr != nil {
+		return errors.Join(err, derr)
+	}
+	_, err = c.NewTask(ctx, output)
+	return err
+}
+
+// forget has containerd delete a task of which it knows little more than that
+// there is one, with its shim. The client can only delete what it can load, so
+// this is the bare call: its request has the wire form of a StringValue, and
+// nothing of its answer matters.
+func forget(ctx context.Context, c *containerd.Client, id string) error {
+	conn, ok := c.Conn().(interface {
+		Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error
+	})
+	if !ok {
+		return errors.New("no connection to containerd")
+	}
+	err := conn.Invoke(ctx, "/containerd.services.tasks.v1.Tasks/Delete", wrapperspb.String(id), new(emptypb.Empty))
+	if err != nil && status.Code(err) != codes.NotFound {
+		return fmt.Errorf("delete a task without a container: %w", err)
+	}
+	return nil
+}
+
 // launchError tells what runc says of a command from other failures, as a
 // shell would. runc has only text for it: "... runc create failed: unable to
 // start container process: exec: "x": executable file not found in $PATH".
 func launchError(err error) error {
+	if strings.Contains(err.Error(), `"runc": executable file not found`) {
+		return fmt.Errorf("create task: runc is not installed on this node, or not in containerd's PATH: %w", err)
+	}
 	_, text, ok := strings.Cut(err.Error(), "unable to start container process: ")
 	if !ok {
 		return fmt.Errorf("create task: %w", err)
@@ -206,6 +250,7 @@ func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
+	r.hold(id, int(task.Pid()))
 	// From here on the task may have run, whatever becomes of us.
 	if err := os.WriteFile(r.file(id, kindStarted), []byte(time.Now().Format(time.RFC3339Nano)), 0o600); err != nil {
 		return fmt.Errorf("start: %w", err)

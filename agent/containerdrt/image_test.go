@@ -30,7 +30,12 @@ type bench struct {
 
 func newBench(t testing.TB) *bench {
 	t.Helper()
-	b := &bench{TB: t, d: startDaemon(t)}
+	return newBenchOn(t, startDaemon(t))
+}
+
+func newBenchOn(t testing.TB, d *daemon.Daemon) *bench {
+	t.Helper()
+	b := &bench{TB: t, d: d}
 	for _, dir := range []*string{&b.dir, &b.out} {
 		var err error
 		if *dir, err = os.MkdirTemp("/tmp", "rt"); err != nil {

@@ -72,11 +72,21 @@ type Image struct {
 	Containers int
 }
 
+// ErrNoContainerd says that containerd cannot be reached.
+var ErrNoContainerd = errors.New("containerd cannot be reached")
+
 // OpenImages connects to containerd.
-func OpenImages(cfg ImagesConfig) (*Images, error) {
+func OpenImages(ctx context.Context, cfg ImagesConfig) (*Images, error) {
 	c, err := containerd.New(cfg.Address, containerd.WithDefaultNamespace(cfg.Namespace), containerd.WithTimeout(dialTimeout))
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		if _, err = c.Version(ctx); err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("containerd at %s: %w; is it running, and are you root?", cfg.Address, err)
+		return nil, fmt.Errorf("%w at %s: %w; is it running, and are you root?", ErrNoContainerd, cfg.Address, err)
 	}
 	return newImages(c, cfg), nil
 }

@@ -374,27 +374,38 @@ func testCollected(t *testing.T, b *bench) {
 	}
 }
 
-// TestDiskFull has containerd on a disk too small for an image: the error says
-// so, blames nobody else, and leaves the node fit for the next image.
-func TestDiskFull(t *testing.T) {
-	require(t)
+// smallDisk is a directory on a disk of its own.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "cd")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=16m"); err != nil {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
 		t.Fatal(err)
 	}
-	d, err := daemon.Start(t.Context(), daemon.Config{Dir: dir})
+	t.Cleanup(func() {
+		if err := errors.Join(unix.Unmount(dir, unix.MNT_DETACH), os.Remove(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// TestDiskFull has containerd on a disk too small for an image: the error says
+// so, blames nobody else, and leaves the node fit for the next image.
+func TestDiskFull(t *testing.T) {
+	require(t)
+	d, err := daemon.Start(t.Context(), daemon.Config{Dir: smallDisk(t, "16m")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(d.Stop(), unix.Unmount(dir, unix.MNT_DETACH), os.Remove(dir)); err != nil {
+		if err := d.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	s, err := OpenImages(ImagesConfig{Address: d.Socket(), Namespace: "full", PullPause: time.Millisecond})
+	s, err := OpenImages(t.Context(), ImagesConfig{Address: d.Socket(), Namespace: "full", PullPause: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -422,6 +433,13 @@ func TestDiskFull(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "containerd-mount*")); err != nil || len(left) > 0 {
 		t.Errorf("mounts are left: %v, %v", left, err)
+	}
+}
+
+func TestOpenImagesWithoutContainerd(t *testing.T) {
+	_, err := OpenImages(t.Context(), ImagesConfig{Address: filepath.Join(t.TempDir(), "no.sock"), Namespace: "x"})
+	if !errors.Is(err, ErrNoContainerd) {
+		t.Errorf("got %v, want ErrNoContainerd", err)
 	}
 }
 

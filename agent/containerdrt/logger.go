@@ -24,6 +24,8 @@ type helperSpec struct {
 	Exec bool
 	// DropHome removes the HOME that runc adds where the launch has none.
 	DropHome bool
+	// MaxBytes caps what a logger adds to each file; 0 is no cap.
+	MaxBytes int64
 	Launch   *agent.Launch
 }
 
@@ -55,7 +57,7 @@ func LoggerMain(specFile string) error {
 		}
 		return becomeJob(s.Launch)
 	}
-	return copyOutput(s.Launch)
+	return copyOutput(s.Launch, s.MaxBytes)
 }
 
 // becomeJob opens the job's files and runs its command in this process. It
@@ -95,7 +97,7 @@ func execJob(l *agent.Launch) error {
 }
 
 // copyOutput copies what the shim reads of a container to its user's files.
-func copyOutput(l *agent.Launch) error {
+func copyOutput(l *agent.Launch, most int64) error {
 	var files *asuser.Files
 	err := asuser.Do(asuser.User(l), func() (err error) {
 		files, err = asuser.OpenOutputs(l)
@@ -115,12 +117,30 @@ func copyOutput(l *agent.Launch) error {
 		{os.NewFile(fdStderr, "stderr"), files.Err},
 	} {
 		wg.Go(func() {
-			if _, err := io.Copy(c.to, c.from); err != nil {
-				// A full disk must not stop the job: read on and throw away.
-				_, _ = io.Copy(io.Discard, c.from)
-			}
+			copyAtMost(c.to, c.from, most)
 		})
 	}
 	wg.Wait()
 	return nil
+}
+
+// copyAtMost copies to the end, or as much as is allowed and says so. Neither
+// that nor a full disk must stop the job: the rest is read and thrown away.
+func copyAtMost(to io.Writer, from io.Reader, most int64) {
+	var err error
+	if most > 0 {
+		var n int64
+		if n, err = io.CopyN(to, from, most); err == nil && n == most {
+			var more [1]byte
+			if _, err := io.ReadFull(from, more[:]); err != nil {
+				return // that was all
+			}
+			_, _ = fmt.Fprintf(to, "\nberth: the output of one run is cut at %d MiB on this node; what follows is lost\n", most>>20)
+		}
+	} else {
+		_, err = io.Copy(to, from)
+	}
+	if err != io.EOF {
+		_, _ = io.Copy(io.Discard, from)
+	}
 }

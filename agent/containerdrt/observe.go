@@ -116,16 +116,23 @@ func (r *Runtime) startedAt(id cluster.AttemptID) time.Time {
 // stopped takes down how a task ended, while its control group is there.
 func (r *Runtime) stopped(id cluster.AttemptID, t *agent.Task, st containerd.Status) error {
 	t.Phase, t.ExitCode, t.Ended = agent.TaskStopped, int(st.ExitStatus), st.ExitTime
-	if t.ExitCode > 128 && t.ExitCode <= 128+64 {
-		// The shim tells a signal as a shell does.
+	if ws, ok := r.trueEnd(id); ok {
+		// Both say the same of every end; but the kernel's word has no two meanings.
+		if ws.Signaled() {
+			t.Signal = ws.Signal()
+		}
+	} else if t.ExitCode > 128 && t.ExitCode <= 128+64 {
 		t.Signal = syscall.Signal(t.ExitCode - 128)
 	}
 	g := r.group(id)
 	if n, err := g.OOMKills(); err == nil {
-		t.OOMKilled = n > 0 && t.Signal == syscall.SIGKILL
+		t.OOMKilled = n > 0 && t.ExitCode == 128+int(syscall.SIGKILL)
 	}
 	if sig, ok := r.actedFor(id); ok && t.Signal == syscall.SIGKILL && !t.OOMKilled {
 		t.Signal, t.ExitCode = sig, 128+int(sig)
+	}
+	if n := g.PidsRefused(); n > 0 {
+		r.cfg.Log.Info("a job ran into its limit of processes", "task", id.String(), "limit", r.cfg.Policy.Pids, "count", n)
 	}
 	t.MemPeakBytes, t.CPUTime = g.MemPeak(), g.CPUTime()
 	return r.writeExit(id, t)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -72,6 +73,7 @@ type Runtime struct {
 
 	mu      sync.Mutex
 	waiting map[cluster.AttemptID]struct{}
+	firsts  map[cluster.AttemptID]int // descriptors of first processes
 	// sound holds the digests of images whose roots were looked at.
 	sound sync.Map
 }
@@ -101,6 +103,7 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 		cfg: cfg, client: c, groups: h, exits: make(chan cluster.AttemptID, exitsQueue),
 		images: newImages(c, ImagesConfig{Address: cfg.Address, Namespace: cfg.Namespace, PullPause: cfg.PullPause, Log: cfg.Log}),
 		ctx:    wctx, stop: stop, waiting: map[cluster.AttemptID]struct{}{},
+		firsts: map[cluster.AttemptID]int{},
 	}
 	if err := r.answer(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -109,12 +112,23 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
+	r.checkVersions(ctx)
 	for _, t := range tasks {
 		if t.Phase == agent.TaskRunning {
+			r.adopt(ctx, t)
 			r.await(t.ID)
 		}
 	}
 	return r, nil
+}
+
+// adopt holds the first process of a task that an earlier agent started, if it
+// is still there: its number may have gone to another process meanwhile.
+func (r *Runtime) adopt(ctx context.Context, t agent.Task) {
+	r.hold(t.ID, t.PID)
+	if now, err := r.Inspect(ctx, t.ID); err != nil || now.Phase != agent.TaskRunning {
+		r.letGo(t.ID)
+	}
 }
 
 // answer waits until containerd does: after a boot or a crash it may come up
@@ -141,6 +155,9 @@ func (r *Runtime) answer(ctx context.Context) error {
 func (r *Runtime) Close() error {
 	r.stop()
 	r.wg.Wait()
+	for id := range maps.Clone(r.firsts) {
+		r.letGo(id)
+	}
 	return r.client.Close()
 }
 
@@ -242,7 +259,7 @@ func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
 		return err
 	}
 	if err == nil {
-		if err := deleteContainer(ctx, c); err != nil {
+		if err := r.deleteContainer(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -254,6 +271,7 @@ func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
 	if err := errors.Join(r.removeRoot(id), unstage(r.bindDir(id))); err != nil {
 		return err
 	}
+	r.letGo(id)
 	for _, kind := range []string{kindHelper, kindStarted, kindSignal, kindExit} {
 		if err := os.Remove(r.file(id, kind)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -262,7 +280,7 @@ func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
 	return nil
 }
 
-func deleteContainer(ctx context.Context, c containerd.Container) error {
+func (r *Runtime) deleteContainer(ctx context.Context, c containerd.Container) error {
 	task, err := c.Task(ctx, nil)
 	if err == nil {
 		st, err := task.Status(ctx)
@@ -276,6 +294,8 @@ func deleteContainer(ctx context.Context, c containerd.Container) error {
 			return fmt.Errorf("delete task: %w", err)
 		}
 	} else if !errdefs.IsNotFound(err) {
+		return err
+	} else if err := forget(ctx, r.client, c.ID()); err != nil {
 		return err
 	}
 	if err := c.Delete(ctx, containerd.WithSnapshotCleanup); err != nil && !errdefs.IsNotFound(err) {
