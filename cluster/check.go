@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -138,8 +139,35 @@ func (s *Spec) checkSizes() error {
 			return Errorf(CodeInvalid, "%s: %d%s is outside 0 to %d", v.field, v.got, v.unit, v.max)
 		}
 	}
+	if err := s.checkGoals(); err != nil {
+		return err
+	}
 	if s.TimeLimit != 0 && s.TimeLimit < time.Second {
 		return Errorf(CodeInvalid, "time: %s is below the least limit of 1 s", s.TimeLimit)
+	}
+	return nil
+}
+
+// checkGoals bounds deadline and objective.
+func (s *Spec) checkGoals() error {
+	const most = 1_000_000_000
+	names := make([]string, 0, len(Objectives()))
+	for _, o := range Objectives() {
+		names = append(names, string(o))
+	}
+	switch {
+	case s.DeadlineIn != 0 && (s.DeadlineIn < time.Second || seconds(s.DeadlineIn) > MaxTimeDays*86400):
+		return Errorf(CodeInvalid, "deadline: %s from now is outside 1 s to %d days", s.DeadlineIn, MaxTimeDays)
+	case s.Deadline < 0:
+		return Errorf(CodeInvalid, "deadline: lies before 1970")
+	case s.Deadline > 0 && s.DeadlineIn > 0:
+		return Errorf(CodeInvalid, "deadline: is given as a time and as a span; give one")
+	case s.Objective != "" && !slices.Contains(Objectives(), s.Objective):
+		return Errorf(CodeInvalid, "objective %s: must be one of %s", quoteShort(string(s.Objective)), strings.Join(names, ", "))
+	case s.MaxPowerW < 0 || s.MaxPowerW > most:
+		return Errorf(CodeInvalid, "max_power: %d W is outside 0 to %d", s.MaxPowerW, most)
+	case s.MaxCostMilli < 0 || s.MaxCostMilli > most:
+		return Errorf(CodeInvalid, "max_cost: %d thousandths is outside 0 to %d", s.MaxCostMilli, most)
 	}
 	return nil
 }

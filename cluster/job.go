@@ -45,6 +45,16 @@ type Spec struct {
 	Signature string
 	Features  []byte
 	Comment   string
+	// Deadline is when it should have ended, 0 for never. DeadlineIn is the same
+	// counted from its submit, in a request only: coordinators make a Deadline
+	// of it.
+	Deadline   Time
+	DeadlineIn time.Duration
+	// Objective is what its GPU type is chosen for, "" for the cluster's way.
+	// MaxPowerW bounds the predicted mean power of all its GPUs, MaxCostMilli
+	// its predicted price in thousandths of the currency; 0 is no limit.
+	Objective               Objective
+	MaxPowerW, MaxCostMilli int64
 	// Script is a batch script, packed by gzip, that runs in place of
 	// Command[0], which then only says what it was called. Empty for none.
 	Script []byte

@@ -35,6 +35,7 @@ const (
 	ReasonByUser      ReasonCode = "CancelledByUser"  // by its owner
 	ReasonByAdmin     ReasonCode = "CancelledByAdmin" // by an administrator
 	ReasonStale       ReasonCode = "StalePlan"        // the plan met a newer state
+	ReasonDeadline    ReasonCode = "DeadLine"         // its deadline passed before it started
 	ReasonOvertake    ReasonCode = "OvertakeNoReason" // a plan that overtakes must say why
 )
 

@@ -46,6 +46,7 @@ type planner struct {
 	released map[cluster.GPUID]struct{}
 	arrived  bool
 	full     bool
+	due      bool // the last pass saw somebody with a deadline wait
 	wake     chan struct{}
 }
 
@@ -190,6 +191,15 @@ func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
 	if len(gpus) == 0 || p.other != nil {
 		return nil
 	}
+	p.mu.Lock()
+	due := p.due
+	p.mu.Unlock()
+	if due {
+		// The fast path looks at the queues of these GPUs alone, and would give
+		// away what a deadline elsewhere was promised.
+		p.again()
+		return nil
+	}
 	slices.Sort(gpus)
 	var plan cluster.Plan
 	know := p.company.newest()
@@ -213,6 +223,10 @@ func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, er
 	}
 	snap.Now = max(snap.Now, cluster.TimeOf(p.clock()))
 	snap.Interference = p.company.forScheduler(snap.Nodes, snap.Waiting, snap.Running)
+	snap.Terms = termsOf(snap.Waiting)
+	p.mu.Lock()
+	p.due = len(snap.Terms) > 0
+	p.mu.Unlock()
 	if arrival {
 		// All that stand in no queue, and not only those that came: else an
 		// older one could be passed for ever.

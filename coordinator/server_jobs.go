@@ -68,16 +68,24 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 		return nil, err
 	}
 	nodes := s.c.fsm.Nodes()
-	types := gpuTypes(nodes)
+	types, now := gpuTypes(nodes), cluster.TimeOf(s.c.cfg.Clock())
+	var jobs []*cluster.Job
 	for _, js := range req.Jobs {
 		job, err := s.c.learn.job(who, js, types)
 		if err != nil {
 			return nil, err
 		}
+		if err := setDeadline(job.Spec, now); err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, job)
 		if err := scheduler.NeverFits(nodes, job, s.c.cfg.Policy); err != nil {
 			return nil, err
 		}
 		cmd.Jobs = append(cmd.Jobs, &logv1.NewJob{Spec: conv.SpecToLog(job.Spec), Estimates: conv.EstimatesToLog(job.Estimates)})
+	}
+	if err := s.c.admit(jobs, now); err != nil {
+		return nil, err
 	}
 	r, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: cmd}})
 	if err != nil {

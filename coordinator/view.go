@@ -1,10 +1,13 @@
 package coordinator
 
 import (
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/scheduler"
 )
 
 // detail is how much of a job a view holds.
@@ -24,6 +27,9 @@ func (c *Coordinator) view(j *cluster.Job, who caller, d detail) *apiv1.Job {
 	})
 	if d == full {
 		m.PredictedSlowdown = c.slowdown(j)
+		if s, ok := scheduler.Slack(j, cluster.TimeOf(c.cfg.Clock()), c.cfg.Policy); ok {
+			m.Slack = durationpb.New(s)
+		}
 	}
 	return m
 }

@@ -57,6 +57,8 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.pinWeights(k.PinWeights)
 	case *logv1.Command_InstallInterference:
 		r = s.installInterference(k.InstallInterference)
+	case *logv1.Command_ExpireJobs:
+		r = s.expireJobs(index, k.ExpireJobs)
 	case *logv1.Command_FenceNode:
 		r = s.fence(index, k.FenceNode)
 	case *logv1.Command_Checkpoint:

@@ -307,9 +307,9 @@ func TestGolden(t *testing.T) {
 		reportCmd(&logv1.ReportAttempt{Node: "n1", Job: 1, Attempt: 1, Token: 1, State: uint32(cluster.JobFailed), Exit: exit(3), Usage: usage(5000, true)}),
 		cancelCmd(2, 0), silentCmd("n1", "boot1"), drainCmd("n1", true), removeCmd("n9"),
 		tokenCmd("s", agentRole, "n2", t0), useCmd("s", "n2"), denyCmd("gate", "x"), weightsCmd(1, []byte("w")), checkpointCmd(1000, []byte{1, 2}),
-		installCmd(2, WeightsLearned, []byte("x")), rollbackCmd(3, 1), interferenceCmd(1, []byte("y")), pinCmd(3, true), fenceCmd("n1"),
+		installCmd(2, WeightsLearned, []byte("x")), rollbackCmd(3, 1), interferenceCmd(1, []byte("y")), pinCmd(3, true), fenceCmd("n1"), expireCmd(1, 2),
 	)
-	for name, got := range map[string][]byte{"entry.v3.hex": entry, "snapshot.v3.hex": snapshotOf(t, everything(t).f)} {
+	for name, got := range map[string][]byte{"entry.v4.hex": entry, "snapshot.v4.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
 		text := hex.Dump(got)
 		if *update {
@@ -365,6 +365,14 @@ func TestOldFilesAreReadAsTheyWere(t *testing.T) {
 	old := restored(t, unhex(t, "snapshot.v1.hex")) // which checks the hash
 	if v, blob := old.Weights(); v != 1 || string(blob) != "weights" {
 		t.Errorf("weights %d %q", v, blob)
+	}
+	third := New(Options{})
+	applyTo(t, third, 1, testTerm, unhex(t, "entry.v3.hex"))
+	if got := hex.EncodeToString(third.Hash()); got != "d2a0856dbb71a7fe5981bd837ca8148a9ad48a32ea6b7d4aff3603043dc005d6" {
+		t.Errorf("an entry of version 3 makes a state with hash %s", got)
+	}
+	if third = restored(t, unhex(t, "snapshot.v3.hex")); third.Interference().Version == 0 {
+		t.Error("a snapshot of version 3 is read without what was learned of sharing")
 	}
 	if got := v2Hash(t); got != "338a3d1cebcc7c75c8e68dc6d26d76e8586d44b4bb35547f08859d14c8ef5d85" {
 		t.Errorf("an entry of version 2 makes a state with hash %s", got)

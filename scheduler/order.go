@@ -30,7 +30,8 @@ type rank struct {
 
 // Tiers of a pass. Partitions, accounts and fair share will come before them.
 const (
-	tierOld   int8 = iota // waited too long: first come, first served
+	tierDue   int8 = iota // with a deadline: the earliest first, as Admit promised
+	tierOld               // waited too long: first come, first served
 	tierWhole             // whole GPUs and several GPUs, largest first
 	tierShare             // shares, largest first
 	tierPlain             // no GPU
@@ -152,6 +153,8 @@ func (p *pass) order() []rank {
 		r := rank{id: it.job.ID, item: int32(i)}
 		it.kept = p.isKept(it)
 		switch n := int64(it.gpus); {
+		case it.job.Spec.Deadline > 0:
+			r.tier, r.first = tierDue, int64(it.job.Spec.Deadline)
 		case it.kept || p.old(it.job):
 			r.tier, r.first = tierOld, int64(it.job.Eligible)
 		case n == 0:

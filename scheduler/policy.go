@@ -64,6 +64,9 @@ type Policy struct {
 	// more than the part of its GPUs gets no more than leaves that. 0 for both
 	// switches the rule off, also for jobs without GPUs.
 	KeepCPUMilli, KeepMemMiB int64
+	// DeadlineShareMilli is the part of each type's GPUs, in thousandths, that
+	// jobs with deadlines may claim.
+	DeadlineShareMilli int64
 	// ReleaseDepth bounds how many waiters of a queue OnRelease looks at.
 	ReleaseDepth int
 	// MaxReasons bounds for how many shapes of job one pass writes the reason
@@ -80,7 +83,7 @@ func Default() Policy {
 		ReserveAge: 30 * time.Second, QueueAge: time.Minute, HoldAge: 20 * time.Minute,
 		FIFOAge: 4 * time.Hour, AssumedDuration: time.Hour,
 		DefaultCPUMilli: 1000, DefaultMemMiB: 2048,
-		KeepCPUMilli: 2000, KeepMemMiB: 2048,
+		DeadlineShareMilli: 500, KeepCPUMilli: 2000, KeepMemMiB: 2048,
 		ReleaseDepth: 8, MaxReasons: 256,
 	}
 }

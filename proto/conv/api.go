@@ -25,6 +25,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 		MemMiB: m.GetMemMib(), CPUMilli: m.GetCpuMilli(),
 		Stdin: string(m.GetStdin()), Stdout: string(m.GetStdout()), Stderr: string(m.GetStderr()),
 		RequeueOnLoss: m.GetRequeueOnLoss(), Features: m.GetFeatures(), Comment: m.GetComment(), Script: m.GetScript(),
+		Objective: cluster.Objective(m.GetObjective()), MaxPowerW: m.GetMaxPowerW(), MaxCostMilli: m.GetMaxCostMilli(),
 	}
 	if len(s.Features) == 0 {
 		s.Features = nil
@@ -42,6 +43,17 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 	}
 	if s.TimeLimit, err = duration("time", m.GetTimeLimit()); err != nil {
 		return nil, err
+	}
+	if s.DeadlineIn, err = duration("deadline", m.GetDeadlineIn()); err != nil {
+		return nil, err
+	}
+	if d := m.GetDeadline(); d != nil {
+		if err := d.CheckValid(); err != nil {
+			return nil, cluster.Errorf(cluster.CodeInvalid, "deadline: is not a valid time")
+		}
+		if s.Deadline = cluster.TimeOf(d.AsTime()); s.Deadline <= 0 {
+			s.Deadline = -1 // 0 would be none
+		}
 	}
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -69,6 +81,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		MemMib: s.MemMiB, CpuMilli: s.CPUMilli, TimeLimit: toDuration(s.TimeLimit),
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
 		RequeueOnLoss: s.RequeueOnLoss, Features: s.Features, Comment: s.Comment, Script: s.Script,
+		Deadline: toTime(s.Deadline), DeadlineIn: toDuration(s.DeadlineIn), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
 	}
 }
 

@@ -41,6 +41,14 @@ func genSpec(t *rapid.T) *cluster.Spec {
 		RequeueOnLoss: rapid.Bool().Draw(t, "requeue"),
 		Comment:       text("comment"),
 	}
+	switch rapid.IntRange(0, 2).Draw(t, "deadline") {
+	case 1:
+		s.Deadline = cluster.Time(rapid.Int64Range(1, 1<<52).Draw(t, "due"))
+	case 2:
+		s.DeadlineIn = time.Second + time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "due in"))
+	}
+	s.Objective = rapid.SampledFrom(append(cluster.Objectives(), "")).Draw(t, "objective")
+	s.MaxPowerW, s.MaxCostMilli = rapid.Int64Range(0, 9000).Draw(t, "power"), rapid.Int64Range(0, 9000).Draw(t, "cost")
 	if rapid.Bool().Draw(t, "hasNode") {
 		s.Node = "n1"
 	}

@@ -28,6 +28,7 @@ func SpecToLog(s *cluster.Spec) *logv1.Spec {
 		MemMib: s.MemMiB, CpuMilli: s.CPUMilli, TimeLimitUs: s.TimeLimit.Microseconds(),
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
 		RequeueOnLoss: s.RequeueOnLoss, Signature: s.Signature, Features: s.Features, Comment: s.Comment, Script: s.Script,
+		DeadlineUs: int64(s.Deadline), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
 	}
 }
 
@@ -44,7 +45,8 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		return nil, errors.New("spec is missing")
 	case m.Gpus > maxStored:
 		return nil, fmt.Errorf("spec with %d GPUs", m.Gpus)
-	case m.GpuMemMib < 0 || m.GpuMilli < 0 || m.MemMib < 0 || m.CpuMilli < 0 || m.DurationUs < 0 || m.TimeLimitUs < 0:
+	case m.GpuMemMib < 0 || m.GpuMilli < 0 || m.MemMib < 0 || m.CpuMilli < 0 || m.DurationUs < 0 || m.TimeLimitUs < 0 ||
+		m.DeadlineUs < 0 || m.MaxPowerW < 0 || m.MaxCostMilli < 0:
 		return nil, errors.New("spec with a negative amount")
 	}
 	return &cluster.Spec{
@@ -54,6 +56,7 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		MemMiB: m.GetMemMib(), CPUMilli: m.GetCpuMilli(), TimeLimit: us(m.GetTimeLimitUs()),
 		Stdin: string(m.GetStdin()), Stdout: string(m.GetStdout()), Stderr: string(m.GetStderr()),
 		RequeueOnLoss: m.GetRequeueOnLoss(), Signature: m.GetSignature(), Features: m.GetFeatures(), Comment: m.GetComment(), Script: m.GetScript(),
+		Deadline: cluster.Time(m.GetDeadlineUs()), Objective: cluster.Objective(m.GetObjective()), MaxPowerW: m.GetMaxPowerW(), MaxCostMilli: m.GetMaxCostMilli(),
 	}, nil
 }
 

@@ -104,6 +104,7 @@ func showJob(e *Env, j *apiv1.Job) {
 		"GPUs", sharesText(j.GetGpus(), j.GetGpusWanted()),
 		"Queue", queue,
 		"Neighbours", idList(j.GetNeighbours()),
+		"Deadline", deadlineText(e, j),
 		"Slowed down", slowedText(j.GetPredictedSlowdown()),
 		"Submitted", when(e, j.GetSubmitted()),
 		"Expected start", when(e, j.GetEstimatedStart()),
@@ -141,6 +142,9 @@ func specKeys(s *apiv1.JobSpec) []string {
 	add(s.GetMemMib() > 0, "memory %s", units.HumanMiB(s.GetMemMib()))
 	add(s.GetExpected() != nil, "expected %s", units.HumanDuration(s.GetExpected().AsDuration()))
 	add(s.GetTimeLimit() != nil, "time limit %s", units.FormatDuration(s.GetTimeLimit().AsDuration()))
+	add(s.GetObjective() != "", "for %s", s.GetObjective())
+	add(s.GetMaxPowerW() > 0, "at most %d W", s.GetMaxPowerW())
+	add(s.GetMaxCostMilli() > 0, "at a price of at most %g", float64(s.GetMaxCostMilli())/1000)
 	add(s.GetNode() != "", "node %s", s.GetNode())
 	return []string{
 		"Asked for", strings.Join(asked, ", "),
@@ -174,6 +178,19 @@ func showAttempt(e *Env, a *apiv1.Attempt) {
 		"started", when(e, a.GetStarted()),
 		"ended", when(e, a.GetEnded()),
 	)
+}
+
+// deadlineText tells when a job should have ended, and whether it will.
+func deadlineText(e *Env, j *apiv1.Job) string {
+	at := when(e, j.GetSpec().GetDeadline())
+	if at == "" || j.GetSlack() == nil {
+		return at
+	}
+	d := j.GetSlack().AsDuration()
+	if d < 0 {
+		return at + ", expected to miss it by " + units.HumanDuration(-d)
+	}
+	return at + ", slack " + units.HumanDuration(d)
 }
 
 // slowedText tells what sharing is predicted to cost a job.

@@ -36,10 +36,12 @@ type jobView struct {
 	CancelRequested bool           `json:"cancel_requested"`
 	Neighbours      []uint64       `json:"neighbours"`
 	// PredictedSlowdown is 0 for a job that shares with nobody now.
-	PredictedSlowdown float64       `json:"predicted_slowdown"`
-	Spec              *specView     `json:"spec"`
-	Attempts          []attemptView `json:"attempts"`
-	Revision          uint64        `json:"revision"`
+	PredictedSlowdown float64 `json:"predicted_slowdown"`
+	// SlackSeconds is null without a deadline, and after the end.
+	SlackSeconds *float64      `json:"slack_seconds"`
+	Spec         *specView     `json:"spec"`
+	Attempts     []attemptView `json:"attempts"`
+	Revision     uint64        `json:"revision"`
 }
 
 type gpuShareView struct {
@@ -125,6 +127,19 @@ type specView struct {
 	Stderr        string   `json:"stderr"`
 	RequeueOnLoss bool     `json:"requeue_on_loss"`
 	Comment       string   `json:"comment"`
+
+	Deadline  *time.Time `json:"deadline"`
+	Objective string     `json:"objective"`
+	MaxPowerW int64      `json:"max_power_w"`
+	MaxCost   float64    `json:"max_cost"`
+}
+
+func slackSeconds(j *apiv1.Job) *float64 {
+	if j.GetSlack() == nil {
+		return nil
+	}
+	s := j.GetSlack().AsDuration().Seconds()
+	return &s
 }
 
 func viewJob(j *apiv1.Job) jobView {
@@ -136,8 +151,8 @@ func viewJob(j *apiv1.Job) jobView {
 		Submitted: stamp(j.GetSubmitted()), Started: stamp(j.GetStarted()), Ended: stamp(j.GetEnded()),
 		EstimatedStart: stamp(j.GetEstimatedStart()), Queue: j.GetQueue(), QueuePosition: j.GetQueuePosition(),
 		CancelRequested: j.GetCancelRequested(), Neighbours: list(j.GetNeighbours()),
-		PredictedSlowdown: j.GetPredictedSlowdown(),
-		Spec:              viewSpec(j.GetSpec()), Attempts: []attemptView{}, Revision: j.GetRevision(),
+		PredictedSlowdown: j.GetPredictedSlowdown(), SlackSeconds: slackSeconds(j),
+		Spec: viewSpec(j.GetSpec()), Attempts: []attemptView{}, Revision: j.GetRevision(),
 	}
 	for _, a := range j.GetAttempts() {
 		v.Attempts = append(v.Attempts, attemptView{
@@ -194,6 +209,7 @@ func viewSpec(s *apiv1.JobSpec) *specView {
 		MemMiB: s.GetMemMib(), CPUMilli: s.GetCpuMilli(), TimeSeconds: s.GetTimeLimit().AsDuration().Seconds(),
 		Stdin: string(s.GetStdin()), Stdout: string(s.GetStdout()), Stderr: string(s.GetStderr()),
 		RequeueOnLoss: s.GetRequeueOnLoss(), Comment: s.GetComment(),
+		Deadline: stamp(s.GetDeadline()), Objective: s.GetObjective(), MaxPowerW: s.GetMaxPowerW(), MaxCost: float64(s.GetMaxCostMilli()) / 1000,
 	}
 }
 

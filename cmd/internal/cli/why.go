@@ -82,6 +82,9 @@ func runWhy(ctx context.Context, e *Env, c *client, f format, arg string) error 
 		}
 		e.printf("  %s\n", escape(line))
 	}
+	if d := deadlineText(e, resp.GetJob()); d != "" {
+		e.printf("Deadline: %s\n", d)
+	}
 	if f := resp.GetForecast(); f != nil {
 		e.printf("Nearest: %s\n", escape(f.GetMissing()))
 		e.printf("Expected start: %s as predicted (P50), %s at the latest in nine cases of ten (P90)\n", when(e, f.GetStartP50()), when(e, f.GetStartP90()))

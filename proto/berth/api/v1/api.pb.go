@@ -225,7 +225,16 @@ type JobSpec struct {
 	Comment  string `protobuf:"bytes,21,opt,name=comment,proto3" json:"comment,omitempty"`
 	// The batch script, packed by gzip, that runs in place of command[0]; see
 	// cluster.Spec. Coordinators never send it back.
-	Script        []byte `protobuf:"bytes,22,opt,name=script,proto3" json:"script,omitempty"`
+	Script []byte `protobuf:"bytes,22,opt,name=script,proto3" json:"script,omitempty"`
+	// When it should have ended; or how long after its submit that is.
+	Deadline   *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	DeadlineIn *durationpb.Duration   `protobuf:"bytes,24,opt,name=deadline_in,json=deadlineIn,proto3" json:"deadline_in,omitempty"`
+	// latency, throughput, energy, cost or balanced; "" is the cluster's way.
+	Objective string `protobuf:"bytes,25,opt,name=objective,proto3" json:"objective,omitempty"`
+	// Limits: mean power of all its GPUs in watts, and its price in thousandths
+	// of the cluster's currency; 0 is none.
+	MaxPowerW     int64 `protobuf:"varint,26,opt,name=max_power_w,json=maxPowerW,proto3" json:"max_power_w,omitempty"`
+	MaxCostMilli  int64 `protobuf:"varint,27,opt,name=max_cost_milli,json=maxCostMilli,proto3" json:"max_cost_milli,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -414,6 +423,41 @@ func (x *JobSpec) GetScript() []byte {
 	return nil
 }
 
+func (x *JobSpec) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+func (x *JobSpec) GetDeadlineIn() *durationpb.Duration {
+	if x != nil {
+		return x.DeadlineIn
+	}
+	return nil
+}
+
+func (x *JobSpec) GetObjective() string {
+	if x != nil {
+		return x.Objective
+	}
+	return ""
+}
+
+func (x *JobSpec) GetMaxPowerW() int64 {
+	if x != nil {
+		return x.MaxPowerW
+	}
+	return 0
+}
+
+func (x *JobSpec) GetMaxCostMilli() int64 {
+	if x != nil {
+		return x.MaxCostMilli
+	}
+	return 0
+}
+
 type Job struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Id             uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -446,8 +490,11 @@ type Job struct {
 	// How many times longer it is predicted to take beside those who share its
 	// GPUs now; 0 when it does not run or shares with nobody.
 	PredictedSlowdown float64 `protobuf:"fixed64,26,opt,name=predicted_slowdown,json=predictedSlowdown,proto3" json:"predicted_slowdown,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// How much later than expected it may end and still meet its deadline;
+	// negative when it is expected to miss it. Only with a deadline, until its end.
+	Slack         *durationpb.Duration `protobuf:"bytes,27,opt,name=slack,proto3" json:"slack,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -660,6 +707,13 @@ func (x *Job) GetPredictedSlowdown() float64 {
 		return x.PredictedSlowdown
 	}
 	return 0
+}
+
+func (x *Job) GetSlack() *durationpb.Duration {
+	if x != nil {
+		return x.Slack
+	}
+	return nil
 }
 
 type GPUShare struct {
@@ -3644,7 +3698,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xfb\x04\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xd3\x06\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -3669,7 +3723,13 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x0frequeue_on_loss\x18\x13 \x01(\bR\rrequeueOnLoss\x12\x1a\n" +
 	"\bfeatures\x18\x14 \x01(\fR\bfeatures\x12\x18\n" +
 	"\acomment\x18\x15 \x01(\tR\acomment\x12\x16\n" +
-	"\x06script\x18\x16 \x01(\fR\x06script\"\xcf\a\n" +
+	"\x06script\x18\x16 \x01(\fR\x06script\x126\n" +
+	"\bdeadline\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12:\n" +
+	"\vdeadline_in\x18\x18 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"deadlineIn\x12\x1c\n" +
+	"\tobjective\x18\x19 \x01(\tR\tobjective\x12\x1e\n" +
+	"\vmax_power_w\x18\x1a \x01(\x03R\tmaxPowerW\x12$\n" +
+	"\x0emax_cost_milli\x18\x1b \x01(\x03R\fmaxCostMilli\"\x80\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -3700,7 +3760,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\vgpus_wanted\x18\x18 \x01(\rR\n" +
 	"gpusWanted\x12)\n" +
 	"\x10cancel_requested\x18\x19 \x01(\bR\x0fcancelRequested\x12-\n" +
-	"\x12predicted_slowdown\x18\x1a \x01(\x01R\x11predictedSlowdownB\f\n" +
+	"\x12predicted_slowdown\x18\x1a \x01(\x01R\x11predictedSlowdown\x12/\n" +
+	"\x05slack\x18\x1b \x01(\v2\x19.google.protobuf.DurationR\x05slackB\f\n" +
 	"\n" +
 	"_exit_code\"s\n" +
 	"\bGPUShare\x12\x12\n" +
@@ -4045,83 +4106,86 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	3,  // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
 	47, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
 	47, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	5,  // 3: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
-	7,  // 4: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
-	9,  // 5: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	48, // 6: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	48, // 7: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	48, // 8: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	48, // 9: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
-	3,  // 10: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
-	10, // 11: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	6,  // 12: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
-	8,  // 13: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
-	5,  // 14: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	48, // 15: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	48, // 16: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	48, // 17: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	7,  // 18: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
-	9,  // 19: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	4,  // 20: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	4,  // 21: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	17, // 22: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	0,  // 23: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	4,  // 24: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	21, // 25: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
-	20, // 26: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	48, // 27: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	48, // 28: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
-	3,  // 29: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	7,  // 30: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	24, // 31: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	25, // 32: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	26, // 33: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	4,  // 34: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	31, // 35: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	32, // 36: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	35, // 37: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	36, // 38: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	48, // 39: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	48, // 40: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	48, // 41: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	35, // 42: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	35, // 43: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	35, // 44: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	47, // 45: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	48, // 46: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	1,  // 47: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	11, // 48: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	13, // 49: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	15, // 50: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	18, // 51: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	22, // 52: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	27, // 53: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	29, // 54: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	33, // 55: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	37, // 56: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	39, // 57: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	41, // 58: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	43, // 59: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	45, // 60: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	2,  // 61: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	12, // 62: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	14, // 63: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	16, // 64: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	19, // 65: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	23, // 66: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	28, // 67: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	30, // 68: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	34, // 69: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	38, // 70: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	40, // 71: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	42, // 72: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	44, // 73: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	46, // 74: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	61, // [61:75] is the sub-list for method output_type
-	47, // [47:61] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	48, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	47, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	5,  // 5: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
+	7,  // 6: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
+	9,  // 7: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
+	48, // 8: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	48, // 9: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	48, // 10: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	48, // 11: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	3,  // 12: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
+	10, // 13: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
+	47, // 14: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	6,  // 15: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
+	8,  // 16: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
+	5,  // 17: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
+	48, // 18: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	48, // 19: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	48, // 20: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	7,  // 21: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
+	9,  // 22: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
+	4,  // 23: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	4,  // 24: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	17, // 25: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	0,  // 26: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	4,  // 27: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
+	21, // 28: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	20, // 29: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
+	48, // 30: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	48, // 31: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	3,  // 32: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	7,  // 33: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	24, // 34: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	25, // 35: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	26, // 36: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	4,  // 37: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	31, // 38: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	32, // 39: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	35, // 40: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	36, // 41: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	48, // 42: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	48, // 43: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	48, // 44: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	35, // 45: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	35, // 46: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	35, // 47: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	47, // 48: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	48, // 49: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	1,  // 50: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	11, // 51: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	13, // 52: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	15, // 53: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	18, // 54: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	22, // 55: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	27, // 56: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	29, // 57: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	33, // 58: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	37, // 59: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	39, // 60: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	41, // 61: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	43, // 62: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	45, // 63: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	2,  // 64: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	12, // 65: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	14, // 66: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	16, // 67: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	19, // 68: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	23, // 69: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	28, // 70: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	30, // 71: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	34, // 72: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	38, // 73: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	40, // 74: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	42, // 75: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	44, // 76: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	46, // 77: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	64, // [64:78] is the sub-list for method output_type
+	50, // [50:64] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }

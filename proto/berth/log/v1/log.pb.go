@@ -30,7 +30,7 @@ const (
 // applied in order, each with its own result.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The rules by which it is applied, 1 to 3. Entries of version 1 keep less in
+	// The rules by which it is applied, 1 to 4. Entries of version 1 keep less in
 	// samples, and check less of what enters them; from version 3 on samples say
 	// with whom an attempt shared.
 	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -125,6 +125,7 @@ type Command struct {
 	//	*Command_PinWeights
 	//	*Command_FenceNode
 	//	*Command_InstallInterference
+	//	*Command_ExpireJobs
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -338,6 +339,15 @@ func (x *Command) GetInstallInterference() *InstallInterference {
 	return nil
 }
 
+func (x *Command) GetExpireJobs() *ExpireJobs {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_ExpireJobs); ok {
+			return x.ExpireJobs
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -418,6 +428,10 @@ type Command_InstallInterference struct {
 	InstallInterference *InstallInterference `protobuf:"bytes,19,opt,name=install_interference,json=installInterference,proto3,oneof"`
 }
 
+type Command_ExpireJobs struct {
+	ExpireJobs *ExpireJobs `protobuf:"bytes,20,opt,name=expire_jobs,json=expireJobs,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -455,6 +469,8 @@ func (*Command_PinWeights) isCommand_Kind() {}
 func (*Command_FenceNode) isCommand_Kind() {}
 
 func (*Command_InstallInterference) isCommand_Kind() {}
+
+func (*Command_ExpireJobs) isCommand_Kind() {}
 
 // SubmitJob adds the jobs of one request, all or none, under ids that the
 // leader stamped: first_job and those that follow it.
@@ -1736,6 +1752,51 @@ func (x *InstallInterference) GetSampleSeq() uint64 {
 	return 0
 }
 
+// ExpireJobs ends those of the jobs that wait and whose deadline has passed.
+type ExpireJobs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Jobs          []uint64               `protobuf:"varint,1,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpireJobs) Reset() {
+	*x = ExpireJobs{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpireJobs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpireJobs) ProtoMessage() {}
+
+func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpireJobs.ProtoReflect.Descriptor instead.
+func (*ExpireJobs) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ExpireJobs) GetJobs() []uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
 // Checkpoint compares each replica's state hash at an index with the leader's.
 type Checkpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1747,7 +1808,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1759,7 +1820,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1772,7 +1833,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -1798,7 +1859,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +1871,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +1884,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -1848,7 +1909,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +1921,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +1934,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -1929,7 +1990,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2002,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2015,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -2190,7 +2251,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +2263,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2276,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -2248,7 +2309,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +2321,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +2334,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -2337,7 +2398,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2349,7 +2410,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2362,7 +2423,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Config) GetClusterId() string {
@@ -2397,7 +2458,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2409,7 +2470,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2422,7 +2483,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -2471,14 +2532,20 @@ type Spec struct {
 	Features      []byte                 `protobuf:"bytes,21,opt,name=features,proto3" json:"features,omitempty"`
 	Comment       string                 `protobuf:"bytes,22,opt,name=comment,proto3" json:"comment,omitempty"`
 	// The batch script, packed by gzip.
-	Script        []byte `protobuf:"bytes,23,opt,name=script,proto3" json:"script,omitempty"`
+	Script []byte `protobuf:"bytes,23,opt,name=script,proto3" json:"script,omitempty"`
+	// When it should have ended, in microseconds since the epoch; 0 is never.
+	DeadlineUs int64 `protobuf:"varint,24,opt,name=deadline_us,json=deadlineUs,proto3" json:"deadline_us,omitempty"`
+	// What it is placed for, and its limits; see cluster.Spec.
+	Objective     string `protobuf:"bytes,25,opt,name=objective,proto3" json:"objective,omitempty"`
+	MaxPowerW     int64  `protobuf:"varint,26,opt,name=max_power_w,json=maxPowerW,proto3" json:"max_power_w,omitempty"`
+	MaxCostMilli  int64  `protobuf:"varint,27,opt,name=max_cost_milli,json=maxCostMilli,proto3" json:"max_cost_milli,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2490,7 +2557,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2503,7 +2570,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Spec) GetName() string {
@@ -2667,6 +2734,34 @@ func (x *Spec) GetScript() []byte {
 	return nil
 }
 
+func (x *Spec) GetDeadlineUs() int64 {
+	if x != nil {
+		return x.DeadlineUs
+	}
+	return 0
+}
+
+func (x *Spec) GetObjective() string {
+	if x != nil {
+		return x.Objective
+	}
+	return ""
+}
+
+func (x *Spec) GetMaxPowerW() int64 {
+	if x != nil {
+		return x.MaxPowerW
+	}
+	return 0
+}
+
+func (x *Spec) GetMaxCostMilli() int64 {
+	if x != nil {
+		return x.MaxCostMilli
+	}
+	return 0
+}
+
 type Estimate struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	GpuType         string                 `protobuf:"bytes,1,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
@@ -2685,7 +2780,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2697,7 +2792,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2710,7 +2805,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -2793,7 +2888,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2805,7 +2900,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2818,7 +2913,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Reason) GetCode() string {
@@ -2845,7 +2940,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2857,7 +2952,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2870,7 +2965,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -2904,7 +2999,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2916,7 +3011,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2929,7 +3024,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -3000,7 +3095,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3012,7 +3107,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3025,7 +3120,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -3068,7 +3163,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3080,7 +3175,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3093,7 +3188,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Berth) GetNode() string {
@@ -3149,7 +3244,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3161,7 +3256,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3174,7 +3269,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Job) GetId() uint64 {
@@ -3307,7 +3402,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3414,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3427,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -3379,7 +3474,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +3486,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +3499,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -3529,7 +3624,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3541,7 +3636,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3554,7 +3649,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GPU) GetId() string {
@@ -3644,7 +3739,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3656,7 +3751,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3669,7 +3764,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Node) GetId() string {
@@ -3787,7 +3882,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3799,7 +3894,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3812,7 +3907,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Queue) GetGpu() string {
@@ -3839,7 +3934,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3851,7 +3946,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3864,7 +3959,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -3895,7 +3990,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3907,7 +4002,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3920,7 +4015,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Request) GetKey() []byte {
@@ -3965,7 +4060,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3977,7 +4072,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3990,7 +4085,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Token) GetHash() []byte {
@@ -4039,7 +4134,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4051,7 +4146,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4064,7 +4159,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -4101,7 +4196,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4113,7 +4208,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4126,7 +4221,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -4190,7 +4285,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4202,7 +4297,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4215,7 +4310,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -4292,7 +4387,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4304,7 +4399,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4317,7 +4412,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -4349,7 +4444,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4361,7 +4456,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4374,7 +4469,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -4433,7 +4528,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4445,7 +4540,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4458,7 +4553,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Company) GetSignature() string {
@@ -4516,7 +4611,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4528,7 +4623,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4541,7 +4636,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -4679,7 +4774,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xe6\t\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xa3\n" +
+	"\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -4709,7 +4805,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"pinWeights\x128\n" +
 	"\n" +
 	"fence_node\x18\x12 \x01(\v2\x17.berth.log.v1.FenceNodeH\x00R\tfenceNode\x12V\n" +
-	"\x14install_interference\x18\x13 \x01(\v2!.berth.log.v1.InstallInterferenceH\x00R\x13installInterferenceB\x06\n" +
+	"\x14install_interference\x18\x13 \x01(\v2!.berth.log.v1.InstallInterferenceH\x00R\x13installInterference\x12;\n" +
+	"\vexpire_jobs\x18\x14 \x01(\v2\x18.berth.log.v1.ExpireJobsH\x00R\n" +
+	"expireJobsB\x06\n" +
 	"\x04kind\"\xb9\x01\n" +
 	"\tSubmitJob\x12\x1b\n" +
 	"\tfirst_job\x18\x01 \x01(\x04R\bfirstJob\x12\x1d\n" +
@@ -4805,7 +4903,10 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x06sha256\x18\x03 \x01(\fR\x06sha256\x12\"\n" +
 	"\fobservations\x18\x04 \x01(\rR\fobservations\x12\x1d\n" +
 	"\n" +
-	"sample_seq\x18\x05 \x01(\x04R\tsampleSeq\"6\n" +
+	"sample_seq\x18\x05 \x01(\x04R\tsampleSeq\" \n" +
+	"\n" +
+	"ExpireJobs\x12\x12\n" +
+	"\x04jobs\x18\x01 \x03(\x04R\x04jobs\"6\n" +
 	"\n" +
 	"Checkpoint\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
@@ -4856,7 +4957,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xe1\x04\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xe6\x05\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -4882,7 +4983,12 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\tsignature\x18\x14 \x01(\tR\tsignature\x12\x1a\n" +
 	"\bfeatures\x18\x15 \x01(\fR\bfeatures\x12\x18\n" +
 	"\acomment\x18\x16 \x01(\tR\acomment\x12\x16\n" +
-	"\x06script\x18\x17 \x01(\fR\x06script\"\xbe\x02\n" +
+	"\x06script\x18\x17 \x01(\fR\x06script\x12\x1f\n" +
+	"\vdeadline_us\x18\x18 \x01(\x03R\n" +
+	"deadlineUs\x12\x1c\n" +
+	"\tobjective\x18\x19 \x01(\tR\tobjective\x12\x1e\n" +
+	"\vmax_power_w\x18\x1a \x01(\x03R\tmaxPowerW\x12$\n" +
+	"\x0emax_cost_milli\x18\x1b \x01(\x03R\fmaxCostMilli\"\xbe\x02\n" +
 	"\bEstimate\x12\x19\n" +
 	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x1e\n" +
 	"\vgpu_mem_mib\x18\x02 \x01(\x03R\tgpuMemMib\x12%\n" +
@@ -5093,7 +5199,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 	return file_berth_log_v1_log_proto_rawDescData
 }
 
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Entry)(nil),               // 0: berth.log.v1.Entry
 	(*Command)(nil),             // 1: berth.log.v1.Command
@@ -5117,37 +5223,38 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*RollbackWeights)(nil),     // 19: berth.log.v1.RollbackWeights
 	(*PinWeights)(nil),          // 20: berth.log.v1.PinWeights
 	(*InstallInterference)(nil), // 21: berth.log.v1.InstallInterference
-	(*Checkpoint)(nil),          // 22: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),         // 23: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil),      // 24: berth.log.v1.SnapshotHeader
-	(*Record)(nil),              // 25: berth.log.v1.Record
-	(*SnapshotEnd)(nil),         // 26: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),                // 27: berth.log.v1.Meta
-	(*Config)(nil),              // 28: berth.log.v1.Config
-	(*Owner)(nil),               // 29: berth.log.v1.Owner
-	(*Spec)(nil),                // 30: berth.log.v1.Spec
-	(*Estimate)(nil),            // 31: berth.log.v1.Estimate
-	(*Reason)(nil),              // 32: berth.log.v1.Reason
-	(*Exit)(nil),                // 33: berth.log.v1.Exit
-	(*Usage)(nil),               // 34: berth.log.v1.Usage
-	(*GPUShare)(nil),            // 35: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 36: berth.log.v1.Berth
-	(*Job)(nil),                 // 37: berth.log.v1.Job
-	(*CancelRequest)(nil),       // 38: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 39: berth.log.v1.Attempt
-	(*GPU)(nil),                 // 40: berth.log.v1.GPU
-	(*Node)(nil),                // 41: berth.log.v1.Node
-	(*Queue)(nil),               // 42: berth.log.v1.Queue
-	(*Waiter)(nil),              // 43: berth.log.v1.Waiter
-	(*Request)(nil),             // 44: berth.log.v1.Request
-	(*Token)(nil),               // 45: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 46: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 47: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 48: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 49: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 50: berth.log.v1.Interference
-	(*Company)(nil),             // 51: berth.log.v1.Company
-	(*Sample)(nil),              // 52: berth.log.v1.Sample
+	(*ExpireJobs)(nil),          // 22: berth.log.v1.ExpireJobs
+	(*Checkpoint)(nil),          // 23: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),         // 24: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),      // 25: berth.log.v1.SnapshotHeader
+	(*Record)(nil),              // 26: berth.log.v1.Record
+	(*SnapshotEnd)(nil),         // 27: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),                // 28: berth.log.v1.Meta
+	(*Config)(nil),              // 29: berth.log.v1.Config
+	(*Owner)(nil),               // 30: berth.log.v1.Owner
+	(*Spec)(nil),                // 31: berth.log.v1.Spec
+	(*Estimate)(nil),            // 32: berth.log.v1.Estimate
+	(*Reason)(nil),              // 33: berth.log.v1.Reason
+	(*Exit)(nil),                // 34: berth.log.v1.Exit
+	(*Usage)(nil),               // 35: berth.log.v1.Usage
+	(*GPUShare)(nil),            // 36: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 37: berth.log.v1.Berth
+	(*Job)(nil),                 // 38: berth.log.v1.Job
+	(*CancelRequest)(nil),       // 39: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 40: berth.log.v1.Attempt
+	(*GPU)(nil),                 // 41: berth.log.v1.GPU
+	(*Node)(nil),                // 42: berth.log.v1.Node
+	(*Queue)(nil),               // 43: berth.log.v1.Queue
+	(*Waiter)(nil),              // 44: berth.log.v1.Waiter
+	(*Request)(nil),             // 45: berth.log.v1.Request
+	(*Token)(nil),               // 46: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 47: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 48: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 49: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 50: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 51: berth.log.v1.Interference
+	(*Company)(nil),             // 52: berth.log.v1.Company
+	(*Sample)(nil),              // 53: berth.log.v1.Sample
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	1,  // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -5162,65 +5269,66 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	14, // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
 	15, // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
 	17, // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	22, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	23, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	23, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	24, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
 	12, // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
 	18, // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
 	19, // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
 	20, // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
 	16, // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
 	21, // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
-	29, // 20: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	3,  // 21: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	30, // 22: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	31, // 23: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	6,  // 24: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	7,  // 25: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	36, // 26: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	31, // 27: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	32, // 28: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	33, // 29: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	34, // 30: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	41, // 31: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	45, // 32: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	48, // 33: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	28, // 34: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	27, // 35: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	28, // 36: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	41, // 37: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	37, // 38: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	42, // 39: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	44, // 40: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	45, // 41: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	46, // 42: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	47, // 43: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	52, // 44: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	26, // 45: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	47, // 46: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	49, // 47: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	50, // 48: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	35, // 49: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	29, // 50: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	30, // 51: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	32, // 52: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	31, // 53: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	38, // 54: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	39, // 55: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	32, // 56: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	36, // 57: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	31, // 58: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	33, // 59: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	34, // 60: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	40, // 61: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	43, // 62: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	48, // 63: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	31, // 64: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	51, // 65: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	66, // [66:66] is the sub-list for method output_type
-	66, // [66:66] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	22, // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
+	30, // 21: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	3,  // 22: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	31, // 23: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	32, // 24: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	6,  // 25: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	7,  // 26: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	37, // 27: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	32, // 28: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	33, // 29: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	34, // 30: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	35, // 31: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	42, // 32: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	46, // 33: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	49, // 34: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	29, // 35: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	28, // 36: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	29, // 37: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	42, // 38: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	38, // 39: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	43, // 40: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	45, // 41: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	46, // 42: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	47, // 43: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	48, // 44: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	53, // 45: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	27, // 46: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	48, // 47: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	50, // 48: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	51, // 49: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	36, // 50: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	30, // 51: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	31, // 52: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	33, // 53: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	32, // 54: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	39, // 55: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	40, // 56: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	33, // 57: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	37, // 58: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	32, // 59: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	34, // 60: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	35, // 61: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	41, // 62: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	44, // 63: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	49, // 64: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	32, // 65: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	52, // 66: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	67, // [67:67] is the sub-list for method output_type
+	67, // [67:67] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -5248,8 +5356,9 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_PinWeights)(nil),
 		(*Command_FenceNode)(nil),
 		(*Command_InstallInterference)(nil),
+		(*Command_ExpireJobs)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[25].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[26].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -5271,7 +5380,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   53,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

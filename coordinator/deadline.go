@@ -1,0 +1,79 @@
+package coordinator
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// expireEvery is how often the leader looks for deadlines that passed.
+const expireEvery = time.Second
+
+// setDeadline makes a deadline of a span, and refuses one that has passed.
+func setDeadline(s *cluster.Spec, now cluster.Time) error {
+	if s.DeadlineIn > 0 {
+		s.Deadline, s.DeadlineIn = now.Add(s.DeadlineIn), 0
+	}
+	if s.Deadline > 0 && s.Deadline <= now {
+		return cluster.Errorf(cluster.CodeInvalid, "deadline: %s has passed; it is %s", s.Deadline.Std().UTC().Format(time.RFC3339), now.Std().UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// admit refuses jobs whose deadlines cannot be met beside those that were
+// promised before. Two submits at the same instant may both be admitted where
+// one alone fits: the answer is of the state as it is.
+func (c *Coordinator) admit(jobs []*cluster.Job, now cluster.Time) error {
+	if !slices.ContainsFunc(jobs, func(j *cluster.Job) bool { return j.Spec.Deadline > 0 }) {
+		return nil
+	}
+	snap := c.fsm.SchedulerSnapshot()
+	snap.Now = max(snap.Now, now)
+	for i, j := range jobs { // they have no ids yet; any that are in order will do
+		if j.ID == 0 {
+			j.ID = cluster.JobID(1<<62 + i)
+			defer func() { j.ID = 0 }()
+		}
+	}
+	if err := scheduler.Admit(snap, jobs, c.cfg.Policy); err != nil {
+		return err
+	}
+	return nil
+}
+
+// termsOf gathers the deadlines for policies that go by them.
+func termsOf(waiting []*cluster.Job) map[cluster.JobID]cluster.Terms {
+	var out map[cluster.JobID]cluster.Terms
+	for _, j := range waiting {
+		if j.Spec.Deadline == 0 {
+			continue
+		}
+		if out == nil {
+			out = map[cluster.JobID]cluster.Terms{}
+		}
+		out[j.ID] = cluster.Terms{Deadline: j.Spec.Deadline}
+	}
+	return out
+}
+
+// expire ends waiting jobs whose deadline has passed, until ctx ends.
+func (c *Coordinator) expire(ctx context.Context) error {
+	for sleep(ctx, expireEvery) {
+		ids := c.fsm.Expired(cluster.TimeOf(c.cfg.Clock()))
+		for chunk := range slices.Chunk(ids, maxJobsPerCall) {
+			cmd := &logv1.ExpireJobs{}
+			for _, id := range chunk {
+				cmd.Jobs = append(cmd.Jobs, uint64(id))
+			}
+			if _, err := c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_ExpireJobs{ExpireJobs: cmd}}); err != nil && ctx.Err() == nil {
+				c.log.WarnContext(ctx, "cannot end jobs whose deadline passed", "err", err)
+				break
+			}
+		}
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,53 @@
+package coordinator_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// TestDeadlines: what cannot be met is refused in numbers, what can is told
+// with its slack, and who still waits when the time has passed ends.
+func TestDeadlines(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	tight := spec(2000)
+	tight.TimeLimit, tight.DeadlineIn = durationpb.New(2*time.Hour), durationpb.New(time.Hour)
+	if _, err := submit(t, cc, alice, reqID(1), tight); err == nil || !strings.Contains(err.Error(), "cannot be met: it takes up to ~2 h on T4") {
+		t.Errorf("got %v, want a refusal in numbers", err)
+	}
+	past := spec(2000)
+	past.Deadline = timestamppb.New(time.Now().Add(-time.Hour))
+	if _, err := submit(t, cc, alice, reqID(2), past); err == nil || !strings.Contains(err.Error(), "has passed") {
+		t.Errorf("got %v, want a refusal", err)
+	}
+	fine := spec(2000)
+	fine.TimeLimit, fine.DeadlineIn = durationpb.New(time.Hour), durationpb.New(2*time.Hour)
+	ids, err := submit(t, cc, alice, reqID(3), fine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j := job(t, cc, alice, ids[0]); j.Slack == nil || j.Slack.AsDuration() > time.Hour || j.Slack.AsDuration() < 55*time.Minute || j.Spec.Deadline == nil || j.Spec.DeadlineIn != nil {
+		t.Errorf("slack %v, spec %v", j.Slack, j.Spec)
+	}
+	late := spec(0)
+	late.CpuMilli, late.TimeLimit, late.DeadlineIn = 1000, durationpb.New(time.Second), durationpb.New(3*time.Second)
+	late.Node = "n1"
+	if _, err := apiv1.NewClusterServiceClient(cc).DrainNode(as(t, admin), &apiv1.DrainNodeRequest{Id: "n1", Reason: "r"}); err != nil {
+		t.Fatal(err)
+	}
+	if ids, err = submit(t, cc, alice, reqID(4), late); err != nil {
+		t.Fatal(err)
+	}
+	if j := await(t, cc, ids[0], "DEADLINE"); j.Reason != "DeadLine" || j.Ended == nil || j.Slack != nil {
+		t.Errorf("ended as %v", j)
+	}
+}

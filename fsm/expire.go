@@ -1,0 +1,51 @@
+package fsm
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+// expireJobs ends those of the jobs that wait and whose deadline has passed by
+// the log's clock. What runs goes on: it may still be of use, and its owner
+// sees that it is late.
+func (s *State) expireJobs(index uint64, c *logv1.ExpireJobs) Result {
+	var r Result
+	for _, id := range c.Jobs {
+		old := s.jobs.get(cluster.JobID(id))
+		if old == nil || !old.State.Waiting() || !expired(old, s.now) {
+			continue
+		}
+		j := old.Clone()
+		s.unqueue(j)
+		j.Revision, j.State, j.Ended = index, cluster.JobDeadline, s.now
+		j.Reason = cluster.Reason{Code: cluster.ReasonDeadline, Detail: "its deadline passed before it could start"}
+		s.putJob(old, j)
+		s.changed(Change{Job: j.ID})
+		r.Jobs = append(r.Jobs, j.ID)
+	}
+	return r
+}
+
+func expired(j *cluster.Job, now cluster.Time) bool {
+	return j.Spec.Deadline > 0 && j.Spec.Deadline <= now
+}
+
+// Expired returns the waiting jobs whose deadline has passed by now, by id.
+func (f *FSM) Expired(now cluster.Time) []cluster.JobID {
+	var out []cluster.JobID
+	f.Read(func(s *State) {
+		for _, st := range []cluster.JobState{cluster.JobPending, cluster.JobQueued} {
+			for _, b := range s.byState[st].blocks {
+				for _, j := range b.jobs {
+					if expired(j, now) {
+						out = append(out, j.ID)
+					}
+				}
+			}
+		}
+	})
+	slices.Sort(out)
+	return out
+}

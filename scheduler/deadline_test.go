@@ -1,0 +1,156 @@
+package scheduler_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+	. "github.com/berth-scheduler/berth/scheduler/schedtest"
+)
+
+// dueIn sets a deadline.
+func dueIn(d time.Duration) JobOption { return func(j *cluster.Job) { j.Spec.Deadline = Now.Add(d) } }
+
+// TestAdmit: four GPUs, of which two may be claimed. With a time limit of an
+// hour a job counts as an hour.
+func TestAdmit(t *testing.T) {
+	t.Parallel()
+	h := time.Hour
+	slo := func(id cluster.JobID, d time.Duration, opts ...JobOption) *cluster.Job {
+		return Job(id, append([]JobOption{Exclusive, Limit(h), dueIn(d)}, opts...)...)
+	}
+	for _, c := range []struct {
+		name     string
+		waiting  []*cluster.Job
+		asks     []*cluster.Job
+		refuses  string
+		busyFor  time.Duration
+		noLimits bool
+	}{
+		{"no deadline", nil, []*cluster.Job{Job(9, GPUs(64))}, "", 0, false},
+		{"just in time", nil, []*cluster.Job{slo(9, h)}, "", 0, false},
+		{"too short", nil, []*cluster.Job{slo(9, h-time.Second)}, "it takes up to ~60 min on A100-SXM4-80GB and would end at 2023-11-14 23:13:20 UTC, behind no jobs", 0, false},
+		{"three on two", nil, []*cluster.Job{slo(7, h), slo(8, h), slo(9, h)}, "would end at 2023-11-15 00:13:20 UTC, behind 2 jobs with earlier deadlines", 0, false},
+		{"one after another", nil, []*cluster.Job{slo(6, h), slo(7, h), slo(8, 2*h), slo(9, 2*h)}, "", 0, false},
+		{"would make another late", []*cluster.Job{slo(1, 2*h), slo(2, 2*h), slo(3, 2*h), slo(4, 2*h)}, []*cluster.Job{slo(9, h)}, "job 4, which was promised its end by 2023-11-15 00:13:20 UTC, would then end at 2023-11-15 01:13:20 UTC", 0, false},
+		{"comes last", []*cluster.Job{slo(1, h), slo(2, h), slo(3, 2*h)}, []*cluster.Job{slo(9, 2*h)}, "", 0, false},
+		{"behind what runs", nil, []*cluster.Job{slo(9, 90*time.Minute)}, "would end at 2023-11-15 00:13:20 UTC", h, false},
+		{"after what runs", nil, []*cluster.Job{slo(9, 2*h)}, "", h, false},
+		{"a gang larger than what may be claimed", nil, []*cluster.Job{slo(9, 9*h, GPUs(3))}, "no node has 3 GPUs among the 50 %", 0, false},
+		{"one that misses already does not hold up others", []*cluster.Job{slo(1, time.Minute), slo(2, time.Minute)}, []*cluster.Job{slo(9, 2*h)}, "", 0, false},
+		{"a guess counts three times", nil, []*cluster.Job{Job(9, Exclusive, Lasts(h), dueIn(2*h))}, "it takes up to ~3 h", 0, false},
+		{"without GPUs", nil, []*cluster.Job{Job(9, GPUs(0), Limit(h), dueIn(h))}, "", 0, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := NewWorld([]*cluster.Node{Node("n1", 4, a100)}, c.waiting...)
+			if c.busyFor > 0 {
+				for i := range 4 {
+					running(w, Job(cluster.JobID(50+i), Limit(c.busyFor)), GPU("n1", i), whole(80000))
+				}
+			}
+			err := scheduler.Admit(w.Snapshot(), c.asks, scheduler.Default())
+			switch {
+			case c.refuses == "" && err != nil:
+				t.Errorf("refused: %s", err.Msg)
+			case c.refuses != "" && (err == nil || err.Code != cluster.CodeInvalid || !strings.Contains(err.Msg, c.refuses)):
+				t.Errorf("got %v, want %q", err, c.refuses)
+			}
+		})
+	}
+}
+
+// TestAdmittedDeadlinesAreMet: whatever else is submitted, who was admitted
+// ends in time when runs take no longer than promised and have GPUs alone.
+func TestAdmittedDeadlinesAreMet(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		const tick = 5 * time.Minute // all times are whole ones, with a pass at each
+		pol := scheduler.Default()
+		pol.DeadlineShareMilli = rapid.SampledFrom([]int64{250, 500, 1000}).Draw(t, "share")
+		w := NewWorld([]*cluster.Node{Node("n1", 2, a100), Node("n2", 2, a100)})
+		w.Runs = func(j *cluster.Job) time.Duration { return j.Spec.TimeLimit }
+		promised := map[cluster.JobID]cluster.Time{}
+		id := cluster.JobID(0)
+		for step := 0; step < 150; step++ {
+			if step < 30 && rapid.IntRange(0, 2).Draw(t, "comes") > 0 {
+				id++
+				l := time.Duration(rapid.IntRange(1, 12).Draw(t, "limit")) * tick
+				j := Job(id, Exclusive, Limit(l))
+				j.Eligible = w.Clock
+				if rapid.Bool().Draw(t, "due") {
+					j.Spec.Deadline = w.Clock.Add(l + time.Duration(rapid.IntRange(0, 24).Draw(t, "slack"))*tick)
+					if scheduler.Admit(w.Snapshot(), []*cluster.Job{j}, pol) != nil {
+						continue
+					}
+					promised[id] = j.Spec.Deadline
+				}
+				w.Submit(j)
+			}
+			p := scheduler.Schedule(w.Snapshot(), pol)
+			w.Apply(&p)
+			w.Advance(tick)
+		}
+		for id, by := range promised {
+			j := w.Jobs[id]
+			if s := j.Started; j.State.Waiting() || s.Add(j.Spec.TimeLimit) > by {
+				t.Fatalf("job %d started %s and ends after its deadline %s, %v", id, s.Sub(Now), by.Sub(Now), j.State)
+			}
+		}
+	})
+}
+
+// TestAdmitIsAFunction: of the snapshot, in whatever order it is listed.
+func TestAdmitIsAFunction(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w, pol := drawWorld(t, true), scheduler.Default()
+		for _, j := range w.Snapshot().Waiting {
+			spec := *j.Spec
+			spec.Deadline = Now.Add(time.Duration(rapid.IntRange(1, 600).Draw(t, "due")) * time.Minute)
+			c := j.Clone()
+			c.Spec = &spec
+			w.Jobs[j.ID] = c
+		}
+		j := drawJob(t, 1000)
+		j.Spec.Deadline = Now.Add(time.Duration(rapid.IntRange(1, 600).Draw(t, "own")) * time.Minute)
+		s, r := w.Snapshot(), w.Snapshot()
+		rnd := rand.New(rand.NewPCG(1, uint64(rapid.IntRange(0, 99).Draw(t, "order"))))
+		r.Nodes = slices.Clone(r.Nodes)
+		rnd.Shuffle(len(r.Nodes), func(a, b int) { r.Nodes[a], r.Nodes[b] = r.Nodes[b], r.Nodes[a] })
+		rnd.Shuffle(len(r.Waiting), func(a, b int) { r.Waiting[a], r.Waiting[b] = r.Waiting[b], r.Waiting[a] })
+		a, b := scheduler.Admit(s, []*cluster.Job{j}, pol), scheduler.Admit(r, []*cluster.Job{j}, pol)
+		if (a == nil) != (b == nil) || a != nil && a.Msg != b.Msg {
+			t.Fatalf("%v, shuffled %v", a, b)
+		}
+	})
+}
+
+func TestSlack(t *testing.T) {
+	t.Parallel()
+	h := time.Hour
+	w := NewWorld([]*cluster.Node{Node("n1", 1, a100)})
+	running(w, Job(1, Lasts(h), dueIn(3*h)), "n1-00", whole(80000))
+	for _, c := range []struct {
+		name string
+		job  *cluster.Job
+		want time.Duration
+		ok   bool
+	}{
+		{"none", Job(2, Lasts(h)), 0, false},
+		{"runs", w.Jobs[1], 2 * h, true},
+		{"waits", Job(2, Lasts(h), dueIn(3*h)), 2 * h, true},
+		{"waits in a queue", Job(2, Lasts(h), dueIn(3*h), queued("n1-00", h)), h, true},
+		{"will be late", Job(2, Lasts(4*h), dueIn(3*h)), -h, true},
+	} {
+		if got, ok := scheduler.Slack(c.job, Now, scheduler.Default()); got != c.want || ok != c.ok {
+			t.Errorf("%s: slack %s %t, want %s %t", c.name, got, ok, c.want, c.ok)
+		}
+	}
+}
