@@ -58,7 +58,8 @@ func Load(path string, o Options) (*sim.Workload, Report, error) {
 		return nil, rep, err
 	}
 	if len(lists) == 0 {
-		return nil, rep, fmt.Errorf("%s: holds no list of jobs that can be read; berth sim formats lists the forms", path)
+		return nil, rep, fmt.Errorf("%s: holds no list of jobs that can be read; such a list has at least the columns %s, %s and %s, or is one of %s",
+			path, arrivalNames[0], durationNames[1], gpuNames[0], formNames())
 	}
 	pick, err := o.choose(lists)
 	if err != nil {
@@ -205,6 +206,17 @@ func classify(path string, size int64) (list, bool, error) {
 		}
 	}
 	return l, false, nil
+}
+
+// formNames lists the published forms.
+func formNames() string {
+	var out []string
+	for _, f := range formats() {
+		if len(f.must) > 0 {
+			out = append(out, f.name)
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // choose picks the list that the mix names.
