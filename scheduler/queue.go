@@ -265,7 +265,9 @@ func (p *pass) rebalance() {
 		c := &p.f.cards[long[0]]
 		moved := false
 		for i := len(c.queue) - 1; i >= max(0, len(c.queue)-tailDepth) && left > 0; i-- {
-			if it := p.find(c.queue[i].Job); it != nil && !it.gone && it.queue == long[0] && p.better(it) {
+			// Who has cards kept for it stays, or what is kept would hop about and
+			// never come free.
+			if it := p.find(c.queue[i].Job); it != nil && !it.gone && !it.kept && it.queue == long[0] && p.better(it) {
 				moved = true
 				left--
 			}

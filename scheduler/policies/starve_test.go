@@ -92,9 +92,6 @@ func TestNobodyStarves(t *testing.T) {
 	}
 	for name, s := range sieges() {
 		for _, p := range ps {
-			if s.nodes > 1 && (p.Name() == "ffd" || p.Name() == "slot") {
-				continue // they claim it by other rules, which the scheduler's own sieges try
-			}
 			t.Run(name+"/"+p.Name(), func(t *testing.T) {
 				t.Parallel()
 				if got := s.hold(t, p, bound); got >= bound {
