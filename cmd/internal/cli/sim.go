@@ -266,6 +266,9 @@ func runSim(ctx context.Context, e *Env, o *simOptions, names []string) error {
 			if err != nil {
 				return fmt.Errorf("%s, seed %d: %w", n, o.seed+s, err)
 			}
+			if r.Unplaced > 0 {
+				e.warnf("%s, seed %d: %d of %d jobs never ran: by what is predicted of them no GPU, or no node, is large enough", n, o.seed+s, r.Unplaced, r.Jobs)
+			}
 			results = append(results, r)
 		}
 	}

@@ -122,6 +122,16 @@ func TestFleetFor(t *testing.T) {
 	}
 }
 
+func TestInventedCardsHoldEveryJob(t *testing.T) {
+	t.Parallel()
+	for mem, want := range map[int64]int64{0: 16 << 10, 20 << 10: 24 << 10, 48 << 10: 48 << 10, 200 << 10: 200 << 10} {
+		f, _ := FleetFor(&sim.Workload{Jobs: []sim.Job{{Duration: time.Hour, GPUs: 1, MemMiB: mem}}})
+		if got := f.Nodes[0].MemMiB; got != want {
+			t.Errorf("%d MiB: cards of %d MiB, want %d", mem, got, want)
+		}
+	}
+}
+
 // TestGuard bounds what a pack may yield.
 func TestGuard(t *testing.T) {
 	t.Parallel()

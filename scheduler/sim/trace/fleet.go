@@ -43,7 +43,22 @@ func FleetFor(w *sim.Workload) (sim.Fleet, string) {
 		n = max(n, (w.Jobs[i].GPUs+7)/8)
 	}
 	n = max(n, 1)
-	return sim.Homogeneous(n, 8, "gpu", 0), fmt.Sprintf("%d GPUs in nodes of 8: the mean demand is %.0f %% of that or less", 8*n, 100*load)
+	mem := cardFor(w)
+	return sim.Homogeneous(n, 8, "gpu", mem), fmt.Sprintf("%d GPUs of %d GiB in nodes of 8: the mean demand is %.0f %% of that or less", 8*n, mem>>10, 100*load)
+}
+
+// cardFor is the memory of the smallest usual card that holds every job.
+func cardFor(w *sim.Workload) int64 {
+	most := int64(0)
+	for i := range w.Jobs {
+		most = max(most, w.Jobs[i].MemMiB)
+	}
+	for _, gib := range []int64{16, 24, 32, 48, 80, 141} {
+		if most <= gib<<10 {
+			return gib << 10
+		}
+	}
+	return most
 }
 
 // Demand is the mean number of cards that are asked for over the time in which
