@@ -129,7 +129,7 @@ func (a *Agent) jobEnv(as *nodev1.Assignment, u User, submitDir string, gpuEnv [
 		set(line)
 	}
 	if len(as.Script) > 0 {
-		for _, line := range a.slurmEnv(as, submitDir) {
+		for _, line := range a.slurmEnv(as) {
 			set(line)
 		}
 	}

@@ -114,7 +114,7 @@ func interpreter(script []byte) ([]string, error) {
 // slurmEnv is what scripts written for Slurm read, as far as the node knows
 // it; what the request alone says comes with the job. A job has one node, and
 // its batch step is task 0 of it.
-func (a *Agent) slurmEnv(as *nodev1.Assignment, submitDir string) []string {
+func (a *Agent) slurmEnv(as *nodev1.Assignment) []string {
 	id, node := strconv.FormatUint(as.Job, 10), string(a.cfg.Node)
 	cpus := strconv.FormatInt(max(1, (as.CpuMilli+999)/1000), 10)
 	env := []string{
@@ -125,7 +125,6 @@ func (a *Agent) slurmEnv(as *nodev1.Assignment, submitDir string) []string {
 		"SLURM_JOB_NUM_NODES=1", "SLURM_NNODES=1",
 		"SLURM_CPUS_ON_NODE=" + cpus, "SLURM_JOB_CPUS_PER_NODE=" + cpus,
 		"SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NODEID=0", "SLURM_GTIDS=0",
-		"SLURM_SUBMIT_DIR=" + submitDir,
 	}
 	if as.Attempt > 1 {
 		env = append(env, "SLURM_RESTART_COUNT="+strconv.FormatUint(uint64(as.Attempt-1), 10))

@@ -19,7 +19,7 @@ func main() {
 		demo.NewCommand(os.Stdout, os.Stderr),
 		simjob.NewCommand(os.Stdout),
 	)
-	os.Exit(cli.Main(os.Args[1:], cli.SystemEnv(), commands...))
+	os.Exit(cli.Main(cli.Applet(os.Args), cli.SystemEnv(), commands...))
 }
 
 // version is what the build recorded: the module's version, or the commit.

@@ -22,7 +22,7 @@ func TestBadInput(t *testing.T) {
 		"commands": {
 			{2, []string{}},
 			{2, []string{"sumbit"}},
-			{2, []string{"sbatch"}},
+			{2, []string{"run"}},
 			{2, []string{"nonsense"}},
 			{2, []string{"node"}},
 			{2, []string{"node", "lst"}},

@@ -46,6 +46,7 @@ type Env struct {
 	RequestID func() string
 
 	client *client       // of the commands that New made
+	prog   string        // what messages begin with; "" is berth
 	out    *bufio.Writer // over Stdout; flushed by Main and by commands that follow
 }
 
@@ -87,6 +88,7 @@ func newRequestID() string {
 }
 
 func (e *Env) init() {
+	e.prog = ""
 	if e.out == nil {
 		e.out = bufio.NewWriter(e.Stdout)
 	}
@@ -97,7 +99,26 @@ func (e *Env) printf(format string, args ...any) { fmt.Fprintf(e.out, format, ar
 
 // warnf writes one line to standard error.
 func (e *Env) warnf(format string, args ...any) {
-	fmt.Fprintf(e.Stderr, "berth: "+format+"\n", args...)
+	fmt.Fprintf(e.Stderr, e.name()+": "+format+"\n", args...)
+}
+
+func (e *Env) name() string {
+	if e.prog != "" {
+		return e.prog
+	}
+	return "berth"
+}
+
+// fail prints the error that ends the command; Slurm's commands say so in each
+// line.
+func (e *Env) fail(msg string) {
+	if e.prog == "" {
+		fmt.Fprintln(e.Stderr, "berth: "+escapeLines(msg))
+		return
+	}
+	for line := range strings.SplitSeq(escapeLines(msg), "\n") {
+		fmt.Fprintln(e.Stderr, e.prog+": error: "+line)
+	}
 }
 
 // errQuiet ends a command without a message: its reader went away.

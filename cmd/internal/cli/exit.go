@@ -98,7 +98,7 @@ func execute(ctx context.Context, args []string, env *Env, extra ...*cobra.Comma
 	}
 	code, msg := classify(ctx, err)
 	if msg != "" {
-		fmt.Fprintln(env.Stderr, "berth: "+escapeLines(msg))
+		env.fail(msg)
 	}
 	return code
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 	"github.com/berth-scheduler/berth/model"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -88,6 +89,20 @@ func runPredict(ctx context.Context, e *Env, c *client, o *predictOptions, args 
 	if len(req.Beside) > 0 {
 		printSharing(e, resp.GetSharing(), o.explain, req.Spec != nil)
 	}
+	return nil
+}
+
+// testSubmit says what a job would take instead of submitting it.
+func testSubmit(ctx context.Context, e *Env, c *client, spec *cluster.Spec) error {
+	var resp *apiv1.PredictResponse
+	err := c.jobs(ctx, reads, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+		resp, err = s.Predict(ctx, &apiv1.PredictRequest{Spec: conv.SpecToAPI(spec)})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	printPredictions(e, resp.GetPredictions(), false)
 	return nil
 }
 

@@ -36,7 +36,7 @@ func (r *request) fromArgs(e *Env, file string, args []string, dash int) error {
 			if len(args) > 0 || file != "" {
 				return Usagef("--wrap: there is another command already, %s", shortQuote(max(file, strings.Join(args, " "))))
 			}
-			if err := r.fromWrap(); err != nil {
+			if err := r.fromWrap(e); err != nil {
 				return err
 			}
 			return r.applyFlags()
@@ -83,9 +83,7 @@ func (r *request) complete(e *Env) (warnings []string, err error) {
 	if s.Name == "" {
 		s.Name = defaultName(s.Command[0])
 	}
-	if !r.gpus && (s.Exclusive || s.GPUType != "" || s.GPUMemMiB > 0 || s.GPUMilli > 0 || r.run.named()) {
-		s.GPUs = 1 // each of these is about a GPU
-	}
+	r.impliedGPUs()
 	if err := r.setDir(e); err != nil {
 		return nil, err
 	}
@@ -109,6 +107,14 @@ func (r *request) complete(e *Env) (warnings []string, err error) {
 		return nil, Usagef("%w", err)
 	}
 	return warnings, nil
+}
+
+// impliedGPUs gives a job one GPU when anything about one was said.
+func (r *request) impliedGPUs() {
+	s := &r.spec
+	if !r.gpus && (s.Exclusive || s.GPUType != "" || s.GPUMemMiB > 0 || s.GPUMilli > 0 || r.run.named()) {
+		s.GPUs = 1
+	}
 }
 
 func (r *request) setDir(e *Env) error {

@@ -106,7 +106,10 @@ func (r *request) fromScript(e *Env, name string, args []string) error {
 		return err
 	}
 	script, err := sbatch.Read(data)
-	if err != nil {
+	switch {
+	case err != nil && e.prog != "": // in Slurm's words, and no more
+		return err
+	case err != nil:
 		return e.refusal(name, err)
 	}
 	if err := r.resolveSlurm(e, name, script); err != nil {
@@ -119,30 +122,39 @@ func (r *request) fromScript(e *Env, name string, args []string) error {
 		return err
 	}
 	r.spec.Command = append([]string{path}, args...)
-	r.scriptDefaults(filepath.Base(path))
-	return nil
+	return r.scriptDefaults(e, filepath.Base(path))
 }
 
 // fromWrap makes the job of --wrap, as sbatch does: a script of one command.
-func (r *request) fromWrap() error {
+func (r *request) fromWrap(e *Env) error {
 	wrap := r.slurm.asked.Wrap
 	packed, err := conv.PackScript([]byte("#!/bin/sh\n# This script was created by sbatch --wrap.\n\n" + wrap + "\n"))
 	if err != nil {
 		return err
 	}
 	r.spec.Script, r.spec.Command = packed, []string{wrap}
-	r.scriptDefaults("wrap")
-	return nil
+	return r.scriptDefaults(e, "wrap")
 }
 
-func (r *request) scriptDefaults(name string) {
+// scriptDefaults completes a batch script's job as sbatch would.
+func (r *request) scriptDefaults(e *Env, name string) error {
 	if r.spec.Name == "" {
 		r.spec.Name = sbatch.CleanName(name)
 	}
 	if r.spec.Stdout == "" {
 		r.spec.Stdout = slurmOutput
 	}
+	wd, err := e.Getwd()
+	if err != nil {
+		return &ExitError{ExitFailed, fmt.Errorf("this directory cannot be named (%w); go to another one", err)}
+	}
+	host, err := e.Hostname()
+	if err != nil {
+		return &ExitError{ExitFailed, fmt.Errorf("name of this machine: %w", err)}
+	}
 	r.env = append(r.env, r.slurm.asked.Env...)
+	r.env = append(r.env, "SLURM_SUBMIT_DIR="+wd, "SLURM_SUBMIT_HOST="+host, "SLURM_CLUSTER_NAME=berth")
+	return nil
 }
 
 // loadScript reads a script, bounded, and returns its absolute name.
@@ -161,7 +173,10 @@ func loadScript(e *Env, name string) (data []byte, path string, err error) {
 			path = filepath.Clean(name)
 		}
 	}
-	if err != nil {
+	switch {
+	case err != nil && e.prog != "":
+		return nil, "", &ExitError{ExitFailed, fmt.Errorf("Unable to open file %s", name)}
+	case err != nil:
 		return nil, "", Usagef("script: %w", err)
 	}
 	return data, path, nil
@@ -198,7 +213,12 @@ func (r *request) resolveSlurm(e *Env, name string, script *sbatch.Script) error
 		return err
 	}
 	r.takeOver(asked)
-	// Directives that are Berth's own, before what was typed.
+	r.ownFlags(asked)
+	return nil
+}
+
+// ownFlags adds directives that are Berth's own, before what was typed.
+func (r *request) ownFlags(asked *sbatch.Request) {
 	var before []flagText
 	all := fields()
 	for _, s := range asked.Own {
@@ -211,7 +231,6 @@ func (r *request) resolveSlurm(e *Env, name string, script *sbatch.Script) error
 		}
 	}
 	r.flags = append(before, r.flags...)
-	return nil
 }
 
 // report says what becomes of each option, and refuses what is refused.

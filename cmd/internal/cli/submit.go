@@ -76,6 +76,15 @@ func runSubmit(ctx context.Context, e *Env, c *client, o *submitOptions, args []
 	if w := secretsWarning(o.spec.Env, o.spec.Command); w != "" {
 		e.warnf("warning: %s", escape(w))
 	}
+	if o.slurm.typed && o.spec.GPUType == o.slurm.asked.GPUType {
+		var err error
+		if o.spec.GPUType, err = slurmType(ctx, c, o.spec.GPUType); err != nil {
+			return err
+		}
+	}
+	if a := o.slurm.asked; a != nil && a.Test {
+		return testSubmit(ctx, e, c, &o.spec)
+	}
 	req := &apiv1.SubmitJobsRequest{RequestId: o.requestID}
 	for range count {
 		req.Jobs = append(req.Jobs, conv.SpecToAPI(&o.spec))

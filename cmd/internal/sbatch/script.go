@@ -44,7 +44,6 @@ var (
 	ErrNoInterpreter = errors.New("This does not look like a batch script.  The first\n" +
 		"line must start with #! followed by the path to an interpreter.\nFor instance: #!/bin/sh")
 	ErrDOS = errors.New("Batch script contains DOS line breaks (\\r\\n)\ninstead of expected UNIX line breaks (\\n).")
-	ErrNUL = errors.New("The batch script contains a NUL byte")
 )
 
 // Read finds the directives of a script. Like sbatch it looks only at lines

@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
+)
+
+// applets are the names of Slurm's commands under which the binary may be
+// called through a link.
+var applets = []string{"sbatch"}
+
+// Applet returns the arguments for Main, given the whole argument vector of
+// the process: called through a link named sbatch, the binary is sbatch.
+func Applet(argv []string) []string {
+	if len(argv) == 0 {
+		return nil
+	}
+	if name := filepath.Base(argv[0]); slices.Contains(applets, name) {
+		return append([]string{name}, argv[1:]...)
+	}
+	return argv[1:]
+}
+
+// newSbatchCmd is submit with the options, messages and exit codes of sbatch.
+func newSbatchCmd(e *Env, c *client) *cobra.Command {
+	return &cobra.Command{
+		Use:                "sbatch [OPTIONS…] [SCRIPT [ARG…]]",
+		Short:              "Submit a batch script as Slurm's sbatch does",
+		Hidden:             true,
+		DisableFlagParsing: true,
+		Args:               cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e.prog = "sbatch"
+			return asSbatch(runSbatch(cmd.Context(), e, c, args))
+		},
+	}
+}
+
+// asSbatch gives every failure of sbatch itself its exit code; that of a job
+// which was waited for stays.
+func asSbatch(err error) error {
+	var exit *ExitError
+	switch {
+	case err == nil, errors.Is(err, errQuiet), errors.As(err, &exit) && (exit.Err == nil || exit.Code == exitOptions):
+		return err
+	case errors.As(err, &exit):
+		return &ExitError{ExitFailed, exit.Err}
+	}
+	var u *usageError
+	if errors.As(err, &u) {
+		return &ExitError{ExitFailed, u.err}
+	}
+	for _, own := range []error{sbatch.ErrEmpty, sbatch.ErrNoInterpreter, sbatch.ErrDOS, errWrapArgs} {
+		if errors.Is(err, own) {
+			return &ExitError{ExitFailed, own}
+		}
+	}
+	return &ExitError{ExitFailed, fmt.Errorf("Batch job submission failed: %w", err)}
+}
+
+var errWrapArgs = errors.New("Script arguments not permitted with --wrap option")
+
+// exitOptions is what sbatch ends with when its options cannot be read.
+const exitOptions = 255
+
+func runSbatch(ctx context.Context, e *Env, c *client, args []string) error {
+	words := make([]sbatch.Word, len(args))
+	for i, a := range args {
+		words[i].Text = a
+	}
+	set, faults, rest := sbatch.Scan(words, sbatch.FromCommandLine, ownOptions(), false)
+	if len(faults) > 0 {
+		return &ExitError{exitOptions, errors.New(faults[0].Msg + "\nTry \"sbatch --help\" for more information")}
+	}
+	// What the command line alone decides, before any script is read.
+	first, _ := sbatch.Resolve(set, nil)
+	switch {
+	case first.Help:
+		e.printf("%s", sbatchHelp)
+		return nil
+	case first.Version:
+		e.printf("berth %s, with the options of slurm 22.05\n", version().Version)
+		return nil
+	}
+	o := &submitOptions{count: "1"}
+	o.slurm.set = set
+	var script []string
+	for _, w := range rest {
+		script = append(script, w.Text)
+	}
+	if len(script) > 0 && first.Wrapped {
+		return errWrapArgs
+	}
+	if len(script) == 0 && !first.Wrapped {
+		script = []string{"-"}
+	}
+	return runSubmit(ctx, e, c, o, script, -1)
+}
+
+const sbatchHelp = `Usage: sbatch [OPTIONS...] [SCRIPT [ARGS...]]
+
+Takes the options of Slurm's sbatch 22.05 and submits to Berth. What becomes of each is
+said on standard error (-Q: not), and by "berth lint SCRIPT". "berth submit --help" lists
+Berth's own options, which are taken as well.
+`
+
+// slurmType finds the cluster's GPU type that a name of Slurm's configuration
+// means: a100 is A100-SXM4-80GB where that is the only type with such a part.
+func slurmType(ctx context.Context, c *client, asked string) (string, error) {
+	nodes, err := getNodes(ctx, c, nil)
+	if err != nil {
+		return "", err
+	}
+	var all, like []string
+	for _, n := range nodes {
+		for _, g := range n.GetGpus() {
+			t := g.GetType()
+			if t == asked {
+				return t, nil
+			}
+			if slices.Contains(all, t) {
+				continue
+			}
+			all = append(all, t)
+			if typeMatches(t, asked) {
+				like = append(like, t)
+			}
+		}
+	}
+	slices.Sort(all)
+	slices.Sort(like)
+	switch {
+	case len(like) == 1:
+		return like[0], nil
+	case len(like) > 1:
+		return "", cluster.Errorf(cluster.CodeInvalid, "GPU type %s: may be any of %s; name one with --gpu-type, on a #BERTH line or before the script",
+			shortQuote(asked), strings.Join(like, ", "))
+	case len(all) == 0:
+		return asked, nil // nothing to compare with: the coordinator decides
+	default:
+		return "", cluster.Errorf(cluster.CodeInvalid, "GPU type %s: the cluster has %s; name one with --gpu-type, on a #BERTH line or before the script",
+			shortQuote(asked), strings.Join(all, ", "))
+	}
+}
+
+// typeMatches compares by parts, so that a100 is not A1000, and a100_80gb is
+// A100-SXM4-80GB.
+func typeMatches(typ, asked string) bool {
+	parts := func(s string) []string {
+		return strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return r == '-' || r == '_' || r == '.' || r == ' ' })
+	}
+	have, want := parts(typ), parts(asked)
+	for _, p := range want {
+		if !slices.Contains(have, p) {
+			return false
+		}
+	}
+	return len(want) > 0
+}

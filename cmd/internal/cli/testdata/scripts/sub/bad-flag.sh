@@ -1,0 +1,3 @@
+#!/bin/sh
+#BERTH --gpu-mem=12gigs
+true

@@ -1,0 +1,2 @@
+#!/bin/sh
+#SBATCH --gpus=1
