@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // rule is what becomes of an option. read, when set, checks the value as
@@ -408,7 +409,7 @@ func readMailType(_ *resolver, v string) (*verdict, error) {
 func CleanName(s string) string {
 	out := []rune{}
 	for _, c := range strings.ToValidUTF8(s, "_") {
-		if c == '/' || c < ' ' || c == 0x7f {
+		if c == '/' || !unicode.IsGraphic(c) {
 			c = '_'
 		}
 		out = append(out, c)
