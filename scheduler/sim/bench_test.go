@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -10,6 +11,32 @@ import (
 	"github.com/berth-scheduler/berth/scheduler/sim"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
 )
+
+// BenchmarkRun replays 10,000 invented jobs on 512 cards, a third of which
+// are busy, with the state machine and with its stand-in.
+func BenchmarkRun(b *testing.B) {
+	w := &sim.Workload{Name: "invented"}
+	for i := range 10_000 {
+		w.Jobs = append(w.Jobs, sim.Job{
+			ID: fmt.Sprintf("j%d", i), Submit: time.Duration(i) * 20 * time.Second, Duration: time.Duration(1+i%97) * time.Minute, GPUs: 1 + i%3,
+			MemMiB: int64(1000 + i%7000), UsedMilli: int64(100 + i%800),
+		})
+	}
+	f := sim.Homogeneous(64, 8, "T4", 16000)
+	for name, log := range map[string]bool{"log": true, "stand-in": false} {
+		b.Run(name, func(b *testing.B) {
+			began, events := time.Now(), 0
+			for b.Loop() {
+				r, err := sim.Run(context.Background(), w, &f, sim.Options{Planner: sim.NewBerth(scheduler.ModeFFD, 0), PassEvery: time.Second, Log: log})
+				if err != nil {
+					b.Fatal(err)
+				}
+				events += r.Events
+			}
+			b.ReportMetric(float64(events)/time.Since(began).Seconds(), "events/s")
+		})
+	}
+}
 
 // BenchmarkVenus replays the first 20,000 jobs of the trace that $BERTH_TRACES
 // holds as helios-venus, and tells events a second.
