@@ -344,7 +344,7 @@ func (x *explainer) vetoes(n *cluster.Node) (others int) {
 			others++
 			continue
 		}
-		r := vetoReason(x.job, g, &e, nd.why)
+		r := vetoReason(x.job, g, &e, &nd, &x.pol)
 		x.tallyOn(g.Type, r.Code, 1, -g.SellableMiB, func() string { return cardName(n, g) + ": " + r.Detail })
 	}
 	return others

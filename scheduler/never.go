@@ -22,7 +22,7 @@ func NeverFits(nodes []*cluster.Node, job *cluster.Job, pol Policy) *cluster.Err
 	slices.SortFunc(able, byNode)
 	s := sieve{job: job, pol: pol, able: able}
 	s.cpu, s.mem = hostOf(job, pol)
-	for _, lack := range []func() string{s.node, s.gpuType, s.gpuMem, s.count, s.cores, s.host} {
+	for _, lack := range []func() string{s.node, s.gpuType, s.limits, s.gpuMem, s.count, s.cores, s.host} {
 		if why := lack(); why != "" {
 			return cluster.Errorf(cluster.CodeInvalid, "never satisfiable: %s", why)
 		}
@@ -96,6 +96,31 @@ func (s *sieve) onNode(words string) string {
 		return ""
 	}
 	return words + string(s.job.Spec.Node)
+}
+
+// limits says it when every type that would do is beyond the job's limits of
+// power and price.
+func (s *sieve) limits() string {
+	if s.job.Spec.MaxPowerW == 0 && s.job.Spec.MaxCostMilli == 0 || s.job.Spec.GPUs == 0 {
+		return ""
+	}
+	why := ""
+	if s.keep(func(n *cluster.Node) bool {
+		return slices.ContainsFunc(n.GPUs, func(g cluster.GPU) bool {
+			e, _ := cluster.EstimateFor(s.job.Estimates, g.Type)
+			nd := needOn(s.job, &g, &e, s.pol)
+			if nd.why != vetoPower && nd.why != vetoCost {
+				return nd.why != vetoType
+			}
+			if why == "" {
+				why = "on " + g.Type + " it " + vetoReason(s.job, &g, &e, &nd, &s.pol).Detail
+			}
+			return false
+		})
+	}) {
+		return ""
+	}
+	return why
 }
 
 func (s *sieve) gpuMem() string {

@@ -241,7 +241,7 @@ func (p *pass) place(it *item, c int, cards []int32) {
 	st := cluster.Start{
 		Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1,
 		Berth: cluster.Berth{Node: p.f.hosts[first.host].node.ID, CPUMilli: it.cpu, MemMiB: it.mem, GPUs: make([]cluster.GPUShare, 0, len(cards))},
-		Why:   p.why(n, k, first, len(cards)),
+		Why:   p.why(it, n, k, first, len(cards)),
 	}
 	_, st.Estimate, _ = ShareOn(it.job, k.rep, p.pol)
 	takes := 0
@@ -274,7 +274,7 @@ func (p *pass) commit(it *item, st *cluster.Start, host int32) {
 }
 
 // why says in words why a job lies where it lies.
-func (p *pass) why(n *need, k *class, c *card, cards int) string {
+func (p *pass) why(it *item, n *need, k *class, c *card, cards int) string {
 	b := make([]byte, 0, 96)
 	switch {
 	case n.way == wayWhole && cards > 1:
@@ -298,6 +298,14 @@ func (p *pass) why(n *need, k *class, c *card, cards int) string {
 	}
 	b = append(b, "; predicted "...)
 	b = append(b, about(n.dur)...)
+	if it.job.Spec.Objective != "" {
+		e, _ := cluster.EstimateFor(it.job.Estimates, k.gpuType)
+		b = append(b, "; of the types that are free the best for "...)
+		b = append(b, it.job.Spec.Objective...)
+		b = append(b, " ("...)
+		b = append(b, p.pol.goalWords(it.job, k.gpuType, &e, n, k.sellable)...)
+		b = append(b, ')')
+	}
 	return string(b)
 }
 

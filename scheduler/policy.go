@@ -64,6 +64,8 @@ type Policy struct {
 	// more than the part of its GPUs gets no more than leaves that. 0 for both
 	// switches the rule off, also for jobs without GPUs.
 	KeepCPUMilli, KeepMemMiB int64
+	// Prices are what GPU-hours cost, nil for nothing.
+	Prices *Prices
 	// DeadlineShareMilli is the part of each type's GPUs, in thousandths, that
 	// jobs with deadlines may claim.
 	DeadlineShareMilli int64
@@ -72,6 +74,18 @@ type Policy struct {
 	// MaxReasons bounds for how many shapes of job one pass writes the reason
 	// to wait in words; the others get the code alone. Explain has the words.
 	MaxReasons int
+}
+
+// Prices is what an hour of a whole GPU of a type costs, in thousandths of the
+// currency; a type that is not there has no price. It is not changed.
+type Prices struct{ PerHourMilli map[string]int64 }
+
+// of is the price of a type, 0 for none.
+func (x *Prices) of(gpuType string) int64 {
+	if x == nil {
+		return 0
+	}
+	return x.PerHourMilli[gpuType]
 }
 
 // Default returns the policy of a site that chose nothing.

@@ -179,6 +179,18 @@ func (p *pass) waitAt(it *item, i int32) int64 {
 // there is none.
 func (p *pass) bestQueue(it *item) (at int32, wait, done int64) {
 	at, done = -1, forever
+	if o := it.job.Spec.Objective; o != "" && o != cluster.ObjectiveLatency {
+		p.able = p.able[:0]
+		for c := range it.needs {
+			if it.needs[c].way != wayNone && p.everOn(it, c) {
+				p.able = append(p.able, c)
+			}
+		}
+		if c, ok := p.chooses(it, p.able); ok {
+			i, w := p.leastLoaded(it, c)
+			return i, w, w + it.needs[c].dur
+		}
+	}
 	for c := range it.needs {
 		if it.needs[c].way == wayNone {
 			continue

@@ -180,7 +180,7 @@ func (p *pass) neverReason(it *item) cluster.Reason {
 	for c := range it.needs {
 		k := &p.f.classes[c]
 		e, _ := cluster.EstimateFor(it.job.Estimates, k.gpuType)
-		if r := vetoReason(it.job, k.rep, &e, it.needs[c].why); worst.Code == "" || r.Code != cluster.ReasonGPUType {
+		if r := vetoReason(it.job, k.rep, &e, &it.needs[c], &p.pol); worst.Code == "" || r.Code != cluster.ReasonGPUType {
 			worst = r
 		}
 	}

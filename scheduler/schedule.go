@@ -29,6 +29,7 @@ type pass struct {
 	unseen    bool    // somebody stands in a queue whom the snapshot does not hold
 	picked    []int32 // scratch
 	chosen    []int   // scratch
+	able      []int   // scratch
 }
 
 // Schedule decides where the waiting jobs of snap go. It changes nothing of
@@ -108,6 +109,9 @@ func (p *pass) start(it *item) bool {
 		if it.needs[c].dur-fastest <= p.slack(fastest) && (best < 0 || p.prefer(it, c, best)) {
 			best = c
 		}
+	}
+	if c, ok := p.chooses(it, fits); ok {
+		best = c
 	}
 	if best < 0 || p.declines(it, best, fits) {
 		return false

@@ -31,6 +31,8 @@ const (
 	vetoType           // it wants another type
 	vetoDeclared       // the declared memory is more than the card sells
 	vetoPredicted      // the predicted peak is more than the card sells
+	vetoPower          // it is predicted to draw more than it may
+	vetoCost           // it is predicted to cost more than it may
 	vetoObserved       // it ran out of more memory, and there are larger cards
 )
 
@@ -51,7 +53,7 @@ func ShareOn(job *cluster.Job, gpu *cluster.GPU, pol Policy) (cluster.Share, clu
 		e = cluster.Estimate{GPUType: gpu.Type, GPUMemMiB: n.mem, GPUMemP95MiB: n.mem, Milli: n.milli, Duration: job.Spec.Duration, Source: "none"}
 	}
 	if n.way == wayNone {
-		return cluster.Share{}, e, vetoReason(job, gpu, &e, n.why)
+		return cluster.Share{}, e, vetoReason(job, gpu, &e, &n, &pol)
 	}
 	return n.share(gpu.SellableMiB), e, cluster.Reason{}
 }
@@ -105,6 +107,9 @@ func needOn(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, pol Policy)
 		n.mem >= gpu.SellableMiB || s.GPUMemMiB == 0 && (!sure || s.GPUs > 1) {
 		n.way, n.mem, n.milli = wayWhole, gpu.SellableMiB, cluster.WholeGPU
 	}
+	if n.why = pol.beyond(job, gpu.Type, e, &n, gpu.SellableMiB); n.why != vetoNone {
+		n.way = wayNone
+	}
 	return n
 }
 
@@ -123,9 +128,17 @@ func durationOf(job *cluster.Job, e *cluster.Estimate, pol Policy) int64 {
 	return max(1, d.Microseconds())
 }
 
-func vetoReason(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, why veto) cluster.Reason {
+func vetoReason(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, n *need, pol *Policy) cluster.Reason {
 	r := cluster.Reason{Code: cluster.ReasonNeverFits}
-	switch why {
+	limited := *n
+	limited.way = wayShare // as it would be
+	switch n.why {
+	case vetoPower:
+		r.Detail = fmt.Sprintf("is predicted to draw %d W on %s, at most %d W are allowed (--max-power)",
+			e.PowerW*int64(max(1, job.Spec.GPUs)), gpu.Type, job.Spec.MaxPowerW)
+	case vetoCost:
+		r.Detail = fmt.Sprintf("is predicted to take %s on %s, a price of at most %s is allowed (--max-cost)",
+			pol.goalWords(job, gpu.Type, e, &limited, gpu.SellableMiB), gpu.Type, times(job.Spec.MaxCostMilli))
 	case vetoType:
 		r.Code = cluster.ReasonGPUType
 		r.Detail = fmt.Sprintf("wants %s, this is %s", job.Spec.GPUType, gpu.Type)

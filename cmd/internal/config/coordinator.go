@@ -1,6 +1,10 @@
 package config
 
 import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -93,8 +97,27 @@ type Scheduling struct {
 	MaxSlowdown       float64       `yaml:"max_slowdown"` // of anybody who shares a GPU, times; 0 is no limit
 	Interval          time.Duration `yaml:"interval"`     // longest time between full passes
 	MemoryHeadroomMiB int           `yaml:"memory_headroom_mib"`
+	// Prices are TYPE=PRICE for an hour of a whole GPU.
+	Prices []string `yaml:"prices"`
 	// Policy is a placement of package policies, or "placement+order".
 	Policy string `yaml:"policy"`
+}
+
+// PerHourMilli is what an hour of a GPU of each type costs, in thousandths.
+func (s *Scheduling) PerHourMilli() (map[string]int64, error) {
+	out := map[string]int64{}
+	for _, line := range s.Prices {
+		name, text, ok := strings.Cut(line, "=")
+		price, err := strconv.ParseFloat(text, 64)
+		if !ok || name == "" || err != nil || !(price > 0 && price <= 1e6) {
+			return nil, fmt.Errorf("holds %.80q, want TYPE=PRICE with a price of a GPU-hour above 0 and up to 1000000, such as A100-SXM4-80GB=2.5", line)
+		}
+		if _, twice := out[name]; twice {
+			return nil, fmt.Errorf("names %.80q twice", name)
+		}
+		out[name] = int64(math.Round(1000 * price))
+	}
+	return out, nil
 }
 
 // Lease says how long a silent agent is trusted.
@@ -182,6 +205,9 @@ func (c *Coordinator) Validate() error {
 	p.span("scheduling.interval", c.Scheduling.Interval, 10*time.Millisecond, time.Minute)
 	p.number("scheduling.memory_headroom_mib", c.Scheduling.MemoryHeadroomMiB, 0, 64<<10)
 	p.policy("scheduling.policy", c.Scheduling.Policy)
+	if _, err := c.Scheduling.PerHourMilli(); err != nil {
+		p.addf("scheduling.prices", "%v", err)
+	}
 	p.span("lease.agent", c.Lease.Agent, 5*time.Second, time.Hour)
 	p.number("limits.queued_total", c.Limits.QueuedTotal, 1, 1_000_000)
 	p.number("learner.min_samples", c.Learner.MinSamples, 1, 4096)

@@ -191,6 +191,13 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 	policy := scheduler.Default()
 	policy.MaxShares = cfg.Scheduling.MaxShares
 	policy.MaxSlowdownMilli = int64(math.Round(1000 * cfg.Scheduling.MaxSlowdown))
+	prices, err := cfg.Scheduling.PerHourMilli()
+	if err != nil {
+		return nil, fmt.Errorf("scheduling.prices: %w", err)
+	}
+	if len(prices) > 0 {
+		policy.Prices = &scheduler.Prices{PerHourMilli: prices}
+	}
 	planner, err := plannerOf(cfg.Scheduling.Policy, &policy)
 	if err != nil {
 		return nil, err
