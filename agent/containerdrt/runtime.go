@@ -296,7 +296,8 @@ func (r *Runtime) deleteContainer(ctx context.Context, c containerd.Container) e
 	} else if !errdefs.IsNotFound(err) {
 		return err
 	} else if err := forget(ctx, r.client, c.ID()); err != nil {
-		return err
+		// Its shim died, and containerd is about to notice.
+		r.cfg.Log.Debug("a task without a container is left to containerd", "task", c.ID(), "err", err)
 	}
 	if err := c.Delete(ctx, containerd.WithSnapshotCleanup); err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("delete container: %w", err)
