@@ -21,8 +21,8 @@ import (
 )
 
 // fsmJobs is up to how many jobs the state machine itself is driven when
-// nobody chose: it costs twice what the stand-in does.
-const fsmJobs = 20_000
+// nobody chose: it costs two to five times what the stand-in does.
+const fsmJobs = 5_000
 
 // policyNames lists what --policy takes.
 func policyNames() []string {
