@@ -1,0 +1,88 @@
+package sbatch
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// said are rows of the table in docs/slurm.md for options whose fate depends
+// on their value; the others are made from the rules.
+var said = map[string][2]string{
+	"job-name":        {"honoured", "names of more than 63 bytes, or with a slash, are adapted"},
+	"output":          {"honoured", "with every pattern; without it `slurm-%j.out`"},
+	"error":           {"honoured", "with every pattern; without it where the output goes"},
+	"input":           {"honoured", "with every pattern; without it `/dev/null`"},
+	"export":          {"honoured", "`ALL`, `NONE`, `NIL` or a list"},
+	"wrap":            {"honoured", "a script of one command, as sbatch makes it"},
+	"open-mode":       {"honoured or ignored", "`append` is what is done; `truncate` is ignored"},
+	"gres":            {"honoured or refused", "`gpu[:type]:n`; a type is mapped to the cluster's only type of that name. Shards, MPS and other resources are refused"},
+	"gpus":            {"honoured", "`[type:]n`, of one node"},
+	"gpus-per-task":   {"mapped", "times the number of tasks"},
+	"cpus-per-gpu":    {"mapped", "times the number of GPUs"},
+	"mem":             {"honoured", "0, all memory of a node, is refused"},
+	"mem-per-cpu":     {"mapped", "times the number of cores"},
+	"mem-per-gpu":     {"mapped", "host memory, times the number of GPUs; see `--gpu-mem` for the GPU's own"},
+	"ntasks":          {"mapped", "times `--cpus-per-task` cores; the script runs once, and no tasks are started for it"},
+	"ntasks-per-node": {"mapped", "the number of tasks, for one node"}, "tasks-per-node": {"mapped", "the number of tasks, for one node"},
+	"ntasks-per-gpu": {"mapped", "tasks for each GPU"}, "ntasks-per-tres": {"mapped", "tasks for each GPU"},
+	"nodes":      {"honoured or refused", "one node; a range that begins with 1 is mapped to it; more is refused"},
+	"time":       {"honoured", "every form, rounded up to minutes; more than 30 days is refused"},
+	"exclusive":  {"mapped or ignored", "whole GPUs for itself, not the whole node; `user`, `mcs` and jobs without GPUs: ignored"},
+	"nodelist":   {"honoured or refused", "one node; lists are refused"},
+	"begin":      {"refused", "but for `now`: a job starts when it fits; submit it then, with at(1) or a timer"},
+	"dependency": {"refused", "a job cannot wait for another; wait for it in the shell: `berth wait ID && berth submit SCRIPT`"},
+	"array":      {"refused", "submit in a loop, with `--export=ALL,SLURM_ARRAY_TASK_ID=$i`"},
+	"signal":     {"ignored", "SIGTERM comes at the time limit, SIGKILL some seconds later; trap TERM as well"},
+	"mail-type":  {"ignored", "no mail is sent; `berth wait JOB && mail …` does"},
+	"help":       {"honoured", ""}, "usage": {"honoured", ""}, "version": {"honoured", ""},
+}
+
+func docsTable() string {
+	var b strings.Builder
+	b.WriteString("| option | outcome | what becomes of it |\n| --- | --- | --- |\n")
+	for _, o := range slurmOptions {
+		name := "`--" + o.Name + "`"
+		if o.Short != 0 {
+			name += ", `-" + string(o.Short) + "`"
+		}
+		r := rules[o.Name]
+		row, ok := said[o.Name]
+		if !ok {
+			row = [2]string{r.fate.String(), r.note}
+			if r.fix != "" {
+				row[1] += "; " + r.fix
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, row[0], row[1])
+	}
+	return b.String()
+}
+
+// TestDocs holds docs/slurm.md to the rules. With -update the table there is
+// written again.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	const path, begin, end = "../../../docs/slurm.md", "<!-- options: made by the tests of cmd/internal/sbatch -->\n\n", "\n<!-- end of options -->"
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(data), begin)
+	table, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatal("docs/slurm.md has lost the marks around its table")
+	}
+	if *update {
+		table = docsTable()
+		if err := os.WriteFile(path, []byte(before+begin+table+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := cmp.Diff(docsTable(), table); d != "" {
+		t.Error(d)
+	}
+}
