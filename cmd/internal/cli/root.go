@@ -40,6 +40,7 @@ func New(env *Env, extra ...*cobra.Command) *cobra.Command {
 		newCancelCmd(env, c), newWaitCmd(env, c), newNodeCmd(env, c), newClusterCmd(env, c), newTokenCmd(env, c),
 		newPredictCmd(env, c), newFeaturesCmd(env), newModelCmd(env, c), newSimCmd(env), newLintCmd(env), newSbatchCmd(env, c), newCompletionCmd(env), newVersionCmd(env),
 	)
+	root.AddCommand(newImageCmd(env))
 	for _, x := range extra {
 		addOrMerge(root, x)
 	}

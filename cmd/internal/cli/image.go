@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/containerdrt"
+)
+
+// imageStore is what the image commands need of a node's containerd.
+type imageStore interface {
+	List(ctx context.Context) ([]containerdrt.Image, error)
+	Import(ctx context.Context, archive io.Reader, name string) ([]containerdrt.Image, error)
+	Pull(ctx context.Context, ref string) (containerdrt.Image, error)
+	Prune(ctx context.Context, unusedFor time.Duration) ([]containerdrt.Image, error)
+	Close() error
+}
+
+// imageOptions are of every image command.
+type imageOptions struct {
+	socket, namespace string
+	open              func(context.Context, containerdrt.ImagesConfig) (imageStore, error)
+}
+
+func newImageCmd(e *Env) *cobra.Command {
+	return newImageCmdOn(e, func(ctx context.Context, cfg containerdrt.ImagesConfig) (imageStore, error) {
+		return containerdrt.OpenImages(ctx, cfg)
+	})
+}
+
+func newImageCmdOn(e *Env, open func(context.Context, containerdrt.ImagesConfig) (imageStore, error)) *cobra.Command {
+	o := &imageOptions{open: open}
+	cmd := &cobra.Command{
+		Use: "image", Short: "Look after the container images of this node (root)",
+		Long: "Look after the container images of this node. They are in containerd, so this needs root, on the\n" +
+			"node itself. A job whose image is here needs no registry.",
+		Example: "  berth image list\n  berth image import torch.tar",
+	}
+	cmd.PersistentFlags().StringVar(&o.socket, "socket", "/run/containerd/containerd.sock", "containerd's socket, as runtime.containerd.socket in agent.yaml")
+	cmd.PersistentFlags().StringVar(&o.namespace, "namespace", "berth", "containerd's namespace, as runtime.containerd.namespace in agent.yaml")
+	cmd.AddCommand(newImageListCmd(e, o), newImagePullCmd(e, o), newImageImportCmd(e, o), newImagePruneCmd(e, o))
+	return cmd
+}
+
+// on runs f on the images and gives what went wrong its exit code.
+func (o *imageOptions) on(ctx context.Context, f func(imageStore) error) error {
+	s, err := o.open(ctx, containerdrt.ImagesConfig{Address: o.socket, Namespace: o.namespace})
+	if errors.Is(err, containerdrt.ErrNoContainerd) {
+		return &ExitError{Code: ExitUnavailable, Err: err}
+	}
+	if err != nil {
+		return err
+	}
+	err = errors.Join(f(s), s.Close())
+	// Its reason is for a job's record.
+	if le, ok := errors.AsType[*agent.LaunchError](err); ok {
+		return le.Err
+	}
+	return err
+}
+
+func newImageListCmd(e *Env, o *imageOptions) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List the images, their size and when each was last used", Args: noArgs,
+		Example: "  berth image list\n  berth image list -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.on(cmd.Context(), func(s imageStore) error {
+				list, err := s.List(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return printImages(e, format(output), list)
+			})
+		},
+	}
+	addFormat(cmd, &output, formatTable, formatJSON, formatYAML, formatName)
+	return cmd
+}
+
+// imageView is an image as JSON and YAML show it.
+type imageView struct {
+	Name       string `json:"name"`
+	Digest     string `json:"digest"`
+	Bytes      int64  `json:"bytes"`
+	Used       string `json:"used"` // RFC 3339
+	Containers int    `json:"containers"`
+}
+
+func printImages(e *Env, f format, list []containerdrt.Image) error {
+	views := make([]imageView, len(list))
+	for i, img := range list {
+		views[i] = imageView{img.Name, img.Digest, img.Bytes, img.Used.UTC().Format(time.RFC3339), img.Containers}
+	}
+	if done, err := printList(e, f, views); done {
+		return err
+	}
+	if f == formatName {
+		for _, img := range list {
+			e.printf("%s\n", escape(img.Name))
+		}
+		return nil
+	}
+	if len(list) == 0 {
+		e.printf("no images\n")
+		return nil
+	}
+	t := table{cols: []column{{head: "NAME", shrink: true}, {head: "DIGEST", shrink: true}, {head: "SIZE", right: true}, {head: "JOBS", right: true}, {head: "LAST USED"}}}
+	for _, img := range list {
+		t.add(img.Name, shortDigest(img.Digest), bytesText(img.Bytes), strconv.Itoa(img.Containers), img.Used.UTC().Format("2006-01-02 15:04"))
+	}
+	t.print(e)
+	return nil
+}
+
+// shortDigest is enough of a digest to tell images apart by eye.
+func shortDigest(d string) string {
+	const n = len("sha256:") + 12
+	return d[:min(n, len(d))]
+}
+
+func newImagePullCmd(e *Env, o *imageOptions) *cobra.Command {
+	return &cobra.Command{
+		Use: "pull IMAGE...", Short: "Fetch images from their registries",
+		Long: "Fetch images from their registries, also those that are here already: a tag may have moved.\n" +
+			"A name with a digest always means the same content.",
+		Example: "  berth image pull registry.example.org/lab/torch:2.9\n  berth image pull registry.example.org/lab/torch@sha256:…",
+		Args:    someArgs("image"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.on(cmd.Context(), func(s imageStore) error {
+				for _, ref := range args {
+					img, err := s.Pull(cmd.Context(), ref)
+					if err != nil {
+						return err
+					}
+					sayImage(e, "pulled", img)
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func sayImage(e *Env, what string, img containerdrt.Image) {
+	e.printf("%s %s %s (%s)\n", what, escape(img.Name), img.Digest, bytesText(img.Bytes))
+}
+
+func newImageImportCmd(e *Env, o *imageOptions) *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use: "import FILE", Short: "Read images from an archive, for nodes without a registry",
+		Long: "Read images from an archive: a tar file of an OCI image layout, or one that \"docker save\" or\n" +
+			"\"podman save\" wrote, gzip'd or not. FILE - is standard input.",
+		Example: "  berth image import torch.tar\n  ssh head1 cat torch.tar.gz | berth image import - --name lab.example.org/torch:2.9",
+		Args:    oneArg("file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in := e.Stdin
+			if args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				in = f
+			}
+			return o.on(cmd.Context(), func(s imageStore) error {
+				list, err := s.Import(cmd.Context(), in, name)
+				for _, img := range list {
+					sayImage(e, "imported", img)
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "call the one image of the archive `NAME`, as registry/repository:tag")
+	return cmd
+}
+
+func newImagePruneCmd(e *Env, o *imageOptions) *cobra.Command {
+	var yes bool
+	var unused time.Duration
+	cmd := &cobra.Command{
+		Use: "prune", Short: "Delete images that no job has",
+		Long: "Delete images that no job of this node has and that were not used for some time. The agent does so by\n" +
+			"itself when containerd's disk is 85 % full.",
+		Example: "  berth image prune --yes\n  berth image prune --unused 720h --yes",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if unused < 0 {
+				return Usagef("--unused %s: want 0 or more, as 24h", unused)
+			}
+			if err := confirm(e, yes, fmt.Sprintf("Delete every image that no job has and that was not used for %s?", unused)); err != nil {
+				return err
+			}
+			return o.on(cmd.Context(), func(s imageStore) error {
+				list, err := s.Prune(cmd.Context(), unused)
+				var sum int64
+				for _, img := range list {
+					sayImage(e, "deleted", img)
+					sum += img.Bytes
+				}
+				e.printf("%d images deleted, %s\n", len(list), bytesText(sum))
+				return err
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&unused, "unused", 24*time.Hour, "only images that were not used for so long")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
