@@ -80,7 +80,7 @@ type Jobs struct {
 	// Grace is the time between SIGTERM and SIGKILL.
 	Grace time.Duration `yaml:"grace"`
 	// Scripts is a directory for batch scripts; every user must be able to
-	// enter the folders above it.
+	// enter the folders above it, and only root to write to them.
 	Scripts string `yaml:"scripts"`
 }
 
@@ -95,7 +95,7 @@ func DefaultAgent() Agent {
 		GPUs:    GPUs{Provider: "nvml", SimSocket: "/run/berth/sim/cards"},
 		Runtime: Runtime{Kind: "auto", Containerd: Containerd{Socket: "/run/containerd/containerd.sock", Namespace: "berth"}},
 		Cgroup:  Cgroup{Parent: "/berth"},
-		Jobs:    Jobs{Grace: 30 * time.Second, Scripts: "/run/berth/scripts"},
+		Jobs:    Jobs{Grace: 30 * time.Second, Scripts: "/run/berth-scripts"},
 		Users:   Users{MinUID: 1000},
 		Log:     Log{Level: "info", Format: "auto"},
 	}

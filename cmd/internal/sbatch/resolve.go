@@ -134,7 +134,7 @@ var ownReplace = map[string][]string{
 	"cpus": {"cpus-per-task", "cpus-per-gpu", "mincpus", "ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"},
 	"gpus": {"gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"}, "gpu-type": {"constraint", "prefer"},
 	"image": {"container"}, "requeue-on-loss": {"requeue", "no-requeue"}, "exclusive": {"exclusive", "oversubscribe"},
-	"comment": {"comment"}, "chdir": {"chdir"}, "output": {"output"}, "error": {"error"}, "input": {"input"},
+	"comment": {"comment"}, "deadline": {"deadline"}, "chdir": {"chdir"}, "output": {"output"}, "error": {"error"}, "input": {"input"},
 	"export": {"export", "export-file", "get-user-env"},
 }
 

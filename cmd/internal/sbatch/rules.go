@@ -140,7 +140,7 @@ var rules = map[string]rule{
 	// When, and how it ends.
 	"hold":                refused("a job cannot be held", "submit it when it may start"),
 	"begin":               {read: readBegin},
-	"deadline":            ignored("no job is dropped for a deadline"),
+	"deadline":            {fate: Ignored, note: "Slurm's forms of a deadline are not read", fix: "say it to Berth: #BERTH --deadline=6h"},
 	"dependency":          {read: readDependency},
 	"kill-on-invalid-dep": ignored("there are no dependencies"),
 	"array":               {read: readArray},
