@@ -30,6 +30,10 @@ type class struct {
 	groups []group
 	free   []bitset
 	meanUS int64 // mean expected duration of what runs there
+	// parted tells that some node has GPUs in several NUMA groups, largest is
+	// the most in one.
+	parted  bool
+	largest int
 	// Who asks for no more can be held by any node beside idle GPUs.
 	easyCPU, easyMem int64
 }
@@ -231,6 +235,7 @@ func (f *fleet) indexClass(k *class) {
 			k.easyCPU, k.easyMem = min(k.easyCPU, h.spare.partCPU), min(k.easyMem, h.spare.partMem)
 		}
 	}
+	f.groupParts(k)
 	k.free = make([]bitset, large+1)
 	for i := range k.free {
 		k.free[i] = make(bitset, (len(k.groups)+63)/64)

@@ -19,11 +19,13 @@ type shape struct {
 	mem, milli int64
 	cpu, host  int64
 	node       cluster.NodeID
+	strict     bool
 }
 
 func (p *pass) shapeOf(it *item, c int) shape {
 	n := &it.needs[c]
-	return shape{int32(c), int32(it.gpus), n.way, it.kind, n.mem, n.milli, it.cpu, it.mem, it.node}
+	return shape{int32(c), int32(it.gpus), n.way, it.kind, n.mem, n.milli, it.cpu, it.mem, it.node,
+		it.gpus > 1 && n.way == wayWhole && p.strict(it, &p.f.classes[c], n.dur)}
 }
 
 // want is what each card must have left for it.
@@ -111,11 +113,23 @@ func (p *pass) fitWhole(k *class, it *item, want *room, to []int32) []int32 {
 	if it.node != "" {
 		return p.takeEmpty(k, it, p.groupOn(it.node, k), want, to)
 	}
-	for free := n; free < len(k.free); free++ {
-		for i := k.free[free].next(0); i >= 0; i = k.free[free].next(i + 1) {
-			if to = p.takeEmpty(k, it, &k.groups[i], want, to); len(to) > 0 {
-				return to
+	for _, near := range [...]bool{true, false} {
+		if near && (n < 2 || !k.parted) {
+			continue
+		}
+		for free := n; free < len(k.free); free++ {
+			for i := k.free[free].next(0); i >= 0; i = k.free[free].next(i + 1) {
+				g := &k.groups[i]
+				if near && p.nearest(k, g, n, want, nil) < 0 {
+					continue
+				}
+				if to = p.takeEmpty(k, it, g, want, to); len(to) > 0 {
+					return to
+				}
 			}
+		}
+		if near && p.strict(it, k, want.until-p.now) {
+			return to
 		}
 	}
 	return to
@@ -130,8 +144,15 @@ func (p *pass) takeEmpty(k *class, it *item, g *group, want *room, to []int32) [
 		return to
 	}
 	at := len(to)
+	if n > 1 && k.parted {
+		p.nearest(k, g, n, want, &to)
+		if len(to) == at+n {
+			return to
+		}
+		return to[:at]
+	}
 	for _, i := range k.cards[g.lo:g.hi] {
-		if c := &p.f.cards[i]; c.use.Shares == 0 && c.until >= want.until && c.use.FreeShares() > 0 {
+		if c := &p.f.cards[i]; c.open(want) {
 			if to = append(to, i); len(to) == at+n {
 				return to
 			}

@@ -64,6 +64,9 @@ type Policy struct {
 	// more than the part of its GPUs gets no more than leaves that. 0 for both
 	// switches the rule off, also for jobs without GPUs.
 	KeepCPUMilli, KeepMemMiB int64
+	// NearAge bounds how long a gang waits for GPUs of one NUMA group where
+	// others are free; it never waits for more than a tenth of its run.
+	NearAge time.Duration
 	// Prices are what GPU-hours cost, nil for nothing.
 	Prices *Prices
 	// DeadlineShareMilli is the part of each type's GPUs, in thousandths, that
@@ -97,7 +100,7 @@ func Default() Policy {
 		ReserveAge: 30 * time.Second, QueueAge: time.Minute, HoldAge: 20 * time.Minute,
 		FIFOAge: 4 * time.Hour, AssumedDuration: time.Hour,
 		DefaultCPUMilli: 1000, DefaultMemMiB: 2048,
-		DeadlineShareMilli: 500, KeepCPUMilli: 2000, KeepMemMiB: 2048,
+		NearAge: 10 * time.Minute, DeadlineShareMilli: 500, KeepCPUMilli: 2000, KeepMemMiB: 2048,
 		ReleaseDepth: 8, MaxReasons: 256,
 	}
 }

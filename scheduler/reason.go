@@ -89,6 +89,9 @@ func (p *pass) missing(it *item, c int, inWords bool) cluster.Reason {
 	case most.until < want.until:
 		code = cluster.ReasonQueueOrder
 	}
+	if code == cluster.ReasonResources && n.way == wayWhole && it.gpus > 1 && empty >= it.gpus && p.strict(it, k, n.dur) {
+		return cluster.Reason{Code: cluster.ReasonGPUs, Detail: k.gpuType + ": " + p.farWords(it, n)}
+	}
 	slowed := ""
 	if code == cluster.ReasonResources {
 		if slowed = p.slowed(it, c, &want); slowed != "" {
@@ -102,6 +105,13 @@ func (p *pass) missing(it *item, c int, inWords bool) cluster.Reason {
 		return cluster.Reason{Code: code, Detail: k.gpuType + ": " + slowed}
 	}
 	return cluster.Reason{Code: code, Detail: k.gpuType + ": " + p.words(it, c, code, &most, empty)}
+}
+
+// farWords tell of a gang for which enough GPUs are free, but in several NUMA
+// groups.
+func (p *pass) farWords(it *item, n *need) string {
+	left := int64(it.job.Eligible) + min(n.dur/10, p.pol.NearAge.Microseconds()) - p.now
+	return fmt.Sprintf("%d GPUs of one NUMA group are not free on any node; takes GPUs of several in %s", it.gpus, about(left))
 }
 
 func (p *pass) words(it *item, c int, code cluster.ReasonCode, most *room, empty int) string {
