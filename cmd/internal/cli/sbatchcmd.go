@@ -35,6 +35,7 @@ func newSbatchCmd(e *Env, c *client) *cobra.Command {
 	return &cobra.Command{
 		Use:                "sbatch [OPTIONS…] [SCRIPT [ARG…]]",
 		Short:              "Submit a batch script as Slurm's sbatch does",
+		Example:            sbatchExamples,
 		Hidden:             true,
 		DisableFlagParsing: true,
 		Args:               cobra.ArbitraryArgs,
@@ -85,7 +86,7 @@ func runSbatch(ctx context.Context, e *Env, c *client, args []string) error {
 	first, _ := sbatch.Resolve(set, nil)
 	switch {
 	case first.Help:
-		e.printf("%s", sbatchHelp)
+		e.printf("%s\nExamples:\n%s\n", sbatchHelp, sbatchExamples)
 		return nil
 	case first.Version:
 		e.printf("berth %s, with the options of slurm 22.05\n", version().Version)
@@ -112,6 +113,9 @@ Takes the options of Slurm's sbatch 22.05 and submits to Berth. What becomes of 
 said on standard error (-Q: not), and by "berth lint SCRIPT". "berth submit --help" lists
 Berth's own options, which are taken as well.
 `
+
+const sbatchExamples = "  berth sbatch -G 1 -t 2:00:00 train.sh\n" +
+	"  ln -s /usr/bin/berth /usr/local/bin/sbatch && sbatch train.sh"
 
 // slurmType finds the cluster's GPU type that a name of Slurm's configuration
 // means: a100 is A100-SXM4-80GB where that is the only type with such a part.
