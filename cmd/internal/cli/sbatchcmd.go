@@ -65,10 +65,10 @@ func asSbatch(err error) error {
 			return &ExitError{ExitFailed, own}
 		}
 	}
-	return &ExitError{ExitFailed, fmt.Errorf("Batch job submission failed: %w", err)}
+	return &ExitError{ExitFailed, sbatch.Message(fmt.Sprintf("Batch job submission failed: %v", err))}
 }
 
-var errWrapArgs = errors.New("Script arguments not permitted with --wrap option")
+var errWrapArgs = sbatch.Message("Script arguments not permitted with --wrap option")
 
 // exitOptions is what sbatch ends with when its options cannot be read.
 const exitOptions = 255

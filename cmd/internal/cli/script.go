@@ -175,7 +175,7 @@ func loadScript(e *Env, name string) (data []byte, path string, err error) {
 	}
 	switch {
 	case err != nil && e.prog != "":
-		return nil, "", &ExitError{ExitFailed, fmt.Errorf("Unable to open file %s", name)}
+		return nil, "", &ExitError{ExitFailed, sbatch.Message(fmt.Sprintf("Unable to open file %s", name))}
 	case err != nil:
 		return nil, "", Usagef("script: %w", err)
 	}

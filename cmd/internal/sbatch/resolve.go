@@ -165,7 +165,6 @@ type resolver struct {
 	mem, memPerCPU, memPerGPU           int64
 	memFrom                             map[string]int // option → index of its outcome
 	gpus                                map[string][]Gres
-	gpusAt                              map[string]int
 	gpuText                             map[string]string
 }
 

@@ -1,7 +1,6 @@
 package sbatch
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,7 +42,7 @@ func number(name string, p func(*resolver) *int64) func(*resolver, string) (*ver
 	return func(r *resolver, v string) (*verdict, error) {
 		n, err := count(v)
 		if err != nil {
-			return nil, fmt.Errorf("Invalid numeric value \"%s\" for --%s.", v, name)
+			return nil, Message(fmt.Sprintf("Invalid numeric value \"%s\" for --%s.", v, name))
 		}
 		*p(r) = n
 		return nil, nil
@@ -227,7 +226,7 @@ func readOpenMode(_ *resolver, v string) (*verdict, error) {
 	case "t", "truncate":
 		return &verdict{fate: Ignored, note: "output is appended to", fix: "begin the script with : > FILE, or put %j into the name"}, nil
 	}
-	return nil, errors.New("Invalid --open-mode specification")
+	return nil, Message("Invalid --open-mode specification")
 }
 
 func readGres(r *resolver, v string) (*verdict, error) {
@@ -282,7 +281,7 @@ func readMem(option string, p func(*resolver) *int64) func(*resolver, string) (*
 	return func(r *resolver, v string) (*verdict, error) {
 		n, err := ParseMem(v)
 		if err != nil {
-			return nil, fmt.Errorf("Invalid --%s specification: %w", option, err)
+			return nil, Message(fmt.Sprintf("Invalid --%s specification: %v", option, err))
 		}
 		if n == 0 {
 			return &verdict{Refused, "all memory of a node cannot be asked for", "say how much the job needs, such as --mem=64G"}, nil
@@ -299,7 +298,7 @@ func readMem(option string, p func(*resolver) *int64) func(*resolver, string) (*
 func readTasks(r *resolver, v string) (*verdict, error) {
 	n, err := count(v)
 	if err != nil {
-		return nil, fmt.Errorf("Invalid numeric value \"%s\" for --ntasks.", v)
+		return nil, Message(fmt.Sprintf("Invalid numeric value \"%s\" for --ntasks.", v))
 	}
 	r.tasks, r.tasksSaid = n, true
 	return nil, nil
@@ -343,7 +342,7 @@ func readExclusive(r *resolver, v string) (*verdict, error) {
 	case "user", "mcs":
 		return &verdict{fate: Ignored, note: "who shares a GPU with whom is the site's policy; --exclusive asks for whole GPUs"}, nil
 	}
-	return nil, errors.New("Invalid --exclusive specification")
+	return nil, Message("Invalid --exclusive specification")
 }
 
 func readNodeList(r *resolver, v string) (*verdict, error) {
@@ -370,7 +369,7 @@ func readDependency(_ *resolver, v string) (*verdict, error) {
 	for item := range strings.FieldsFuncSeq(v, func(r rune) bool { return r == ',' || r == '?' }) {
 		kind, _, _ := strings.Cut(item, ":")
 		if !slices.Contains(dependencyTypes, strings.ToLower(kind)) && !digits(kind) {
-			return nil, errors.New("Job dependency problem: " + item)
+			return nil, Message("Job dependency problem: " + item)
 		}
 	}
 	return &verdict{Refused, "a job cannot wait for another", "wait for it in the shell that submits: berth wait ID && berth submit SCRIPT"}, nil
@@ -399,7 +398,7 @@ var mailTypes = []string{"NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVA
 func readMailType(_ *resolver, v string) (*verdict, error) {
 	for item := range strings.SplitSeq(v, ",") {
 		if !slices.Contains(mailTypes, strings.ToUpper(item)) {
-			return nil, errors.New("Invalid --mail-type specification")
+			return nil, Message("Invalid --mail-type specification")
 		}
 	}
 	return &verdict{fate: Ignored, note: "no mail is sent; berth wait JOB && mail … does"}, nil

@@ -2,7 +2,6 @@ package sbatch
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -38,12 +37,18 @@ type CommandUse struct {
 	Name string
 }
 
+// Message is an error in sbatch's own words, capitals and full stops included.
+type Message string
+
+// Error implements error.
+func (m Message) Error() string { return string(m) }
+
 // Errors of scripts that sbatch refuses as a whole, in its words.
 var (
-	ErrEmpty         = errors.New("Batch script is empty!")
-	ErrNoInterpreter = errors.New("This does not look like a batch script.  The first\n" +
+	ErrEmpty         = Message("Batch script is empty!")
+	ErrNoInterpreter = Message("This does not look like a batch script.  The first\n" +
 		"line must start with #! followed by the path to an interpreter.\nFor instance: #!/bin/sh")
-	ErrDOS = errors.New("Batch script contains DOS line breaks (\\r\\n)\ninstead of expected UNIX line breaks (\\n).")
+	ErrDOS = Message("Batch script contains DOS line breaks (\\r\\n)\ninstead of expected UNIX line breaks (\\n).")
 )
 
 // Read finds the directives of a script. Like sbatch it looks only at lines

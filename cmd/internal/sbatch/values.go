@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-var errNumber = errors.New("Invalid numeric value")
+var errNumber = Message("Invalid numeric value")
 
 // count reads a whole number from 1.
 func count(v string) (int64, error) {
@@ -28,7 +28,7 @@ func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == 
 // days-hours:minutes:seconds, or a word for none. Fields may pass 59, as in
 // 90:00. Zero, and false, mean no limit.
 func ParseTime(v string) (limit time.Duration, limited bool, err error) {
-	bad := errors.New("Invalid --time specification")
+	bad := Message("Invalid --time specification")
 	switch strings.ToLower(v) {
 	case "unlimited", "infinite", "-1":
 		return 0, false, nil
@@ -124,7 +124,7 @@ func ParseNodes(v string) (least, most int64, err error) {
 		}
 	}
 	if most < least {
-		return 0, 0, fmt.Errorf("Maximum node count %d is less than minimum node count %d", most, least)
+		return 0, 0, Message(fmt.Sprintf("Maximum node count %d is less than minimum node count %d", most, least))
 	}
 	return least, most, nil
 }
@@ -146,18 +146,18 @@ func ParseGres(v string) ([]Gres, error) {
 		parts := strings.Split(item, ":")
 		g := Gres{Name: parts[0], Count: 1}
 		if g.Name == "" || len(parts) > 3 || strings.ContainsAny(item, "= \t") {
-			return nil, errors.New("Invalid generic resource (gres) specification")
+			return nil, Message("Invalid generic resource (gres) specification")
 		}
 		rest := parts[1:]
 		if n := len(rest); n > 0 {
 			if c, ok := gresCount(rest[n-1]); ok {
 				g.Count, rest = c, rest[:n-1]
 			} else if n == 2 {
-				return nil, errors.New("Invalid generic resource (gres) specification")
+				return nil, Message("Invalid generic resource (gres) specification")
 			}
 		}
 		if len(rest) > 1 || len(rest) == 1 && rest[0] == "" {
-			return nil, errors.New("Invalid generic resource (gres) specification")
+			return nil, Message("Invalid generic resource (gres) specification")
 		}
 		if len(rest) == 1 {
 			g.Type = rest[0]
@@ -222,7 +222,7 @@ const MaxArrayIndex = 4_000_000
 // ParseArray reads 0-15, 1,3,5-9:2 and the like, with %N for how many may run
 // at once.
 func ParseArray(v string) (Array, error) {
-	bad := fmt.Errorf("Invalid job array specification: %q", v)
+	bad := Message(fmt.Sprintf("Invalid job array specification: %q", v))
 	list, at, throttled := strings.Cut(v, "%")
 	var a Array
 	num := func(s string) (int64, bool) {
@@ -271,7 +271,7 @@ var signalNames = []string{"HUP", "INT", "QUIT", "KILL", "TERM", "USR1", "USR2",
 
 // ParseSignal reads [{R|B|RB}:]signal[@seconds].
 func ParseSignal(v string) (Signal, error) {
-	bad := errors.New("Invalid --signal specification")
+	bad := Message("Invalid --signal specification")
 	s := Signal{Before: time.Minute}
 	if flags, rest, ok := strings.Cut(v, ":"); ok {
 		if flags == "" || strings.Trim(flags, "RBrb") != "" {
