@@ -137,7 +137,7 @@ func (d *demand) lay(jobs []*cluster.Job) map[*cluster.Job]DeadlineCheck {
 			if j.Spec.GPUs == 0 {
 				break
 			}
-			if e, _ := cluster.EstimateFor(j.Estimates, t); needOn(j, d.reps[t], &e, *d.pol).way == wayNone {
+			if e, _ := cluster.EstimateFor(j.Estimates, t); needOn(j, d.reps[t], &e, d.pol).way == wayNone {
 				continue
 			}
 			at, start := earliest(slots[t], j.Spec.GPUs, j.Spec.Node)
@@ -157,7 +157,7 @@ func (d *demand) lay(jobs []*cluster.Job) map[*cluster.Job]DeadlineCheck {
 // length is how long a job takes on a type at most, in nine of ten cases.
 func (d *demand) length(j *cluster.Job, gpuType string) int64 {
 	e, _ := cluster.EstimateFor(j.Estimates, gpuType)
-	return stretched(durationOf(j, &e, *d.pol), tail, &e, j.Spec.TimeLimit)
+	return stretched(durationOf(j, &e, d.pol), tail, &e, j.Spec.TimeLimit)
 }
 
 // earliest returns the n slots of one node that are free together first, nil
@@ -217,11 +217,11 @@ func laxity(job *cluster.Job, now int64, pol *Policy) int64 {
 	d := int64(forever)
 	for i := range job.Estimates {
 		if e := &job.Estimates[i]; (e.GPUType == cluster.CPUType) == (job.Spec.GPUs == 0) && (job.Spec.GPUType == "" || job.Spec.GPUType == e.GPUType) {
-			d = min(d, durationOf(job, e, *pol))
+			d = min(d, durationOf(job, e, pol))
 		}
 	}
 	if d == forever {
-		d = durationOf(job, &cluster.Estimate{}, *pol)
+		d = durationOf(job, &cluster.Estimate{}, pol)
 	}
 	return int64(job.Spec.Deadline) - max(now, int64(job.EstStart)) - d
 }

@@ -271,7 +271,7 @@ func (x *explainer) keptFromPlain(n *cluster.Node, u *cluster.NodeUse) bool {
 // gpu tallies what the job lacks on one GPU; true means nothing.
 func (x *explainer) gpu(n *cluster.Node, g *cluster.GPU) bool {
 	e, _ := cluster.EstimateFor(x.job.Estimates, g.Type)
-	nd := needOn(x.job, g, &e, x.pol)
+	nd := needOn(x.job, g, &e, &x.pol)
 	if nd.way == wayNone {
 		return false // tallied by vetoes
 	}
@@ -339,7 +339,7 @@ func (x *explainer) vetoes(n *cluster.Node) (others int) {
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
 		e, _ := cluster.EstimateFor(x.job.Estimates, g.Type)
-		nd := needOn(x.job, g, &e, x.pol)
+		nd := needOn(x.job, g, &e, &x.pol)
 		if nd.way != wayNone {
 			others++
 			continue

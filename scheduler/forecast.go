@@ -103,7 +103,7 @@ func endAt(j *cluster.Job, a *cluster.Attempt, q quantile, now int64, pol *Polic
 	if began == 0 {
 		began = now
 	}
-	end := began + stretched(durationOf(j, &a.Estimate, *pol), q, &a.Estimate, j.Spec.TimeLimit)
+	end := began + stretched(durationOf(j, &a.Estimate, pol), q, &a.Estimate, j.Spec.TimeLimit)
 	if end > now {
 		return end
 	}
@@ -212,7 +212,7 @@ func (c *clearing) strands(s *stage, j *cluster.Job, on []int, cpu, mem int64) b
 
 func (c *clearing) holds(u *cluster.GPUUse, g *cluster.GPU, j *cluster.Job, alone bool) bool {
 	e, _ := cluster.EstimateFor(j.Estimates, g.Type)
-	nd := needOn(j, g, &e, c.x.pol)
+	nd := needOn(j, g, &e, &c.x.pol)
 	switch {
 	case nd.way == wayNone || u.FreeShares() < 1:
 		return false
@@ -229,7 +229,7 @@ func (c *clearing) find() bool {
 	for i := range c.node.GPUs {
 		g := &c.node.GPUs[i]
 		e, _ := cluster.EstimateFor(c.x.job.Estimates, g.Type)
-		nd := needOn(c.x.job, g, &e, c.x.pol)
+		nd := needOn(c.x.job, g, &e, &c.x.pol)
 		v, _ := c.x.judge(g, &nd)
 		alone[i] = v.against() || slices.ContainsFunc(c.x.on[g.ID], func(j *cluster.Job) bool {
 			return overran(j, now, s.cards[i].Shares, &c.x.pol)
@@ -372,7 +372,7 @@ func (c *clearing) begin(s *stage, j *cluster.Job, now int64, q quantile) (leave
 	b := &cluster.Berth{Node: c.node.ID, CPUMilli: cpu, MemMiB: mem}
 	g := &c.node.GPUs[at]
 	e, _ := cluster.EstimateFor(j.Estimates, g.Type)
-	nd := needOn(j, g, &e, c.x.pol)
+	nd := needOn(j, g, &e, &c.x.pol)
 	for _, k := range on {
 		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: c.node.GPUs[k].ID, Share: nd.share(c.node.GPUs[k].SellableMiB)})
 	}
@@ -416,7 +416,7 @@ func (c *clearing) lacks() string {
 	}
 	g := &c.node.GPUs[c.cards[0]]
 	e, _ := cluster.EstimateFor(x.job.Estimates, g.Type)
-	nd := needOn(x.job, g, &e, x.pol)
+	nd := needOn(x.job, g, &e, &x.pol)
 	if c.holds(&s.cards[c.cards[0]], g, x.job, false) && c.strands(&s, x.job, c.cards, x.cpu, x.mem) {
 		return where + ": " + x.keptWords(c.node, &cluster.NodeUse{CPUMilli: c.node.CPUMilli, MemMiB: c.node.MemMiB})
 	}

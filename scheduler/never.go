@@ -108,7 +108,7 @@ func (s *sieve) limits() string {
 	if s.keep(func(n *cluster.Node) bool {
 		return slices.ContainsFunc(n.GPUs, func(g cluster.GPU) bool {
 			e, _ := cluster.EstimateFor(s.job.Estimates, g.Type)
-			nd := needOn(s.job, &g, &e, s.pol)
+			nd := needOn(s.job, &g, &e, &s.pol)
 			if nd.why != vetoPower && nd.why != vetoCost {
 				return nd.why != vetoType
 			}
@@ -182,7 +182,7 @@ func (s *sieve) alike(n *cluster.Node) int {
 // same is how many GPUs of n are like g, 0 when the job cannot lie on g.
 func (s *sieve) same(n *cluster.Node, g *cluster.GPU) int {
 	e, _ := cluster.EstimateFor(s.job.Estimates, g.Type)
-	if nd := needOn(s.job, g, &e, s.pol); nd.way == wayNone {
+	if nd := needOn(s.job, g, &e, &s.pol); nd.way == wayNone {
 		return 0
 	}
 	same := 0

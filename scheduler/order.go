@@ -80,7 +80,7 @@ func (p *pass) fillNeeds(it *item) {
 			e, _ = cluster.EstimateFor(it.job.Estimates, k.gpuType)
 			known = k.gpuType
 		}
-		it.needs[c] = needOn(it.job, k.rep, &e, p.pol)
+		it.needs[c] = needOn(it.job, k.rep, &e, &p.pol)
 	}
 	if it.job.MinGPUMemMiB > 0 {
 		p.spareTooSmall(it)

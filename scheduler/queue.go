@@ -68,7 +68,7 @@ func (p *pass) loadRunning() {
 			}
 			cd.load += (end - p.now) / cluster.WholeGPU * n.dominant(cd.use.SellableMiB)
 			if cd.class >= 0 {
-				sum[cd.class] += durationOf(j, &a.Estimate, p.pol)
+				sum[cd.class] += durationOf(j, &a.Estimate, &p.pol)
 				count[cd.class]++
 			}
 		}

@@ -134,7 +134,7 @@ func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *c
 		return false
 	}
 	e, _ := cluster.EstimateFor(j.Estimates, c.Type)
-	nd := needOn(j, c, &e, *r.pol)
+	nd := needOn(j, c, &e, r.pol)
 	cpu, mem := hostOf(j, *r.pol)
 	h := r.node(n.ID)
 	if nd.way == wayNone || h.UsedCPU+cpu > h.CPUMilli || h.UsedMem+mem > h.MemMiB || !r.pick(j, n, c, &nd) {
@@ -325,7 +325,7 @@ func olderThan(a, b *cluster.Job) bool {
 
 func (r *release) overtook(j, passed *cluster.Job, c *cluster.GPU, h *cluster.NodeUse) string {
 	e, _ := cluster.EstimateFor(passed.Estimates, c.Type)
-	nd := needOn(passed, c, &e, *r.pol)
+	nd := needOn(passed, c, &e, r.pol)
 	why := lacks(passed, &nd, &card{use: *r.gpu(c.ID)}, &host{use: *h}, *r.pol)
 	if why == "" {
 		if v := r.judge(passed, c, &nd); v.against() {

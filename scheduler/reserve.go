@@ -28,7 +28,7 @@ func endsAt(j *cluster.Job, a *cluster.Attempt, now int64, pol *Policy) (expecte
 	if began == 0 {
 		began = now
 	}
-	expected = began + durationOf(j, &a.Estimate, *pol)
+	expected = began + durationOf(j, &a.Estimate, pol)
 	if expected <= now {
 		expected = now + max(1_000_000, (now-began)/4)
 	}

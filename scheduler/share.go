@@ -48,7 +48,7 @@ const (
 // veto (SchedTune, section IV-C).
 func ShareOn(job *cluster.Job, gpu *cluster.GPU, pol Policy) (cluster.Share, cluster.Estimate, cluster.Reason) {
 	e, known := cluster.EstimateFor(job.Estimates, gpu.Type)
-	n := needOn(job, gpu, &e, pol)
+	n := needOn(job, gpu, &e, &pol)
 	if !known {
 		e = cluster.Estimate{GPUType: gpu.Type, GPUMemMiB: n.mem, GPUMemP95MiB: n.mem, Milli: n.milli, Duration: job.Spec.Duration, Source: "none"}
 	}
@@ -75,7 +75,7 @@ func (n *need) dominant(sellable int64) int64 {
 	return min(cluster.WholeGPU, max(n.milli, n.mem*cluster.WholeGPU/sellable))
 }
 
-func needOn(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, pol Policy) need {
+func needOn(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, pol *Policy) need {
 	s := job.Spec
 	n := need{dur: durationOf(job, e, pol)}
 	sure := e.GPUType != "" && e.ConfidenceMilli >= pol.MinConfidenceMilli
@@ -114,7 +114,7 @@ func needOn(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, pol Policy)
 }
 
 // durationOf is how long job is expected to hold its berth, in microseconds.
-func durationOf(job *cluster.Job, e *cluster.Estimate, pol Policy) int64 {
+func durationOf(job *cluster.Job, e *cluster.Estimate, pol *Policy) int64 {
 	d := e.Duration
 	if d <= 0 {
 		d = job.Spec.Duration
