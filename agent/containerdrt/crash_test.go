@@ -19,6 +19,7 @@ import (
 // launch. However often the launch is tried again, the job runs once, and its
 // exit code is its own.
 func TestContainerdDiesWhileCreating(t *testing.T) {
+	t.Parallel()
 	require(t)
 	b := newBench(t)
 	for i, made := range []func(cluster.AttemptID) string{ // what tells that a launch has come so far

@@ -74,6 +74,7 @@ func (b *bench) refused(l *agent.Launch) *agent.LaunchError {
 
 // TestDefaults looks at what a job is given from inside its container.
 func TestDefaults(t *testing.T) {
+	t.Parallel()
 	require(t)
 	b := newBench(t)
 	image := b.load("berth.test/hostile:v1", hostile)

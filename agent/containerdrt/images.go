@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -77,7 +78,15 @@ var ErrNoContainerd = errors.New("containerd cannot be reached")
 
 // OpenImages connects to containerd.
 func OpenImages(ctx context.Context, cfg ImagesConfig) (*Images, error) {
-	c, err := containerd.New(cfg.Address, containerd.WithDefaultNamespace(cfg.Namespace), containerd.WithTimeout(dialTimeout))
+	// The client would go on trying; who types a command wants to know at once.
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", cfg.Address)
+	if err == nil {
+		err = conn.Close()
+	}
+	var c *containerd.Client
+	if err == nil {
+		c, err = containerd.New(cfg.Address, containerd.WithDefaultNamespace(cfg.Namespace), containerd.WithTimeout(dialTimeout))
+	}
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()

@@ -25,6 +25,7 @@ import (
 )
 
 func TestImages(t *testing.T) {
+	t.Parallel()
 	require(t)
 	b := newBench(t)
 	for _, c := range []struct {

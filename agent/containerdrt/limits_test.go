@@ -21,6 +21,7 @@ import (
 // TestGreedyJobs has jobs run into each limit: they get an error or a clear
 // end, and nothing of them is left.
 func TestGreedyJobs(t *testing.T) {
+	t.Parallel()
 	require(t)
 	b := newBench(t)
 	image := b.load("berth.test/greedy:v1", recipe{shell: true})
