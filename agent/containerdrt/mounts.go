@@ -139,7 +139,7 @@ func unstage(dir string) error {
 func (r *Runtime) allowed(source string) error {
 	clean := filepath.Clean(source)
 	if !filepath.IsAbs(source) || slices.Contains(strings.Split(source, "/"), "..") {
-		return fmt.Errorf("source %q: want an absolute path without ..", source)
+		return fmt.Errorf("source %q: want an absolute path with no .. in it", source)
 	}
 	for _, dir := range r.cfg.Policy.Mounts {
 		if within(clean, dir) {
@@ -158,7 +158,7 @@ var ownTargets = []string{"/proc", "/sys", "/dev", "/etc/hosts", "/etc/resolv.co
 func checkTarget(target string, taken map[string]struct{}) error {
 	clean := filepath.Clean(target)
 	if !filepath.IsAbs(target) || clean == "/" || slices.Contains(strings.Split(target, "/"), "..") {
-		return fmt.Errorf("target %q: want an absolute path in the container other than /, without ..", target)
+		return fmt.Errorf("target %q: want an absolute path in the container other than /, with no .. in it", target)
 	}
 	for _, own := range ownTargets {
 		if within(clean, own) || within(own, clean) {

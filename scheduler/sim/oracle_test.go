@@ -76,7 +76,7 @@ func TestOracle(t *testing.T) {
 		for _, p := range []struct {
 			planner sim.Planner
 			within  float64
-		}{{slot, 2 - 1/float64(cards)}, {sim.Longest{Policy: slot.Policy}, 4.0/3 - 1/(3*float64(cards))}} {
+		}{{slot, 2 - 1/float64(cards)}, {sim.Longest(slot), 4.0/3 - 1/(3*float64(cards))}} {
 			r, err := sim.Run(context.Background(), w, &f, sim.Options{Planner: p.planner})
 			if err != nil {
 				t.Fatal(err)
