@@ -335,7 +335,7 @@ busybox awk '$2=="/home/user"||$2=="/one"{n=split($4,o,",");s=$2;for(i=1;i<=n;i+
 	}{
 		{"outside the list", "/opt", "/x", "mounts only what lies below"},
 		{"the node's root", "/", "/x", "mounts only"},
-		{"dots", b.out + "/../../etc", "/x", "without .."},
+		{"dots", b.out + "/../../etc", "/x", "no .. in it"},
 		{"beside the list", b.out + "2", "/x", "mounts only"},
 		{"relative", "home", "/x", "absolute"},
 		{"missing", b.out + "/none", "/x", "no such file"},
@@ -347,7 +347,7 @@ busybox awk '$2=="/home/user"||$2=="/one"{n=split($4,o,",");s=$2;for(i=1;i<=n;i+
 		{"over dev", home, "/dev", "would hide /dev"},
 		{"over the root", home, "/", "other than /"},
 		{"over etc", home, "/etc", "would hide /etc/hosts"},
-		{"target with dots", home, "/x/../dev", "without .."},
+		{"target with dots", home, "/x/../dev", "no .. in it"},
 	} {
 		l := b.job(181+i, image, "/bin/busybox", "true")
 		l.Mounts = []agent.Mount{{Source: c.source, Target: c.target}}
