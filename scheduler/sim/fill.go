@@ -124,7 +124,7 @@ func (e *engine) fill(ctx context.Context, jobs []Job, order []int, progress fun
 // where that is enough.
 func (e *engine) glimpse(j *cluster.Job) cluster.Plan {
 	began := e.clock()
-	defer func() { e.sums.planned += e.clock() - began }()
+	defer func() { e.sums.took(e.clock() - began) }()
 	if e.zoom != nil {
 		switch e.zoom.look(j) {
 		case fitsNowhere:
@@ -158,6 +158,7 @@ func (e *engine) filled(w *Workload, order []int, turned int) *Result {
 	}
 	r.AllocationPct = figure(100 * float64(e.cur.alloc) / (float64(len(e.slots)) * cluster.WholeGPU))
 	r.FragmentationPct = figure(100 * e.unusable(w))
+	e.sums.decisionTimes(r)
 	if e.sums.wall > 0 {
 		r.EventsPerS = figure(float64(e.sums.events) / e.sums.wall.Seconds())
 	}

@@ -31,6 +31,7 @@ type sums struct {
 	passes, rejected            int
 	ooms, preemptions, failures int
 	planned, wall               time.Duration
+	asked                       durations
 	powered                     bool
 	first                       int64
 	begun                       bool
@@ -110,6 +111,7 @@ type Result struct {
 	P99JCT           *float64 `json:"p99_jct_s"`
 	Makespan         *float64 `json:"makespan_s"`
 	MeanWait         *float64 `json:"mean_wait_s"`
+	P99Wait          *float64 `json:"p99_wait_s"`
 	GPUUtilPct       *float64 `json:"gpu_util_pct"`
 	MemUtilPct       *float64 `json:"mem_util_pct"`
 	FragmentationPct *float64 `json:"fragmentation_pct"`
@@ -123,10 +125,16 @@ type Result struct {
 	// share of the fleet would have taken (Themis, NSDI 2020): the run time
 	// alone times how many times over the fleet was asked for meanwhile.
 	FinishTimeFairness *float64 `json:"finish_time_fairness"`
+	// WorstFairness is the largest of these ratios.
+	WorstFairness *float64 `json:"finish_time_fairness_max"`
 	// DecisionsPerS are starts and queue moves per second of planning,
 	// EventsPerS arrivals, ends and the like per second of the whole run.
 	DecisionsPerS *float64 `json:"decisions_per_s"`
 	EventsPerS    *float64 `json:"events_per_s"`
+	// DecisionP50 and DecisionP99 are of the time that the planner takes when
+	// it is asked once, in microseconds.
+	DecisionP50 *float64 `json:"decision_p50_us"`
+	DecisionP99 *float64 `json:"decision_p99_us"`
 	// LowerBoundMakespan holds for any schedule on this fleet with this
 	// sharing limit and interference model; LowerBoundAlone for one job to a
 	// card; LowerBoundJCT is that of the mean completion time alone.
@@ -142,6 +150,9 @@ type Result struct {
 	Passes       int    `json:"passes"`
 	NodeFailures int    `json:"node_failures"`
 	World        string `json:"interference"`
+	// Completions are the completion times in seconds of the jobs that ended
+	// well, in ascending order.
+	Completions []float64 `json:"-"`
 }
 
 func figure(v float64) *float64 {
@@ -160,6 +171,7 @@ func (e *engine) result(w *Workload, f *Fleet) *Result {
 	}
 	e.perJob(r)
 	e.overTime(r, w)
+	e.sums.decisionTimes(r)
 	bounds(r, w, f, e.world)
 	if e.sums.wall > 0 {
 		r.EventsPerS = figure(float64(e.sums.events) / e.sums.wall.Seconds())
@@ -171,8 +183,8 @@ func (e *engine) result(w *Workload, f *Fleet) *Result {
 }
 
 func (e *engine) perJob(r *Result) {
-	var jct []float64
-	var sum, wait, slow, fair, ran float64
+	var jct, waits []float64
+	var sum, wait, slow, fair, worst, ran float64
 	for i := range e.tasks {
 		t := &e.tasks[i]
 		if t.state == failed {
@@ -185,16 +197,20 @@ func (e *engine) perJob(r *Result) {
 		took := float64(t.ended-t.arrived) / 1e6
 		jct = append(jct, took)
 		sum += took
-		wait += float64(t.ended-t.arrived-t.busy) / 1e6
+		waits = append(waits, float64(t.ended-t.arrived-t.busy)/1e6)
+		wait += waits[len(waits)-1]
 		ran += float64(t.ended-t.began) / 1e6
 		slow += float64(t.busy) / t.solution
-		fair += float64(t.ended-t.arrived) / (t.solution * e.sums.crowded(t.arrived, t.ended))
+		rho := float64(t.ended-t.arrived) / (t.solution * e.sums.crowded(t.arrived, t.ended))
+		fair, worst = fair+rho, max(worst, rho)
 	}
 	n := float64(len(jct))
 	if n == 0 {
 		return
 	}
 	slices.Sort(jct)
+	slices.Sort(waits)
+	r.Completions, r.WorstFairness, r.P99Wait = jct, figure(worst), figure(quantile(waits, 0.99))
 	r.MeanJCT, r.MedianJCT, r.P99JCT = figure(sum/n), figure(quantile(jct, 0.5)), figure(quantile(jct, 0.99))
 	r.MeanWait, r.MeanSlowdown, r.FinishTimeFairness, r.MeanRun = figure(wait/n), figure(slow/n), figure(fair/n), figure(ran/n)
 }

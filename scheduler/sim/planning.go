@@ -25,7 +25,7 @@ func (e *engine) plan() error {
 		slices.Sort(freed)
 		began := e.clock()
 		plan := r.OnRelease(e.st, slices.Compact(freed))
-		e.sums.planned += e.clock() - began
+		e.sums.took(e.clock() - began)
 		if err := e.commit(&plan); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (e *engine) glance(fresh []*cluster.Job) (bool, error) {
 		}
 		began := e.clock()
 		plan := e.opt.Planner.Plan(e.zoom.snapshot(j))
-		e.sums.planned += e.clock() - began
+		e.sums.took(e.clock() - began)
 		if !e.zoom.decided(&plan) {
 			return false, nil
 		}
@@ -183,7 +183,7 @@ func (e *engine) service(snap *cluster.Snapshot) map[cluster.UID]int64 {
 func (e *engine) ask(snap *cluster.Snapshot) (*cluster.Plan, error) {
 	began := e.clock()
 	plan := e.opt.Planner.Plan(snap)
-	e.sums.planned += e.clock() - began
+	e.sums.took(e.clock() - began)
 	e.sums.passes++
 	return &plan, e.commit(&plan)
 }
