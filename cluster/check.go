@@ -139,7 +139,15 @@ func (s *Spec) checkSizes() error {
 			return Errorf(CodeInvalid, "%s: %d%s is outside 0 to %d", v.field, v.got, v.unit, v.max)
 		}
 	}
+	if s.Partition != "" {
+		if err := CheckPartitionName(s.Partition); err != nil {
+			return err
+		}
+	}
 	if err := s.checkGoals(); err != nil {
+		return err
+	}
+	if err := s.Checkpoint.Check(); err != nil {
 		return err
 	}
 	if s.TimeLimit != 0 && s.TimeLimit < time.Second {

@@ -58,6 +58,12 @@ type Spec struct {
 	// Script is a batch script, packed by gzip, that runs in place of
 	// Command[0], which then only says what it was called. Empty for none.
 	Script []byte
+	// Partition is the part of the cluster that it runs in. In a request "" is
+	// the default one; afterwards it is that there were no partitions.
+	Partition string
+	// Checkpoint is how it saves its state when it must make room; only jobs
+	// with such a hook are preempted.
+	Checkpoint Checkpoint
 }
 
 // Job is one submitted job. Values are immutable.
@@ -141,6 +147,8 @@ type Attempt struct {
 	// Neighbours are jobs that shared a GPU with this attempt, in order of
 	// meeting, at most MaxNeighbours.
 	Neighbours []JobID
+	// Preempt is there once it was asked to make room, nil before.
+	Preempt *PreemptRequest
 }
 
 // MaxNeighbours bounds Attempt.Neighbours.

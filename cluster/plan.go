@@ -9,9 +9,9 @@ type Plan struct {
 	// Unplaced tells of each job that stays without a berth why; it is not
 	// stored but for the code.
 	Unplaced []Unplaced
-	// Preempt are attempts that the policy would end for others. They are
-	// proposals for whoever can end attempts, such as the simulator: they are
-	// not stored, and the starts of the plan do not count on them.
+	// Preempt are attempts that the policy would end for others. They go into
+	// the log as commands of their own, and the starts of the plan do not count
+	// on them: room is there when an attempt has saved its state and ended.
 	Preempt []Preemption
 }
 
@@ -107,6 +107,7 @@ type Terms struct {
 	// WeightMilli is its claim relative to others, in thousandths; 0 means
 	// 1000.
 	WeightMilli int64
-	// Preemptible jobs can be ended and go on later from where they were.
+	// Preemptible jobs have a checkpoint hook: they can be ended, and go on
+	// later from where they were.
 	Preemptible bool
 }

@@ -7,36 +7,39 @@ type ReasonCode string
 // Reasons to wait, from the one that will never pass to the one that passes
 // by itself, then reasons to have ended.
 const (
-	ReasonNone        ReasonCode = "None"
-	ReasonNeverFits   ReasonCode = "NeverFits"        // no GPU of the cluster is large enough
-	ReasonNoNodes     ReasonCode = "NoNodes"          // no node is registered
-	ReasonNodeDown    ReasonCode = "ReqNodeNotAvail"  // every node that could run it is drained or silent
-	ReasonGPUType     ReasonCode = "GPUType"          // no GPU of the wanted type
-	ReasonExclusive   ReasonCode = "WholeGPUBusy"     // wants a GPU alone, none is empty
-	ReasonGPUs        ReasonCode = "GPUCount"         // not enough GPUs free on one node
-	ReasonGPUMem      ReasonCode = "GPUMemory"        // GPU memory is taken
-	ReasonGPUCompute  ReasonCode = "GPUCompute"       // GPU compute is taken
-	ReasonGPUSlots    ReasonCode = "GPUSlots"         // as many jobs share each fitting GPU as may
-	ReasonHostMem     ReasonCode = "HostMemory"       // host memory is taken
-	ReasonCPU         ReasonCode = "CPU"              // cores are taken
-	ReasonSharing     ReasonCode = "Sharing"          // may not share with who is on the card
-	ReasonQueueOrder  ReasonCode = "Priority"         // others are before it in the GPU's queue
-	ReasonResources   ReasonCode = "Resources"        // first in its queue, waits for a share to end
-	ReasonUnconfirmed ReasonCode = "Planning"         // not looked at yet
-	ReasonRequeued    ReasonCode = "Requeued"         // will run again
-	ReasonExit        ReasonCode = "NonZeroExitCode"  // ended with a code other than 0
-	ReasonSignal      ReasonCode = "RaisedSignal"     // ended by a signal
-	ReasonTimeLimit   ReasonCode = "TimeLimit"        // ran into its time limit
-	ReasonHostOOM     ReasonCode = "OutOfHostMemory"  // the kernel ended it at its memory cap
-	ReasonGPUOOM      ReasonCode = "OutOfGPUMemory"   // an allocation on the GPU was refused
-	ReasonLaunch      ReasonCode = "LaunchFailed"     // the command never ran
-	ReasonNodeLost    ReasonCode = "NodeLost"         // the node rebooted or was fenced under it
-	ReasonRuntimeLost ReasonCode = "RuntimeLost"      // the runtime lost its process
-	ReasonByUser      ReasonCode = "CancelledByUser"  // by its owner
-	ReasonByAdmin     ReasonCode = "CancelledByAdmin" // by an administrator
-	ReasonStale       ReasonCode = "StalePlan"        // the plan met a newer state
-	ReasonDeadline    ReasonCode = "DeadLine"         // its deadline passed before it started
-	ReasonOvertake    ReasonCode = "OvertakeNoReason" // a plan that overtakes must say why
+	ReasonNone          ReasonCode = "None"
+	ReasonNeverFits     ReasonCode = "NeverFits"        // no GPU of the cluster is large enough
+	ReasonNoNodes       ReasonCode = "NoNodes"          // no node is registered
+	ReasonNodeDown      ReasonCode = "ReqNodeNotAvail"  // every node that could run it is drained or silent
+	ReasonPartitionDown ReasonCode = "PartitionDown"    // its partition starts nothing
+	ReasonPartition     ReasonCode = "Partition"        // only the nodes of its partition count
+	ReasonGPUType       ReasonCode = "GPUType"          // no GPU of the wanted type
+	ReasonExclusive     ReasonCode = "WholeGPUBusy"     // wants a GPU alone, none is empty
+	ReasonGPUs          ReasonCode = "GPUCount"         // not enough GPUs free on one node
+	ReasonGPUMem        ReasonCode = "GPUMemory"        // GPU memory is taken
+	ReasonGPUCompute    ReasonCode = "GPUCompute"       // GPU compute is taken
+	ReasonGPUSlots      ReasonCode = "GPUSlots"         // as many jobs share each fitting GPU as may
+	ReasonHostMem       ReasonCode = "HostMemory"       // host memory is taken
+	ReasonCPU           ReasonCode = "CPU"              // cores are taken
+	ReasonSharing       ReasonCode = "Sharing"          // may not share with who is on the card
+	ReasonQueueOrder    ReasonCode = "Priority"         // others are before it in the GPU's queue
+	ReasonResources     ReasonCode = "Resources"        // first in its queue, waits for a share to end
+	ReasonUnconfirmed   ReasonCode = "Planning"         // not looked at yet
+	ReasonRequeued      ReasonCode = "Requeued"         // will run again
+	ReasonExit          ReasonCode = "NonZeroExitCode"  // ended with a code other than 0
+	ReasonSignal        ReasonCode = "RaisedSignal"     // ended by a signal
+	ReasonTimeLimit     ReasonCode = "TimeLimit"        // ran into its time limit
+	ReasonHostOOM       ReasonCode = "OutOfHostMemory"  // the kernel ended it at its memory cap
+	ReasonGPUOOM        ReasonCode = "OutOfGPUMemory"   // an allocation on the GPU was refused
+	ReasonLaunch        ReasonCode = "LaunchFailed"     // the command never ran
+	ReasonNodeLost      ReasonCode = "NodeLost"         // the node rebooted or was fenced under it
+	ReasonRuntimeLost   ReasonCode = "RuntimeLost"      // the runtime lost its process
+	ReasonByUser        ReasonCode = "CancelledByUser"  // by its owner
+	ReasonByAdmin       ReasonCode = "CancelledByAdmin" // by an administrator
+	ReasonStale         ReasonCode = "StalePlan"        // the plan met a newer state
+	ReasonPreempted     ReasonCode = "Preempted"        // made room for others, with its state saved
+	ReasonDeadline      ReasonCode = "DeadLine"         // its deadline passed before it started
+	ReasonOvertake      ReasonCode = "OvertakeNoReason" // a plan that overtakes must say why
 )
 
 // Reason is a code with its numbers in words, for example

@@ -26,6 +26,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 		Stdin: string(m.GetStdin()), Stdout: string(m.GetStdout()), Stderr: string(m.GetStderr()),
 		RequeueOnLoss: m.GetRequeueOnLoss(), Features: m.GetFeatures(), Comment: m.GetComment(), Script: m.GetScript(),
 		Objective: cluster.Objective(m.GetObjective()), MaxPowerW: m.GetMaxPowerW(), MaxCostMilli: m.GetMaxCostMilli(),
+		Partition: m.GetPartition(),
 	}
 	if len(s.Features) == 0 {
 		s.Features = nil
@@ -55,10 +56,29 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 			s.Deadline = -1 // 0 would be none
 		}
 	}
+	if s.Checkpoint, err = checkpointFromAPI(m); err != nil {
+		return nil, err
+	}
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// checkpointFromAPI reads the hook; a signal without a grace has the default.
+func checkpointFromAPI(m *apiv1.JobSpec) (cluster.Checkpoint, error) {
+	c := cluster.Checkpoint{Signal: m.GetCheckpointSignal()}
+	var err error
+	if c.Grace, err = duration("checkpoint", m.GetCheckpointGrace()); err != nil {
+		return c, err
+	}
+	if c.Signal == "" && c.Grace != 0 {
+		return c, cluster.Errorf(cluster.CodeInvalid, "checkpoint: has a grace and no signal; say which signal makes the job save its state")
+	}
+	if c.Signal != "" && m.GetCheckpointGrace() == nil {
+		c.Grace = cluster.DefaultCheckpointGrace
+	}
+	return c, nil
 }
 
 func duration(field string, d *durationpb.Duration) (time.Duration, error) {
@@ -82,6 +102,8 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
 		RequeueOnLoss: s.RequeueOnLoss, Features: s.Features, Comment: s.Comment, Script: s.Script,
 		Deadline: toTime(s.Deadline), DeadlineIn: toDuration(s.DeadlineIn), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
+		CheckpointSignal: s.Checkpoint.Signal, CheckpointGrace: toDuration(s.Checkpoint.Grace),
+		Partition: s.Partition,
 	}
 }
 
@@ -127,7 +149,7 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 		CancelRequested: j.Cancel != nil,
 	}
 	if j.Spec != nil {
-		m.Name, m.GpusWanted = j.Spec.Name, uint32(max(0, j.Spec.GPUs))
+		m.Name, m.GpusWanted, m.Partition = j.Spec.Name, uint32(max(0, j.Spec.GPUs)), j.Spec.Partition
 	}
 	if a := j.Last(); a != nil && !j.State.Waiting() {
 		m.Node, m.Gpus = string(a.Berth.Node), sharesToAPI(&a.Berth, d.GPU)

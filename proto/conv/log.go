@@ -29,6 +29,8 @@ func SpecToLog(s *cluster.Spec) *logv1.Spec {
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
 		RequeueOnLoss: s.RequeueOnLoss, Signature: s.Signature, Features: s.Features, Comment: s.Comment, Script: s.Script,
 		DeadlineUs: int64(s.Deadline), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
+		CheckpointSignal: s.Checkpoint.Signal, CheckpointGraceUs: s.Checkpoint.Grace.Microseconds(),
+		Partition: s.Partition,
 	}
 }
 
@@ -46,7 +48,7 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 	case m.Gpus > maxStored:
 		return nil, fmt.Errorf("spec with %d GPUs", m.Gpus)
 	case m.GpuMemMib < 0 || m.GpuMilli < 0 || m.MemMib < 0 || m.CpuMilli < 0 || m.DurationUs < 0 || m.TimeLimitUs < 0 ||
-		m.DeadlineUs < 0 || m.MaxPowerW < 0 || m.MaxCostMilli < 0:
+		m.DeadlineUs < 0 || m.MaxPowerW < 0 || m.MaxCostMilli < 0 || m.CheckpointGraceUs < 0:
 		return nil, errors.New("spec with a negative amount")
 	}
 	return &cluster.Spec{
@@ -57,6 +59,8 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		Stdin: string(m.GetStdin()), Stdout: string(m.GetStdout()), Stderr: string(m.GetStderr()),
 		RequeueOnLoss: m.GetRequeueOnLoss(), Signature: m.GetSignature(), Features: m.GetFeatures(), Comment: m.GetComment(), Script: m.GetScript(),
 		Deadline: cluster.Time(m.GetDeadlineUs()), Objective: cluster.Objective(m.GetObjective()), MaxPowerW: m.GetMaxPowerW(), MaxCostMilli: m.GetMaxCostMilli(),
+		Checkpoint: cluster.Checkpoint{Signal: m.GetCheckpointSignal(), Grace: us(m.GetCheckpointGraceUs())},
+		Partition: m.GetPartition(),
 	}, nil
 }
 
@@ -114,8 +118,13 @@ func BerthFromLog(m *logv1.Berth) cluster.Berth {
 	return b
 }
 
-// PlanToLog converts a plan; what is unplaced and what it would preempt are
-// not stored.
+// PreemptToLog makes the command of a proposed preemption.
+func PreemptToLog(p *cluster.Preemption) *logv1.PreemptAttempt {
+	return &logv1.PreemptAttempt{Job: uint64(p.Job), Attempt: p.Attempt, For: uint64(p.For), Why: clip(p.Why, maxDetail)}
+}
+
+// PlanToLog converts a plan; what is unplaced is not stored, and preemptions
+// are commands of their own, see PreemptToLog.
 func PlanToLog(p *cluster.Plan) *logv1.ApplyPlan {
 	m := &logv1.ApplyPlan{BaseIndex: p.BaseIndex}
 	for i := range p.Starts {
@@ -201,6 +210,9 @@ func attemptToLog(a *cluster.Attempt) *logv1.Attempt {
 		BootId: a.BootID, Estimate: EstimateToLog(a.Estimate), PlacedUs: int64(a.Placed), StartedUs: int64(a.Started), EndedUs: int64(a.Ended),
 		Why: a.Why, Overtook: a.Overtook,
 	}
+	if p := a.Preempt; p != nil {
+		m.Preempt = &logv1.PreemptRequest{AtUs: int64(p.At), For: uint64(p.For), Why: p.Why}
+	}
 	if a.Exit != nil {
 		m.Exit = &logv1.Exit{Code: a.Exit.Code, Signal: a.Exit.Signal}
 	}
@@ -256,6 +268,9 @@ func attemptFromLog(m *logv1.Attempt) cluster.Attempt {
 		No: m.No, Token: cluster.Token(m.Token), State: state(m.State), Reason: ReasonFromLog(m.Reason), Berth: BerthFromLog(m.Berth),
 		BootID: m.BootId, Estimate: EstimateFromLog(m.Estimate), Placed: cluster.Time(m.PlacedUs), Started: cluster.Time(m.StartedUs), Ended: cluster.Time(m.EndedUs),
 		Why: m.Why, Overtook: m.Overtook, Usage: UsageFromLog(m.Usage),
+	}
+	if p := m.Preempt; p != nil {
+		a.Preempt = &cluster.PreemptRequest{At: cluster.Time(p.AtUs), For: cluster.JobID(p.For), Why: p.Why}
 	}
 	if m.Exit != nil {
 		a.Exit = &cluster.Exit{Code: m.Exit.Code, Signal: m.Exit.Signal}

@@ -73,6 +73,7 @@ var attemptStates = map[nodev1.AttemptState]cluster.JobState{
 	nodev1.AttemptState_ATTEMPT_STATE_TIMEOUT:       cluster.JobTimeout,
 	nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY: cluster.JobOutOfMemory,
 	nodev1.AttemptState_ATTEMPT_STATE_LOST:          cluster.JobNodeFail,
+	nodev1.AttemptState_ATTEMPT_STATE_PREEMPTED:     cluster.JobPreempted,
 }
 
 const maxDetail = 512
@@ -127,13 +128,16 @@ func Assignment(j *cluster.Job, a *cluster.Attempt) *nodev1.Assignment {
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
 		CpuMilli: a.Berth.CPUMilli, MemMib: a.Berth.MemMiB, Script: s.Script,
 	}
+	if a.Preempt != nil {
+		as.Preempt = &nodev1.Preempt{Signal: s.Checkpoint.Signal, Grace: durationpb.New(s.Checkpoint.Grace.Round(time.Microsecond))}
+	}
 	if s.TimeLimit > 0 {
 		as.TimeLimit = durationpb.New(s.TimeLimit.Round(time.Microsecond))
 	}
 	for _, c := range s.Command {
 		as.Command = append(as.Command, []byte(c))
 	}
-	for _, e := range s.Env {
+	for _, e := range slurmPartition(s) {
 		as.Env = append(as.Env, []byte(e))
 	}
 	for _, g := range a.Berth.GPUs {

@@ -233,8 +233,15 @@ type JobSpec struct {
 	Objective string `protobuf:"bytes,25,opt,name=objective,proto3" json:"objective,omitempty"`
 	// Limits: mean power of all its GPUs in watts, and its price in thousandths
 	// of the cluster's currency; 0 is none.
-	MaxPowerW     int64 `protobuf:"varint,26,opt,name=max_power_w,json=maxPowerW,proto3" json:"max_power_w,omitempty"`
-	MaxCostMilli  int64 `protobuf:"varint,27,opt,name=max_cost_milli,json=maxCostMilli,proto3" json:"max_cost_milli,omitempty"`
+	MaxPowerW    int64 `protobuf:"varint,26,opt,name=max_power_w,json=maxPowerW,proto3" json:"max_power_w,omitempty"`
+	MaxCostMilli int64 `protobuf:"varint,27,opt,name=max_cost_milli,json=maxCostMilli,proto3" json:"max_cost_milli,omitempty"`
+	// How it saves its state when it must make room: a signal without SIG, and
+	// how long it may take; see cluster.Checkpoint. "" is not at all: such a job
+	// is never preempted.
+	CheckpointSignal string               `protobuf:"bytes,28,opt,name=checkpoint_signal,json=checkpointSignal,proto3" json:"checkpoint_signal,omitempty"`
+	CheckpointGrace  *durationpb.Duration `protobuf:"bytes,29,opt,name=checkpoint_grace,json=checkpointGrace,proto3" json:"checkpoint_grace,omitempty"`
+	// "" is the default one.
+	Partition     string `protobuf:"bytes,30,opt,name=partition,proto3" json:"partition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -458,6 +465,27 @@ func (x *JobSpec) GetMaxCostMilli() int64 {
 	return 0
 }
 
+func (x *JobSpec) GetCheckpointSignal() string {
+	if x != nil {
+		return x.CheckpointSignal
+	}
+	return ""
+}
+
+func (x *JobSpec) GetCheckpointGrace() *durationpb.Duration {
+	if x != nil {
+		return x.CheckpointGrace
+	}
+	return nil
+}
+
+func (x *JobSpec) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
 type Job struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Id             uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -492,7 +520,9 @@ type Job struct {
 	PredictedSlowdown float64 `protobuf:"fixed64,26,opt,name=predicted_slowdown,json=predictedSlowdown,proto3" json:"predicted_slowdown,omitempty"`
 	// How much later than expected it may end and still meet its deadline;
 	// negative when it is expected to miss it. Only with a deadline, until its end.
-	Slack         *durationpb.Duration `protobuf:"bytes,27,opt,name=slack,proto3" json:"slack,omitempty"`
+	Slack *durationpb.Duration `protobuf:"bytes,27,opt,name=slack,proto3" json:"slack,omitempty"`
+	// Also there in the brief form; "" where there are no partitions.
+	Partition     string `protobuf:"bytes,30,opt,name=partition,proto3" json:"partition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -714,6 +744,13 @@ func (x *Job) GetSlack() *durationpb.Duration {
 		return x.Slack
 	}
 	return nil
+}
+
+func (x *Job) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
 }
 
 type GPUShare struct {
@@ -1394,7 +1431,8 @@ type ListJobsRequest struct {
 	PageSize  uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Leaves out spec, attempts and predictions: what a listing shows.
-	Brief         bool `protobuf:"varint,7,opt,name=brief,proto3" json:"brief,omitempty"`
+	Brief         bool     `protobuf:"varint,7,opt,name=brief,proto3" json:"brief,omitempty"`
+	Partitions    []string `protobuf:"bytes,8,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1476,6 +1514,13 @@ func (x *ListJobsRequest) GetBrief() bool {
 		return x.Brief
 	}
 	return false
+}
+
+func (x *ListJobsRequest) GetPartitions() []string {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
 }
 
 type ListJobsResponse struct {
@@ -2868,7 +2913,9 @@ type Node struct {
 	LastContact  *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=last_contact,json=lastContact,proto3" json:"last_contact,omitempty"`
 	Jobs         []uint64               `protobuf:"varint,16,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
 	// What gossip says of the node: alive, suspect, dead or unknown. A hint.
-	Gossip        string `protobuf:"bytes,17,opt,name=gossip,proto3" json:"gossip,omitempty"`
+	Gossip string `protobuf:"bytes,17,opt,name=gossip,proto3" json:"gossip,omitempty"`
+	// Partitions that it belongs to, sorted.
+	Partitions    []string `protobuf:"bytes,18,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3020,6 +3067,13 @@ func (x *Node) GetGossip() string {
 		return x.Gossip
 	}
 	return ""
+}
+
+func (x *Node) GetPartitions() []string {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
 }
 
 type GPU struct {
@@ -3686,6 +3740,489 @@ func (x *CreateTokenResponse) GetExpires() *timestamppb.Timestamp {
 	return nil
 }
 
+// Partition is a named part of the cluster, with what is there now.
+type Partition struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// A host list as gpu[01-04],n7, or ALL.
+	Nodes string `protobuf:"bytes,2,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// Only cards of these types; empty for all.
+	GpuTypes []string `protobuf:"bytes,3,rep,name=gpu_types,json=gpuTypes,proto3" json:"gpu_types,omitempty"`
+	Default  bool     `protobuf:"varint,4,opt,name=default,proto3" json:"default,omitempty"`
+	// Missing is no limit.
+	MaxTime *durationpb.Duration `protobuf:"bytes,5,opt,name=max_time,json=maxTime,proto3" json:"max_time,omitempty"`
+	// What a job gets that asks for none; missing is max_time.
+	DefaultTime *durationpb.Duration `protobuf:"bytes,6,opt,name=default_time,json=defaultTime,proto3" json:"default_time,omitempty"`
+	// Nothing starts there.
+	Down bool `protobuf:"varint,7,opt,name=down,proto3" json:"down,omitempty"`
+	// The policy that plans it, by the configuration of the coordinator that
+	// answers.
+	Policy string `protobuf:"bytes,8,opt,name=policy,proto3" json:"policy,omitempty"`
+	// Its nodes that are registered, and how many of them take jobs.
+	NodesTotal uint32 `protobuf:"varint,9,opt,name=nodes_total,json=nodesTotal,proto3" json:"nodes_total,omitempty"`
+	NodesReady uint32 `protobuf:"varint,10,opt,name=nodes_ready,json=nodesReady,proto3" json:"nodes_ready,omitempty"`
+	// Its cards on nodes that are registered, and how many are in use.
+	GpusTotal     uint32 `protobuf:"varint,11,opt,name=gpus_total,json=gpusTotal,proto3" json:"gpus_total,omitempty"`
+	GpusUsed      uint32 `protobuf:"varint,12,opt,name=gpus_used,json=gpusUsed,proto3" json:"gpus_used,omitempty"`
+	JobsWaiting   uint32 `protobuf:"varint,13,opt,name=jobs_waiting,json=jobsWaiting,proto3" json:"jobs_waiting,omitempty"`
+	JobsRunning   uint32 `protobuf:"varint,14,opt,name=jobs_running,json=jobsRunning,proto3" json:"jobs_running,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Partition) Reset() {
+	*x = Partition{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Partition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Partition) ProtoMessage() {}
+
+func (x *Partition) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Partition.ProtoReflect.Descriptor instead.
+func (*Partition) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *Partition) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Partition) GetNodes() string {
+	if x != nil {
+		return x.Nodes
+	}
+	return ""
+}
+
+func (x *Partition) GetGpuTypes() []string {
+	if x != nil {
+		return x.GpuTypes
+	}
+	return nil
+}
+
+func (x *Partition) GetDefault() bool {
+	if x != nil {
+		return x.Default
+	}
+	return false
+}
+
+func (x *Partition) GetMaxTime() *durationpb.Duration {
+	if x != nil {
+		return x.MaxTime
+	}
+	return nil
+}
+
+func (x *Partition) GetDefaultTime() *durationpb.Duration {
+	if x != nil {
+		return x.DefaultTime
+	}
+	return nil
+}
+
+func (x *Partition) GetDown() bool {
+	if x != nil {
+		return x.Down
+	}
+	return false
+}
+
+func (x *Partition) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *Partition) GetNodesTotal() uint32 {
+	if x != nil {
+		return x.NodesTotal
+	}
+	return 0
+}
+
+func (x *Partition) GetNodesReady() uint32 {
+	if x != nil {
+		return x.NodesReady
+	}
+	return 0
+}
+
+func (x *Partition) GetGpusTotal() uint32 {
+	if x != nil {
+		return x.GpusTotal
+	}
+	return 0
+}
+
+func (x *Partition) GetGpusUsed() uint32 {
+	if x != nil {
+		return x.GpusUsed
+	}
+	return 0
+}
+
+func (x *Partition) GetJobsWaiting() uint32 {
+	if x != nil {
+		return x.JobsWaiting
+	}
+	return 0
+}
+
+func (x *Partition) GetJobsRunning() uint32 {
+	if x != nil {
+		return x.JobsRunning
+	}
+	return 0
+}
+
+type ListPartitionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for all.
+	Names         []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPartitionsRequest) Reset() {
+	*x = ListPartitionsRequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPartitionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPartitionsRequest) ProtoMessage() {}
+
+func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
+func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *ListPartitionsRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+type ListPartitionsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partitions    []*Partition           `protobuf:"bytes,1,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPartitionsResponse) Reset() {
+	*x = ListPartitionsResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPartitionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPartitionsResponse) ProtoMessage() {}
+
+func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
+func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ListPartitionsResponse) GetPartitions() []*Partition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+// SetPartitionRequest changes what is there in it, and leaves the rest; a new
+// partition needs nodes.
+type SetPartitionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Nodes *string                `protobuf:"bytes,2,opt,name=nodes,proto3,oneof" json:"nodes,omitempty"`
+	// set_gpu_types tells that gpu_types are to count; empty is all types.
+	SetGpuTypes bool     `protobuf:"varint,3,opt,name=set_gpu_types,json=setGpuTypes,proto3" json:"set_gpu_types,omitempty"`
+	GpuTypes    []string `protobuf:"bytes,4,rep,name=gpu_types,json=gpuTypes,proto3" json:"gpu_types,omitempty"`
+	Default     *bool    `protobuf:"varint,5,opt,name=default,proto3,oneof" json:"default,omitempty"`
+	// 0 is no limit.
+	MaxTime       *durationpb.Duration `protobuf:"bytes,6,opt,name=max_time,json=maxTime,proto3" json:"max_time,omitempty"`
+	DefaultTime   *durationpb.Duration `protobuf:"bytes,7,opt,name=default_time,json=defaultTime,proto3" json:"default_time,omitempty"`
+	Down          *bool                `protobuf:"varint,8,opt,name=down,proto3,oneof" json:"down,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPartitionRequest) Reset() {
+	*x = SetPartitionRequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPartitionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPartitionRequest) ProtoMessage() {}
+
+func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
+func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *SetPartitionRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetPartitionRequest) GetNodes() string {
+	if x != nil && x.Nodes != nil {
+		return *x.Nodes
+	}
+	return ""
+}
+
+func (x *SetPartitionRequest) GetSetGpuTypes() bool {
+	if x != nil {
+		return x.SetGpuTypes
+	}
+	return false
+}
+
+func (x *SetPartitionRequest) GetGpuTypes() []string {
+	if x != nil {
+		return x.GpuTypes
+	}
+	return nil
+}
+
+func (x *SetPartitionRequest) GetDefault() bool {
+	if x != nil && x.Default != nil {
+		return *x.Default
+	}
+	return false
+}
+
+func (x *SetPartitionRequest) GetMaxTime() *durationpb.Duration {
+	if x != nil {
+		return x.MaxTime
+	}
+	return nil
+}
+
+func (x *SetPartitionRequest) GetDefaultTime() *durationpb.Duration {
+	if x != nil {
+		return x.DefaultTime
+	}
+	return nil
+}
+
+func (x *SetPartitionRequest) GetDown() bool {
+	if x != nil && x.Down != nil {
+		return *x.Down
+	}
+	return false
+}
+
+type SetPartitionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Warnings      []string               `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPartitionResponse) Reset() {
+	*x = SetPartitionResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPartitionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPartitionResponse) ProtoMessage() {}
+
+func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
+func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *SetPartitionResponse) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *SetPartitionResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+type RemovePartitionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemovePartitionRequest) Reset() {
+	*x = RemovePartitionRequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemovePartitionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemovePartitionRequest) ProtoMessage() {}
+
+func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
+func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *RemovePartitionRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type RemovePartitionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemovePartitionResponse) Reset() {
+	*x = RemovePartitionResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemovePartitionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemovePartitionResponse) ProtoMessage() {}
+
+func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
+func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+}
+
 var File_berth_api_v1_api_proto protoreflect.FileDescriptor
 
 const file_berth_api_v1_api_proto_rawDesc = "" +
@@ -3698,7 +4235,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xd3\x06\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xe4\a\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -3729,7 +4266,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"deadlineIn\x12\x1c\n" +
 	"\tobjective\x18\x19 \x01(\tR\tobjective\x12\x1e\n" +
 	"\vmax_power_w\x18\x1a \x01(\x03R\tmaxPowerW\x12$\n" +
-	"\x0emax_cost_milli\x18\x1b \x01(\x03R\fmaxCostMilli\"\x80\b\n" +
+	"\x0emax_cost_milli\x18\x1b \x01(\x03R\fmaxCostMilli\x12+\n" +
+	"\x11checkpoint_signal\x18\x1c \x01(\tR\x10checkpointSignal\x12D\n" +
+	"\x10checkpoint_grace\x18\x1d \x01(\v2\x19.google.protobuf.DurationR\x0fcheckpointGrace\x12\x1c\n" +
+	"\tpartition\x18\x1e \x01(\tR\tpartition\"\x9e\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -3761,7 +4301,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"gpusWanted\x12)\n" +
 	"\x10cancel_requested\x18\x19 \x01(\bR\x0fcancelRequested\x12-\n" +
 	"\x12predicted_slowdown\x18\x1a \x01(\x01R\x11predictedSlowdown\x12/\n" +
-	"\x05slack\x18\x1b \x01(\v2\x19.google.protobuf.DurationR\x05slackB\f\n" +
+	"\x05slack\x18\x1b \x01(\v2\x19.google.protobuf.DurationR\x05slack\x12\x1c\n" +
+	"\tpartition\x18\x1e \x01(\tR\tpartitionB\f\n" +
 	"\n" +
 	"_exit_code\"s\n" +
 	"\bGPUShare\x12\x12\n" +
@@ -3829,7 +4370,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\"K\n" +
 	"\x0eGetJobResponse\x12#\n" +
 	"\x03job\x18\x01 \x01(\v2\x11.berth.api.v1.JobR\x03job\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xbf\x01\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xdf\x01\n" +
 	"\x0fListJobsRequest\x12\x16\n" +
 	"\x06states\x18\x01 \x03(\tR\x06states\x12\x1a\n" +
 	"\bfinished\x18\x02 \x01(\bR\bfinished\x12\x14\n" +
@@ -3838,7 +4379,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\tpage_size\x18\x05 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x14\n" +
-	"\x05brief\x18\a \x01(\bR\x05brief\"w\n" +
+	"\x05brief\x18\a \x01(\bR\x05brief\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\b \x03(\tR\n" +
+	"partitions\"w\n" +
 	"\x10ListJobsResponse\x12%\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.berth.api.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
@@ -3938,7 +4482,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\"S\n" +
 	"\x11ListNodesResponse\x12(\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x12.berth.api.v1.NodeR\x05nodes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\x9a\x04\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xba\x04\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
@@ -3960,7 +4504,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"registered\x12=\n" +
 	"\flast_contact\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\vlastContact\x12\x12\n" +
 	"\x04jobs\x18\x10 \x03(\x04R\x04jobs\x12\x16\n" +
-	"\x06gossip\x18\x11 \x01(\tR\x06gossip\"\xc7\x04\n" +
+	"\x06gossip\x18\x11 \x01(\tR\x06gossip\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x12 \x03(\tR\n" +
+	"partitions\"\xc7\x04\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -4007,7 +4554,51 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"a\n" +
 	"\x13CreateTokenResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
-	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires*\xab\x01\n" +
+	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xd0\x03\n" +
+	"\tPartition\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05nodes\x18\x02 \x01(\tR\x05nodes\x12\x1b\n" +
+	"\tgpu_types\x18\x03 \x03(\tR\bgpuTypes\x12\x18\n" +
+	"\adefault\x18\x04 \x01(\bR\adefault\x124\n" +
+	"\bmax_time\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\amaxTime\x12<\n" +
+	"\fdefault_time\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\vdefaultTime\x12\x12\n" +
+	"\x04down\x18\a \x01(\bR\x04down\x12\x16\n" +
+	"\x06policy\x18\b \x01(\tR\x06policy\x12\x1f\n" +
+	"\vnodes_total\x18\t \x01(\rR\n" +
+	"nodesTotal\x12\x1f\n" +
+	"\vnodes_ready\x18\n" +
+	" \x01(\rR\n" +
+	"nodesReady\x12\x1d\n" +
+	"\n" +
+	"gpus_total\x18\v \x01(\rR\tgpusTotal\x12\x1b\n" +
+	"\tgpus_used\x18\f \x01(\rR\bgpusUsed\x12!\n" +
+	"\fjobs_waiting\x18\r \x01(\rR\vjobsWaiting\x12!\n" +
+	"\fjobs_running\x18\x0e \x01(\rR\vjobsRunning\"-\n" +
+	"\x15ListPartitionsRequest\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"Q\n" +
+	"\x16ListPartitionsResponse\x127\n" +
+	"\n" +
+	"partitions\x18\x01 \x03(\v2\x17.berth.api.v1.PartitionR\n" +
+	"partitions\"\xd0\x02\n" +
+	"\x13SetPartitionRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\x05nodes\x18\x02 \x01(\tH\x00R\x05nodes\x88\x01\x01\x12\"\n" +
+	"\rset_gpu_types\x18\x03 \x01(\bR\vsetGpuTypes\x12\x1b\n" +
+	"\tgpu_types\x18\x04 \x03(\tR\bgpuTypes\x12\x1d\n" +
+	"\adefault\x18\x05 \x01(\bH\x01R\adefault\x88\x01\x01\x124\n" +
+	"\bmax_time\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\amaxTime\x12<\n" +
+	"\fdefault_time\x18\a \x01(\v2\x19.google.protobuf.DurationR\vdefaultTime\x12\x17\n" +
+	"\x04down\x18\b \x01(\bH\x02R\x04down\x88\x01\x01B\b\n" +
+	"\x06_nodesB\n" +
+	"\n" +
+	"\b_defaultB\a\n" +
+	"\x05_down\"i\n" +
+	"\x14SetPartitionResponse\x125\n" +
+	"\tpartition\x18\x01 \x01(\v2\x17.berth.api.v1.PartitionR\tpartition\x12\x1a\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\",\n" +
+	"\x16RemovePartitionRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x19\n" +
+	"\x17RemovePartitionResponse*\xab\x01\n" +
 	"\rCancelOutcome\x12\x1e\n" +
 	"\x1aCANCEL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18CANCEL_OUTCOME_CANCELLED\x10\x01\x12#\n" +
@@ -4025,7 +4616,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"ExplainJob\x12\x1f.berth.api.v1.ExplainJobRequest\x1a .berth.api.v1.ExplainJobResponse\x12F\n" +
 	"\aPredict\x12\x1c.berth.api.v1.PredictRequest\x1a\x1d.berth.api.v1.PredictResponse\x12N\n" +
-	"\tWatchJobs\x12\x1e.berth.api.v1.WatchJobsRequest\x1a\x1f.berth.api.v1.WatchJobsResponse0\x012\xbe\x04\n" +
+	"\tWatchJobs\x12\x1e.berth.api.v1.WatchJobsRequest\x1a\x1f.berth.api.v1.WatchJobsResponse0\x012\xd2\x06\n" +
 	"\x0eClusterService\x12L\n" +
 	"\tGetStatus\x12\x1e.berth.api.v1.GetStatusRequest\x1a\x1f.berth.api.v1.GetStatusResponse\x12L\n" +
 	"\tListNodes\x12\x1e.berth.api.v1.ListNodesRequest\x1a\x1f.berth.api.v1.ListNodesResponse\x12L\n" +
@@ -4035,7 +4626,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\tFenceNode\x12\x1e.berth.api.v1.FenceNodeRequest\x1a\x1f.berth.api.v1.FenceNodeResponse\x12O\n" +
 	"\n" +
 	"RemoveNode\x12\x1f.berth.api.v1.RemoveNodeRequest\x1a .berth.api.v1.RemoveNodeResponse\x12R\n" +
-	"\vCreateToken\x12 .berth.api.v1.CreateTokenRequest\x1a!.berth.api.v1.CreateTokenResponseB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
+	"\vCreateToken\x12 .berth.api.v1.CreateTokenRequest\x1a!.berth.api.v1.CreateTokenResponse\x12[\n" +
+	"\x0eListPartitions\x12#.berth.api.v1.ListPartitionsRequest\x1a$.berth.api.v1.ListPartitionsResponse\x12U\n" +
+	"\fSetPartition\x12!.berth.api.v1.SetPartitionRequest\x1a\".berth.api.v1.SetPartitionResponse\x12^\n" +
+	"\x0fRemovePartition\x12$.berth.api.v1.RemovePartitionRequest\x1a%.berth.api.v1.RemovePartitionResponseB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
 
 var (
 	file_berth_api_v1_api_proto_rawDescOnce sync.Once
@@ -4050,142 +4644,162 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_berth_api_v1_api_proto_goTypes = []any{
-	(CancelOutcome)(0),            // 0: berth.api.v1.CancelOutcome
-	(*SubmitJobsRequest)(nil),     // 1: berth.api.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),    // 2: berth.api.v1.SubmitJobsResponse
-	(*JobSpec)(nil),               // 3: berth.api.v1.JobSpec
-	(*Job)(nil),                   // 4: berth.api.v1.Job
-	(*GPUShare)(nil),              // 5: berth.api.v1.GPUShare
-	(*Share)(nil),                 // 6: berth.api.v1.Share
-	(*Prediction)(nil),            // 7: berth.api.v1.Prediction
-	(*PredictionPart)(nil),        // 8: berth.api.v1.PredictionPart
-	(*Measured)(nil),              // 9: berth.api.v1.Measured
-	(*Attempt)(nil),               // 10: berth.api.v1.Attempt
-	(*GetJobRequest)(nil),         // 11: berth.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 12: berth.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 13: berth.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 14: berth.api.v1.ListJobsResponse
-	(*CancelJobsRequest)(nil),     // 15: berth.api.v1.CancelJobsRequest
-	(*CancelJobsResponse)(nil),    // 16: berth.api.v1.CancelJobsResponse
-	(*CancelResult)(nil),          // 17: berth.api.v1.CancelResult
-	(*ExplainJobRequest)(nil),     // 18: berth.api.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),    // 19: berth.api.v1.ExplainJobResponse
-	(*Forecast)(nil),              // 20: berth.api.v1.Forecast
-	(*Explanation)(nil),           // 21: berth.api.v1.Explanation
-	(*PredictRequest)(nil),        // 22: berth.api.v1.PredictRequest
-	(*PredictResponse)(nil),       // 23: berth.api.v1.PredictResponse
-	(*Sharing)(nil),               // 24: berth.api.v1.Sharing
-	(*SharedJob)(nil),             // 25: berth.api.v1.SharedJob
-	(*SharingAdvice)(nil),         // 26: berth.api.v1.SharingAdvice
-	(*WatchJobsRequest)(nil),      // 27: berth.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),     // 28: berth.api.v1.WatchJobsResponse
-	(*GetStatusRequest)(nil),      // 29: berth.api.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),     // 30: berth.api.v1.GetStatusResponse
-	(*Member)(nil),                // 31: berth.api.v1.Member
-	(*JobCount)(nil),              // 32: berth.api.v1.JobCount
-	(*ListNodesRequest)(nil),      // 33: berth.api.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),     // 34: berth.api.v1.ListNodesResponse
-	(*Node)(nil),                  // 35: berth.api.v1.Node
-	(*GPU)(nil),                   // 36: berth.api.v1.GPU
-	(*DrainNodeRequest)(nil),      // 37: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),     // 38: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),     // 39: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),    // 40: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),      // 41: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),     // 42: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),     // 43: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),    // 44: berth.api.v1.RemoveNodeResponse
-	(*CreateTokenRequest)(nil),    // 45: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),   // 46: berth.api.v1.CreateTokenResponse
-	(*durationpb.Duration)(nil),   // 47: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 48: google.protobuf.Timestamp
+	(CancelOutcome)(0),              // 0: berth.api.v1.CancelOutcome
+	(*SubmitJobsRequest)(nil),       // 1: berth.api.v1.SubmitJobsRequest
+	(*SubmitJobsResponse)(nil),      // 2: berth.api.v1.SubmitJobsResponse
+	(*JobSpec)(nil),                 // 3: berth.api.v1.JobSpec
+	(*Job)(nil),                     // 4: berth.api.v1.Job
+	(*GPUShare)(nil),                // 5: berth.api.v1.GPUShare
+	(*Share)(nil),                   // 6: berth.api.v1.Share
+	(*Prediction)(nil),              // 7: berth.api.v1.Prediction
+	(*PredictionPart)(nil),          // 8: berth.api.v1.PredictionPart
+	(*Measured)(nil),                // 9: berth.api.v1.Measured
+	(*Attempt)(nil),                 // 10: berth.api.v1.Attempt
+	(*GetJobRequest)(nil),           // 11: berth.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),          // 12: berth.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),         // 13: berth.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 14: berth.api.v1.ListJobsResponse
+	(*CancelJobsRequest)(nil),       // 15: berth.api.v1.CancelJobsRequest
+	(*CancelJobsResponse)(nil),      // 16: berth.api.v1.CancelJobsResponse
+	(*CancelResult)(nil),            // 17: berth.api.v1.CancelResult
+	(*ExplainJobRequest)(nil),       // 18: berth.api.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),      // 19: berth.api.v1.ExplainJobResponse
+	(*Forecast)(nil),                // 20: berth.api.v1.Forecast
+	(*Explanation)(nil),             // 21: berth.api.v1.Explanation
+	(*PredictRequest)(nil),          // 22: berth.api.v1.PredictRequest
+	(*PredictResponse)(nil),         // 23: berth.api.v1.PredictResponse
+	(*Sharing)(nil),                 // 24: berth.api.v1.Sharing
+	(*SharedJob)(nil),               // 25: berth.api.v1.SharedJob
+	(*SharingAdvice)(nil),           // 26: berth.api.v1.SharingAdvice
+	(*WatchJobsRequest)(nil),        // 27: berth.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),       // 28: berth.api.v1.WatchJobsResponse
+	(*GetStatusRequest)(nil),        // 29: berth.api.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),       // 30: berth.api.v1.GetStatusResponse
+	(*Member)(nil),                  // 31: berth.api.v1.Member
+	(*JobCount)(nil),                // 32: berth.api.v1.JobCount
+	(*ListNodesRequest)(nil),        // 33: berth.api.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),       // 34: berth.api.v1.ListNodesResponse
+	(*Node)(nil),                    // 35: berth.api.v1.Node
+	(*GPU)(nil),                     // 36: berth.api.v1.GPU
+	(*DrainNodeRequest)(nil),        // 37: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 38: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),       // 39: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),      // 40: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),        // 41: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),       // 42: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),       // 43: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 44: berth.api.v1.RemoveNodeResponse
+	(*CreateTokenRequest)(nil),      // 45: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 46: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),               // 47: berth.api.v1.Partition
+	(*ListPartitionsRequest)(nil),   // 48: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),  // 49: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),     // 50: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),    // 51: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),  // 52: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil), // 53: berth.api.v1.RemovePartitionResponse
+	(*durationpb.Duration)(nil),     // 54: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 55: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	3,  // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	47, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	47, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	48, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	47, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	5,  // 5: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
-	7,  // 6: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
-	9,  // 7: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	48, // 8: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	48, // 9: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	48, // 10: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	48, // 11: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
-	3,  // 12: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
-	10, // 13: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	47, // 14: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
-	6,  // 15: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
-	8,  // 16: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
-	5,  // 17: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	48, // 18: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	48, // 19: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	48, // 20: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	7,  // 21: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
-	9,  // 22: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	4,  // 23: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	4,  // 24: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	17, // 25: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	0,  // 26: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	4,  // 27: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	21, // 28: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
-	20, // 29: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	48, // 30: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	48, // 31: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
-	3,  // 32: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	7,  // 33: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	24, // 34: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	25, // 35: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	26, // 36: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	4,  // 37: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	31, // 38: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	32, // 39: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	35, // 40: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	36, // 41: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	48, // 42: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	48, // 43: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	48, // 44: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	35, // 45: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	35, // 46: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	35, // 47: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	47, // 48: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	48, // 49: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	1,  // 50: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	11, // 51: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	13, // 52: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	15, // 53: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	18, // 54: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	22, // 55: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	27, // 56: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	29, // 57: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	33, // 58: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	37, // 59: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	39, // 60: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	41, // 61: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	43, // 62: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	45, // 63: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	2,  // 64: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	12, // 65: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	14, // 66: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	16, // 67: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	19, // 68: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	23, // 69: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	28, // 70: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	30, // 71: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	34, // 72: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	38, // 73: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	40, // 74: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	42, // 75: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	44, // 76: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	46, // 77: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	64, // [64:78] is the sub-list for method output_type
-	50, // [50:64] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	54, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	54, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	55, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	54, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	54, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	5,  // 6: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
+	7,  // 7: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
+	9,  // 8: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
+	55, // 9: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	55, // 10: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	55, // 11: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	55, // 12: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	3,  // 13: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
+	10, // 14: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
+	54, // 15: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	6,  // 16: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
+	8,  // 17: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
+	5,  // 18: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
+	55, // 19: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	55, // 20: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	55, // 21: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	7,  // 22: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
+	9,  // 23: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
+	4,  // 24: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	4,  // 25: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	17, // 26: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	0,  // 27: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	4,  // 28: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
+	21, // 29: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	20, // 30: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
+	55, // 31: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	55, // 32: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	3,  // 33: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	7,  // 34: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	24, // 35: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	25, // 36: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	26, // 37: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	4,  // 38: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	31, // 39: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	32, // 40: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	35, // 41: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	36, // 42: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	55, // 43: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	55, // 44: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	55, // 45: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	35, // 46: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	35, // 47: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	35, // 48: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	54, // 49: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	55, // 50: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	54, // 51: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	54, // 52: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	47, // 53: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	54, // 54: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	54, // 55: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	47, // 56: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	1,  // 57: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	11, // 58: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	13, // 59: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	15, // 60: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	18, // 61: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	22, // 62: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	27, // 63: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	29, // 64: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	33, // 65: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	37, // 66: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	39, // 67: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	41, // 68: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	43, // 69: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	45, // 70: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	48, // 71: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	50, // 72: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	52, // 73: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	2,  // 74: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	12, // 75: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	14, // 76: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	16, // 77: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	19, // 78: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	23, // 79: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	28, // 80: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	30, // 81: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	34, // 82: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	38, // 83: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	40, // 84: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	42, // 85: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	44, // 86: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	46, // 87: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	49, // 88: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	51, // 89: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	53, // 90: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	74, // [74:91] is the sub-list for method output_type
+	57, // [57:74] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -4195,13 +4809,14 @@ func file_berth_api_v1_api_proto_init() {
 	}
 	file_berth_api_v1_api_proto_msgTypes[3].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[9].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   46,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

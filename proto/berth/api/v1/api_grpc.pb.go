@@ -367,13 +367,16 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	ClusterService_GetStatus_FullMethodName   = "/berth.api.v1.ClusterService/GetStatus"
-	ClusterService_ListNodes_FullMethodName   = "/berth.api.v1.ClusterService/ListNodes"
-	ClusterService_DrainNode_FullMethodName   = "/berth.api.v1.ClusterService/DrainNode"
-	ClusterService_ResumeNode_FullMethodName  = "/berth.api.v1.ClusterService/ResumeNode"
-	ClusterService_FenceNode_FullMethodName   = "/berth.api.v1.ClusterService/FenceNode"
-	ClusterService_RemoveNode_FullMethodName  = "/berth.api.v1.ClusterService/RemoveNode"
-	ClusterService_CreateToken_FullMethodName = "/berth.api.v1.ClusterService/CreateToken"
+	ClusterService_GetStatus_FullMethodName       = "/berth.api.v1.ClusterService/GetStatus"
+	ClusterService_ListNodes_FullMethodName       = "/berth.api.v1.ClusterService/ListNodes"
+	ClusterService_DrainNode_FullMethodName       = "/berth.api.v1.ClusterService/DrainNode"
+	ClusterService_ResumeNode_FullMethodName      = "/berth.api.v1.ClusterService/ResumeNode"
+	ClusterService_FenceNode_FullMethodName       = "/berth.api.v1.ClusterService/FenceNode"
+	ClusterService_RemoveNode_FullMethodName      = "/berth.api.v1.ClusterService/RemoveNode"
+	ClusterService_CreateToken_FullMethodName     = "/berth.api.v1.ClusterService/CreateToken"
+	ClusterService_ListPartitions_FullMethodName  = "/berth.api.v1.ClusterService/ListPartitions"
+	ClusterService_SetPartition_FullMethodName    = "/berth.api.v1.ClusterService/SetPartition"
+	ClusterService_RemovePartition_FullMethodName = "/berth.api.v1.ClusterService/RemovePartition"
 )
 
 // ClusterServiceClient is the client API for ClusterService service.
@@ -391,6 +394,11 @@ type ClusterServiceClient interface {
 	// RemoveNode forgets a node on which nothing runs, for good.
 	RemoveNode(ctx context.Context, in *RemoveNodeRequest, opts ...grpc.CallOption) (*RemoveNodeResponse, error)
 	CreateToken(ctx context.Context, in *CreateTokenRequest, opts ...grpc.CallOption) (*CreateTokenResponse, error)
+	ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (*ListPartitionsResponse, error)
+	// SetPartition adds a partition, or changes what is said of one.
+	SetPartition(ctx context.Context, in *SetPartitionRequest, opts ...grpc.CallOption) (*SetPartitionResponse, error)
+	// RemovePartition forgets a partition of which no job waits or runs.
+	RemovePartition(ctx context.Context, in *RemovePartitionRequest, opts ...grpc.CallOption) (*RemovePartitionResponse, error)
 }
 
 type clusterServiceClient struct {
@@ -471,6 +479,36 @@ func (c *clusterServiceClient) CreateToken(ctx context.Context, in *CreateTokenR
 	return out, nil
 }
 
+func (c *clusterServiceClient) ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (*ListPartitionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPartitionsResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListPartitions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) SetPartition(ctx context.Context, in *SetPartitionRequest, opts ...grpc.CallOption) (*SetPartitionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetPartitionResponse)
+	err := c.cc.Invoke(ctx, ClusterService_SetPartition_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) RemovePartition(ctx context.Context, in *RemovePartitionRequest, opts ...grpc.CallOption) (*RemovePartitionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemovePartitionResponse)
+	err := c.cc.Invoke(ctx, ClusterService_RemovePartition_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServiceServer is the server API for ClusterService service.
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
@@ -486,6 +524,11 @@ type ClusterServiceServer interface {
 	// RemoveNode forgets a node on which nothing runs, for good.
 	RemoveNode(context.Context, *RemoveNodeRequest) (*RemoveNodeResponse, error)
 	CreateToken(context.Context, *CreateTokenRequest) (*CreateTokenResponse, error)
+	ListPartitions(context.Context, *ListPartitionsRequest) (*ListPartitionsResponse, error)
+	// SetPartition adds a partition, or changes what is said of one.
+	SetPartition(context.Context, *SetPartitionRequest) (*SetPartitionResponse, error)
+	// RemovePartition forgets a partition of which no job waits or runs.
+	RemovePartition(context.Context, *RemovePartitionRequest) (*RemovePartitionResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }
 
@@ -516,6 +559,15 @@ func (UnimplementedClusterServiceServer) RemoveNode(context.Context, *RemoveNode
 }
 func (UnimplementedClusterServiceServer) CreateToken(context.Context, *CreateTokenRequest) (*CreateTokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateToken not implemented")
+}
+func (UnimplementedClusterServiceServer) ListPartitions(context.Context, *ListPartitionsRequest) (*ListPartitionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPartitions not implemented")
+}
+func (UnimplementedClusterServiceServer) SetPartition(context.Context, *SetPartitionRequest) (*SetPartitionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetPartition not implemented")
+}
+func (UnimplementedClusterServiceServer) RemovePartition(context.Context, *RemovePartitionRequest) (*RemovePartitionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemovePartition not implemented")
 }
 func (UnimplementedClusterServiceServer) mustEmbedUnimplementedClusterServiceServer() {}
 func (UnimplementedClusterServiceServer) testEmbeddedByValue()                        {}
@@ -664,6 +716,60 @@ func _ClusterService_CreateToken_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_ListPartitions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPartitionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListPartitions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListPartitions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListPartitions(ctx, req.(*ListPartitionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_SetPartition_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetPartitionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).SetPartition(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_SetPartition_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).SetPartition(ctx, req.(*SetPartitionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_RemovePartition_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemovePartitionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).RemovePartition(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_RemovePartition_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).RemovePartition(ctx, req.(*RemovePartitionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ClusterService_ServiceDesc is the grpc.ServiceDesc for ClusterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -698,6 +804,18 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreateToken",
 			Handler:    _ClusterService_CreateToken_Handler,
+		},
+		{
+			MethodName: "ListPartitions",
+			Handler:    _ClusterService_ListPartitions_Handler,
+		},
+		{
+			MethodName: "SetPartition",
+			Handler:    _ClusterService_SetPartition_Handler,
+		},
+		{
+			MethodName: "RemovePartition",
+			Handler:    _ClusterService_RemovePartition_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

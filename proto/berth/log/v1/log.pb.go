@@ -30,7 +30,7 @@ const (
 // applied in order, each with its own result.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The rules by which it is applied, 1 to 4. Entries of version 1 keep less in
+	// The rules by which it is applied, 1 to 5. Entries of version 1 keep less in
 	// samples, and check less of what enters them; from version 3 on samples say
 	// with whom an attempt shared.
 	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -126,6 +126,9 @@ type Command struct {
 	//	*Command_FenceNode
 	//	*Command_InstallInterference
 	//	*Command_ExpireJobs
+	//	*Command_PreemptAttempt
+	//	*Command_SetPartition
+	//	*Command_RemovePartition
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -348,6 +351,33 @@ func (x *Command) GetExpireJobs() *ExpireJobs {
 	return nil
 }
 
+func (x *Command) GetPreemptAttempt() *PreemptAttempt {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_PreemptAttempt); ok {
+			return x.PreemptAttempt
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetSetPartition() *SetPartition {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_SetPartition); ok {
+			return x.SetPartition
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRemovePartition() *RemovePartition {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_RemovePartition); ok {
+			return x.RemovePartition
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -432,6 +462,18 @@ type Command_ExpireJobs struct {
 	ExpireJobs *ExpireJobs `protobuf:"bytes,20,opt,name=expire_jobs,json=expireJobs,proto3,oneof"`
 }
 
+type Command_PreemptAttempt struct {
+	PreemptAttempt *PreemptAttempt `protobuf:"bytes,21,opt,name=preempt_attempt,json=preemptAttempt,proto3,oneof"`
+}
+
+type Command_SetPartition struct {
+	SetPartition *SetPartition `protobuf:"bytes,22,opt,name=set_partition,json=setPartition,proto3,oneof"`
+}
+
+type Command_RemovePartition struct {
+	RemovePartition *RemovePartition `protobuf:"bytes,23,opt,name=remove_partition,json=removePartition,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -471,6 +513,12 @@ func (*Command_FenceNode) isCommand_Kind() {}
 func (*Command_InstallInterference) isCommand_Kind() {}
 
 func (*Command_ExpireJobs) isCommand_Kind() {}
+
+func (*Command_PreemptAttempt) isCommand_Kind() {}
+
+func (*Command_SetPartition) isCommand_Kind() {}
+
+func (*Command_RemovePartition) isCommand_Kind() {}
 
 // SubmitJob adds the jobs of one request, all or none, under ids that the
 // leader stamped: first_job and those that follow it.
@@ -1797,6 +1845,178 @@ func (x *ExpireJobs) GetJobs() []uint64 {
 	return nil
 }
 
+// SetPartition puts a partition in place of the one of its name, or adds it. A
+// default one takes that from another.
+type SetPartition struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Partition *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	// The revision that it was made from, 0 for a new one; another one refuses it.
+	Base          uint64 `protobuf:"varint,2,opt,name=base,proto3" json:"base,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPartition) Reset() {
+	*x = SetPartition{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPartition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPartition) ProtoMessage() {}
+
+func (x *SetPartition) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPartition.ProtoReflect.Descriptor instead.
+func (*SetPartition) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SetPartition) GetPartition() *Partition {
+	if x != nil {
+		return x.Partition
+	}
+	return nil
+}
+
+func (x *SetPartition) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+// RemovePartition forgets a partition of which no job waits or runs.
+type RemovePartition struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemovePartition) Reset() {
+	*x = RemovePartition{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemovePartition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemovePartition) ProtoMessage() {}
+
+func (x *RemovePartition) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemovePartition.ProtoReflect.Descriptor instead.
+func (*RemovePartition) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *RemovePartition) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// PreemptAttempt asks a running attempt to save its state and to end, so that
+// others have room; its job waits again then. It is refused when the attempt
+// is not the live one, or the job has no checkpoint hook.
+type PreemptAttempt struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Job     uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Attempt uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// The job that is to have the room, 0 when nobody in particular is.
+	For           uint64 `protobuf:"varint,3,opt,name=for,proto3" json:"for,omitempty"`
+	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreemptAttempt) Reset() {
+	*x = PreemptAttempt{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreemptAttempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreemptAttempt) ProtoMessage() {}
+
+func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreemptAttempt.ProtoReflect.Descriptor instead.
+func (*PreemptAttempt) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *PreemptAttempt) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *PreemptAttempt) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *PreemptAttempt) GetFor() uint64 {
+	if x != nil {
+		return x.For
+	}
+	return 0
+}
+
+func (x *PreemptAttempt) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // Checkpoint compares each replica's state hash at an index with the leader's.
 type Checkpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1808,7 +2028,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1820,7 +2040,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1833,7 +2053,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -1859,7 +2079,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +2091,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +2104,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -1909,7 +2129,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2141,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2154,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -1983,6 +2203,7 @@ type Record struct {
 	//	*Record_KeptWeights
 	//	*Record_WeightsPin
 	//	*Record_Interference
+	//	*Record_Partition
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1990,7 +2211,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2223,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2236,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -2151,6 +2372,15 @@ func (x *Record) GetInterference() *Interference {
 	return nil
 }
 
+func (x *Record) GetPartition() *Partition {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Partition); ok {
+			return x.Partition
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -2212,6 +2442,10 @@ type Record_Interference struct {
 	Interference *Interference `protobuf:"bytes,14,opt,name=interference,proto3,oneof"`
 }
 
+type Record_Partition struct {
+	Partition *Partition `protobuf:"bytes,15,opt,name=partition,proto3,oneof"`
+}
+
 func (*Record_Meta) isRecord_Kind() {}
 
 func (*Record_Config) isRecord_Kind() {}
@@ -2240,6 +2474,8 @@ func (*Record_WeightsPin) isRecord_Kind() {}
 
 func (*Record_Interference) isRecord_Kind() {}
 
+func (*Record_Partition) isRecord_Kind() {}
+
 type SnapshotEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The canonical state hash, checked after a restore.
@@ -2251,7 +2487,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2499,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2512,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -2309,7 +2545,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2557,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2570,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -2398,7 +2634,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2410,7 +2646,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2423,7 +2659,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Config) GetClusterId() string {
@@ -2458,7 +2694,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2470,7 +2706,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2483,7 +2719,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -2536,16 +2772,20 @@ type Spec struct {
 	// When it should have ended, in microseconds since the epoch; 0 is never.
 	DeadlineUs int64 `protobuf:"varint,24,opt,name=deadline_us,json=deadlineUs,proto3" json:"deadline_us,omitempty"`
 	// What it is placed for, and its limits; see cluster.Spec.
-	Objective     string `protobuf:"bytes,25,opt,name=objective,proto3" json:"objective,omitempty"`
-	MaxPowerW     int64  `protobuf:"varint,26,opt,name=max_power_w,json=maxPowerW,proto3" json:"max_power_w,omitempty"`
-	MaxCostMilli  int64  `protobuf:"varint,27,opt,name=max_cost_milli,json=maxCostMilli,proto3" json:"max_cost_milli,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Objective    string `protobuf:"bytes,25,opt,name=objective,proto3" json:"objective,omitempty"`
+	MaxPowerW    int64  `protobuf:"varint,26,opt,name=max_power_w,json=maxPowerW,proto3" json:"max_power_w,omitempty"`
+	MaxCostMilli int64  `protobuf:"varint,27,opt,name=max_cost_milli,json=maxCostMilli,proto3" json:"max_cost_milli,omitempty"`
+	// How it saves its state when it must make room; see cluster.Checkpoint.
+	CheckpointSignal  string `protobuf:"bytes,28,opt,name=checkpoint_signal,json=checkpointSignal,proto3" json:"checkpoint_signal,omitempty"`
+	CheckpointGraceUs int64  `protobuf:"varint,29,opt,name=checkpoint_grace_us,json=checkpointGraceUs,proto3" json:"checkpoint_grace_us,omitempty"`
+	Partition         string `protobuf:"bytes,30,opt,name=partition,proto3" json:"partition,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +2797,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +2810,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Spec) GetName() string {
@@ -2762,6 +3002,27 @@ func (x *Spec) GetMaxCostMilli() int64 {
 	return 0
 }
 
+func (x *Spec) GetCheckpointSignal() string {
+	if x != nil {
+		return x.CheckpointSignal
+	}
+	return ""
+}
+
+func (x *Spec) GetCheckpointGraceUs() int64 {
+	if x != nil {
+		return x.CheckpointGraceUs
+	}
+	return 0
+}
+
+func (x *Spec) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
 type Estimate struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	GpuType         string                 `protobuf:"bytes,1,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
@@ -2780,7 +3041,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2792,7 +3053,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2805,7 +3066,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -2888,7 +3149,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2900,7 +3161,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2913,7 +3174,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Reason) GetCode() string {
@@ -2940,7 +3201,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +3213,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +3226,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -2999,7 +3260,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3011,7 +3272,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3024,7 +3285,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -3095,7 +3356,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3368,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3381,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -3163,7 +3424,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3175,7 +3436,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3188,7 +3449,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Berth) GetNode() string {
@@ -3244,7 +3505,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3256,7 +3517,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3269,7 +3530,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Job) GetId() uint64 {
@@ -3402,7 +3663,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3414,7 +3675,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3427,7 +3688,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -3452,29 +3713,31 @@ func (x *CancelRequest) GetAdmin() bool {
 }
 
 type Attempt struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	No            uint32                 `protobuf:"varint,1,opt,name=no,proto3" json:"no,omitempty"`
-	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
-	State         uint32                 `protobuf:"varint,3,opt,name=state,proto3" json:"state,omitempty"`
-	Reason        *Reason                `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	Berth         *Berth                 `protobuf:"bytes,5,opt,name=berth,proto3" json:"berth,omitempty"`
-	BootId        string                 `protobuf:"bytes,6,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	Estimate      *Estimate              `protobuf:"bytes,7,opt,name=estimate,proto3" json:"estimate,omitempty"`
-	PlacedUs      int64                  `protobuf:"varint,8,opt,name=placed_us,json=placedUs,proto3" json:"placed_us,omitempty"`
-	StartedUs     int64                  `protobuf:"varint,9,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
-	EndedUs       int64                  `protobuf:"varint,10,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
-	Why           string                 `protobuf:"bytes,11,opt,name=why,proto3" json:"why,omitempty"`
-	Overtook      string                 `protobuf:"bytes,12,opt,name=overtook,proto3" json:"overtook,omitempty"`
-	Exit          *Exit                  `protobuf:"bytes,13,opt,name=exit,proto3" json:"exit,omitempty"`
-	Usage         *Usage                 `protobuf:"bytes,14,opt,name=usage,proto3" json:"usage,omitempty"`
-	Neighbours    []uint64               `protobuf:"varint,15,rep,packed,name=neighbours,proto3" json:"neighbours,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	No         uint32                 `protobuf:"varint,1,opt,name=no,proto3" json:"no,omitempty"`
+	Token      uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
+	State      uint32                 `protobuf:"varint,3,opt,name=state,proto3" json:"state,omitempty"`
+	Reason     *Reason                `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Berth      *Berth                 `protobuf:"bytes,5,opt,name=berth,proto3" json:"berth,omitempty"`
+	BootId     string                 `protobuf:"bytes,6,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Estimate   *Estimate              `protobuf:"bytes,7,opt,name=estimate,proto3" json:"estimate,omitempty"`
+	PlacedUs   int64                  `protobuf:"varint,8,opt,name=placed_us,json=placedUs,proto3" json:"placed_us,omitempty"`
+	StartedUs  int64                  `protobuf:"varint,9,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
+	EndedUs    int64                  `protobuf:"varint,10,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
+	Why        string                 `protobuf:"bytes,11,opt,name=why,proto3" json:"why,omitempty"`
+	Overtook   string                 `protobuf:"bytes,12,opt,name=overtook,proto3" json:"overtook,omitempty"`
+	Exit       *Exit                  `protobuf:"bytes,13,opt,name=exit,proto3" json:"exit,omitempty"`
+	Usage      *Usage                 `protobuf:"bytes,14,opt,name=usage,proto3" json:"usage,omitempty"`
+	Neighbours []uint64               `protobuf:"varint,15,rep,packed,name=neighbours,proto3" json:"neighbours,omitempty"`
+	// There once it was asked to make room.
+	Preempt       *PreemptRequest `protobuf:"bytes,16,opt,name=preempt,proto3" json:"preempt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +3749,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +3762,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -3607,6 +3870,73 @@ func (x *Attempt) GetNeighbours() []uint64 {
 	return nil
 }
 
+func (x *Attempt) GetPreempt() *PreemptRequest {
+	if x != nil {
+		return x.Preempt
+	}
+	return nil
+}
+
+type PreemptRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtUs          int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	For           uint64                 `protobuf:"varint,2,opt,name=for,proto3" json:"for,omitempty"`
+	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreemptRequest) Reset() {
+	*x = PreemptRequest{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreemptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreemptRequest) ProtoMessage() {}
+
+func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
+func (*PreemptRequest) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *PreemptRequest) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *PreemptRequest) GetFor() uint64 {
+	if x != nil {
+		return x.For
+	}
+	return 0
+}
+
+func (x *PreemptRequest) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 type GPU struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -3624,7 +3954,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3636,7 +3966,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3649,7 +3979,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GPU) GetId() string {
@@ -3739,7 +4069,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3751,7 +4081,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3764,7 +4094,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Node) GetId() string {
@@ -3872,6 +4202,110 @@ func (x *Node) GetFence() uint64 {
 	return 0
 }
 
+// Partition is a named part of the cluster.
+type Partition struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Revision uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// A host list as gpu[01-04],n7, or ALL.
+	Nodes string `protobuf:"bytes,3,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// Only cards of these types, sorted; empty for all.
+	GpuTypes []string `protobuf:"bytes,4,rep,name=gpu_types,json=gpuTypes,proto3" json:"gpu_types,omitempty"`
+	Default  bool     `protobuf:"varint,5,opt,name=default,proto3" json:"default,omitempty"`
+	// 0 is none.
+	MaxTimeUs     int64 `protobuf:"varint,6,opt,name=max_time_us,json=maxTimeUs,proto3" json:"max_time_us,omitempty"`
+	DefaultTimeUs int64 `protobuf:"varint,7,opt,name=default_time_us,json=defaultTimeUs,proto3" json:"default_time_us,omitempty"`
+	Down          bool  `protobuf:"varint,8,opt,name=down,proto3" json:"down,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Partition) Reset() {
+	*x = Partition{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Partition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Partition) ProtoMessage() {}
+
+func (x *Partition) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Partition.ProtoReflect.Descriptor instead.
+func (*Partition) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *Partition) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Partition) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Partition) GetNodes() string {
+	if x != nil {
+		return x.Nodes
+	}
+	return ""
+}
+
+func (x *Partition) GetGpuTypes() []string {
+	if x != nil {
+		return x.GpuTypes
+	}
+	return nil
+}
+
+func (x *Partition) GetDefault() bool {
+	if x != nil {
+		return x.Default
+	}
+	return false
+}
+
+func (x *Partition) GetMaxTimeUs() int64 {
+	if x != nil {
+		return x.MaxTimeUs
+	}
+	return 0
+}
+
+func (x *Partition) GetDefaultTimeUs() int64 {
+	if x != nil {
+		return x.DefaultTimeUs
+	}
+	return 0
+}
+
+func (x *Partition) GetDown() bool {
+	if x != nil {
+		return x.Down
+	}
+	return false
+}
+
 type Queue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
@@ -3882,7 +4316,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3894,7 +4328,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3907,7 +4341,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Queue) GetGpu() string {
@@ -3934,7 +4368,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3946,7 +4380,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3959,7 +4393,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -3990,7 +4424,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4002,7 +4436,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4015,7 +4449,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Request) GetKey() []byte {
@@ -4060,7 +4494,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4072,7 +4506,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4085,7 +4519,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Token) GetHash() []byte {
@@ -4134,7 +4568,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4146,7 +4580,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4159,7 +4593,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -4196,7 +4630,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4208,7 +4642,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4221,7 +4655,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -4285,7 +4719,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4297,7 +4731,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4310,7 +4744,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -4387,7 +4821,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4399,7 +4833,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4412,7 +4846,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -4444,7 +4878,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4456,7 +4890,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4469,7 +4903,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -4528,7 +4962,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4540,7 +4974,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4553,7 +4987,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Company) GetSignature() string {
@@ -4611,7 +5045,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4623,7 +5057,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4636,7 +5070,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -4774,8 +5208,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xa3\n" +
-	"\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xfb\v\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -4807,7 +5240,10 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"fence_node\x18\x12 \x01(\v2\x17.berth.log.v1.FenceNodeH\x00R\tfenceNode\x12V\n" +
 	"\x14install_interference\x18\x13 \x01(\v2!.berth.log.v1.InstallInterferenceH\x00R\x13installInterference\x12;\n" +
 	"\vexpire_jobs\x18\x14 \x01(\v2\x18.berth.log.v1.ExpireJobsH\x00R\n" +
-	"expireJobsB\x06\n" +
+	"expireJobs\x12G\n" +
+	"\x0fpreempt_attempt\x18\x15 \x01(\v2\x1c.berth.log.v1.PreemptAttemptH\x00R\x0epreemptAttempt\x12A\n" +
+	"\rset_partition\x18\x16 \x01(\v2\x1a.berth.log.v1.SetPartitionH\x00R\fsetPartition\x12J\n" +
+	"\x10remove_partition\x18\x17 \x01(\v2\x1d.berth.log.v1.RemovePartitionH\x00R\x0fremovePartitionB\x06\n" +
 	"\x04kind\"\xb9\x01\n" +
 	"\tSubmitJob\x12\x1b\n" +
 	"\tfirst_job\x18\x01 \x01(\x04R\bfirstJob\x12\x1d\n" +
@@ -4906,7 +5342,17 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"sample_seq\x18\x05 \x01(\x04R\tsampleSeq\" \n" +
 	"\n" +
 	"ExpireJobs\x12\x12\n" +
-	"\x04jobs\x18\x01 \x03(\x04R\x04jobs\"6\n" +
+	"\x04jobs\x18\x01 \x03(\x04R\x04jobs\"Y\n" +
+	"\fSetPartition\x125\n" +
+	"\tpartition\x18\x01 \x01(\v2\x17.berth.log.v1.PartitionR\tpartition\x12\x12\n" +
+	"\x04base\x18\x02 \x01(\x04R\x04base\"%\n" +
+	"\x0fRemovePartition\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"`\n" +
+	"\x0ePreemptAttempt\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x10\n" +
+	"\x03for\x18\x03 \x01(\x04R\x03for\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"6\n" +
 	"\n" +
 	"Checkpoint\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
@@ -4918,7 +5364,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1d\n" +
 	"\n" +
-	"written_by\x18\x04 \x01(\tR\twrittenBy\"\xcd\x05\n" +
+	"written_by\x18\x04 \x01(\tR\twrittenBy\"\x86\x06\n" +
 	"\x06Record\x12(\n" +
 	"\x04meta\x18\x01 \x01(\v2\x12.berth.log.v1.MetaH\x00R\x04meta\x12.\n" +
 	"\x06config\x18\x02 \x01(\v2\x14.berth.log.v1.ConfigH\x00R\x06config\x12(\n" +
@@ -4935,7 +5381,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\fkept_weights\x18\f \x01(\v2\x15.berth.log.v1.WeightsH\x00R\vkeptWeights\x12;\n" +
 	"\vweights_pin\x18\r \x01(\v2\x18.berth.log.v1.WeightsPinH\x00R\n" +
 	"weightsPin\x12@\n" +
-	"\finterference\x18\x0e \x01(\v2\x1a.berth.log.v1.InterferenceH\x00R\finterferenceB\x06\n" +
+	"\finterference\x18\x0e \x01(\v2\x1a.berth.log.v1.InterferenceH\x00R\finterference\x127\n" +
+	"\tpartition\x18\x0f \x01(\v2\x17.berth.log.v1.PartitionH\x00R\tpartitionB\x06\n" +
 	"\x04kind\";\n" +
 	"\vSnapshotEnd\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x18\n" +
@@ -4957,7 +5404,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xe6\x05\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xe1\x06\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -4988,7 +5435,10 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"deadlineUs\x12\x1c\n" +
 	"\tobjective\x18\x19 \x01(\tR\tobjective\x12\x1e\n" +
 	"\vmax_power_w\x18\x1a \x01(\x03R\tmaxPowerW\x12$\n" +
-	"\x0emax_cost_milli\x18\x1b \x01(\x03R\fmaxCostMilli\"\xbe\x02\n" +
+	"\x0emax_cost_milli\x18\x1b \x01(\x03R\fmaxCostMilli\x12+\n" +
+	"\x11checkpoint_signal\x18\x1c \x01(\tR\x10checkpointSignal\x12.\n" +
+	"\x13checkpoint_grace_us\x18\x1d \x01(\x03R\x11checkpointGraceUs\x12\x1c\n" +
+	"\tpartition\x18\x1e \x01(\tR\tpartition\"\xbe\x02\n" +
 	"\bEstimate\x12\x19\n" +
 	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x1e\n" +
 	"\vgpu_mem_mib\x18\x02 \x01(\x03R\tgpuMemMib\x12%\n" +
@@ -5055,7 +5505,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\rCancelRequest\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
-	"\x05admin\x18\x03 \x01(\bR\x05admin\"\xe3\x03\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\"\x9b\x04\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x14\n" +
@@ -5075,7 +5525,12 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05usage\x18\x0e \x01(\v2\x13.berth.log.v1.UsageR\x05usage\x12\x1e\n" +
 	"\n" +
 	"neighbours\x18\x0f \x03(\x04R\n" +
-	"neighbours\"\xdb\x01\n" +
+	"neighbours\x126\n" +
+	"\apreempt\x18\x10 \x01(\v2\x1c.berth.log.v1.PreemptRequestR\apreempt\"I\n" +
+	"\x0ePreemptRequest\x12\x13\n" +
+	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x10\n" +
+	"\x03for\x18\x02 \x01(\x04R\x03for\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"\xdb\x01\n" +
 	"\x03GPU\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -5104,7 +5559,16 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\rregistered_us\x18\r \x01(\x03R\fregisteredUs\x12\x1d\n" +
 	"\n" +
 	"changed_us\x18\x0e \x01(\x03R\tchangedUs\x12\x14\n" +
-	"\x05fence\x18\x0f \x01(\x04R\x05fence\"I\n" +
+	"\x05fence\x18\x0f \x01(\x04R\x05fence\"\xe4\x01\n" +
+	"\tPartition\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
+	"\x05nodes\x18\x03 \x01(\tR\x05nodes\x12\x1b\n" +
+	"\tgpu_types\x18\x04 \x03(\tR\bgpuTypes\x12\x18\n" +
+	"\adefault\x18\x05 \x01(\bR\adefault\x12\x1e\n" +
+	"\vmax_time_us\x18\x06 \x01(\x03R\tmaxTimeUs\x12&\n" +
+	"\x0fdefault_time_us\x18\a \x01(\x03R\rdefaultTimeUs\x12\x12\n" +
+	"\x04down\x18\b \x01(\bR\x04down\"I\n" +
 	"\x05Queue\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12.\n" +
 	"\awaiters\x18\x02 \x03(\v2\x14.berth.log.v1.WaiterR\awaiters\".\n" +
@@ -5199,7 +5663,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 	return file_berth_log_v1_log_proto_rawDescData
 }
 
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Entry)(nil),               // 0: berth.log.v1.Entry
 	(*Command)(nil),             // 1: berth.log.v1.Command
@@ -5224,37 +5688,42 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*PinWeights)(nil),          // 20: berth.log.v1.PinWeights
 	(*InstallInterference)(nil), // 21: berth.log.v1.InstallInterference
 	(*ExpireJobs)(nil),          // 22: berth.log.v1.ExpireJobs
-	(*Checkpoint)(nil),          // 23: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),         // 24: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil),      // 25: berth.log.v1.SnapshotHeader
-	(*Record)(nil),              // 26: berth.log.v1.Record
-	(*SnapshotEnd)(nil),         // 27: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),                // 28: berth.log.v1.Meta
-	(*Config)(nil),              // 29: berth.log.v1.Config
-	(*Owner)(nil),               // 30: berth.log.v1.Owner
-	(*Spec)(nil),                // 31: berth.log.v1.Spec
-	(*Estimate)(nil),            // 32: berth.log.v1.Estimate
-	(*Reason)(nil),              // 33: berth.log.v1.Reason
-	(*Exit)(nil),                // 34: berth.log.v1.Exit
-	(*Usage)(nil),               // 35: berth.log.v1.Usage
-	(*GPUShare)(nil),            // 36: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 37: berth.log.v1.Berth
-	(*Job)(nil),                 // 38: berth.log.v1.Job
-	(*CancelRequest)(nil),       // 39: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 40: berth.log.v1.Attempt
-	(*GPU)(nil),                 // 41: berth.log.v1.GPU
-	(*Node)(nil),                // 42: berth.log.v1.Node
-	(*Queue)(nil),               // 43: berth.log.v1.Queue
-	(*Waiter)(nil),              // 44: berth.log.v1.Waiter
-	(*Request)(nil),             // 45: berth.log.v1.Request
-	(*Token)(nil),               // 46: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 47: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 48: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 49: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 50: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 51: berth.log.v1.Interference
-	(*Company)(nil),             // 52: berth.log.v1.Company
-	(*Sample)(nil),              // 53: berth.log.v1.Sample
+	(*SetPartition)(nil),        // 23: berth.log.v1.SetPartition
+	(*RemovePartition)(nil),     // 24: berth.log.v1.RemovePartition
+	(*PreemptAttempt)(nil),      // 25: berth.log.v1.PreemptAttempt
+	(*Checkpoint)(nil),          // 26: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),         // 27: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),      // 28: berth.log.v1.SnapshotHeader
+	(*Record)(nil),              // 29: berth.log.v1.Record
+	(*SnapshotEnd)(nil),         // 30: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),                // 31: berth.log.v1.Meta
+	(*Config)(nil),              // 32: berth.log.v1.Config
+	(*Owner)(nil),               // 33: berth.log.v1.Owner
+	(*Spec)(nil),                // 34: berth.log.v1.Spec
+	(*Estimate)(nil),            // 35: berth.log.v1.Estimate
+	(*Reason)(nil),              // 36: berth.log.v1.Reason
+	(*Exit)(nil),                // 37: berth.log.v1.Exit
+	(*Usage)(nil),               // 38: berth.log.v1.Usage
+	(*GPUShare)(nil),            // 39: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 40: berth.log.v1.Berth
+	(*Job)(nil),                 // 41: berth.log.v1.Job
+	(*CancelRequest)(nil),       // 42: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 43: berth.log.v1.Attempt
+	(*PreemptRequest)(nil),      // 44: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 45: berth.log.v1.GPU
+	(*Node)(nil),                // 46: berth.log.v1.Node
+	(*Partition)(nil),           // 47: berth.log.v1.Partition
+	(*Queue)(nil),               // 48: berth.log.v1.Queue
+	(*Waiter)(nil),              // 49: berth.log.v1.Waiter
+	(*Request)(nil),             // 50: berth.log.v1.Request
+	(*Token)(nil),               // 51: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 52: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 53: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 54: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 55: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 56: berth.log.v1.Interference
+	(*Company)(nil),             // 57: berth.log.v1.Company
+	(*Sample)(nil),              // 58: berth.log.v1.Sample
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	1,  // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -5269,8 +5738,8 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	14, // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
 	15, // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
 	17, // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	23, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	24, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	26, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	27, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
 	12, // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
 	18, // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
 	19, // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
@@ -5278,57 +5747,63 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	16, // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
 	21, // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
 	22, // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
-	30, // 21: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	3,  // 22: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	31, // 23: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	32, // 24: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	6,  // 25: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	7,  // 26: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	37, // 27: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	32, // 28: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	33, // 29: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	34, // 30: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	35, // 31: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	42, // 32: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	46, // 33: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	49, // 34: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	29, // 35: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	28, // 36: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	29, // 37: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	42, // 38: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	38, // 39: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	43, // 40: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	45, // 41: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	46, // 42: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	47, // 43: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	48, // 44: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	53, // 45: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	27, // 46: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	48, // 47: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	50, // 48: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	51, // 49: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	36, // 50: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	30, // 51: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	31, // 52: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	33, // 53: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	32, // 54: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	39, // 55: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	40, // 56: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	33, // 57: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	37, // 58: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	32, // 59: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	34, // 60: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	35, // 61: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	41, // 62: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	44, // 63: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	49, // 64: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	32, // 65: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	52, // 66: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	67, // [67:67] is the sub-list for method output_type
-	67, // [67:67] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	25, // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
+	23, // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
+	24, // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
+	33, // 24: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	3,  // 25: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	34, // 26: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	35, // 27: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	6,  // 28: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	7,  // 29: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	40, // 30: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	35, // 31: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	36, // 32: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	37, // 33: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	38, // 34: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	46, // 35: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	51, // 36: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	54, // 37: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	47, // 38: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	32, // 39: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	31, // 40: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	32, // 41: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	46, // 42: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	41, // 43: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	48, // 44: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	50, // 45: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	51, // 46: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	52, // 47: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	53, // 48: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	58, // 49: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	30, // 50: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	53, // 51: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	55, // 52: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	56, // 53: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	47, // 54: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	39, // 55: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	33, // 56: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	34, // 57: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	36, // 58: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	35, // 59: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	42, // 60: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	43, // 61: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	36, // 62: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	40, // 63: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	35, // 64: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	37, // 65: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	38, // 66: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	44, // 67: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	45, // 68: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	49, // 69: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	54, // 70: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	35, // 71: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	57, // 72: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	73, // [73:73] is the sub-list for method output_type
+	73, // [73:73] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -5357,8 +5832,11 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_FenceNode)(nil),
 		(*Command_InstallInterference)(nil),
 		(*Command_ExpireJobs)(nil),
+		(*Command_PreemptAttempt)(nil),
+		(*Command_SetPartition)(nil),
+		(*Command_RemovePartition)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[26].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[29].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -5373,6 +5851,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_KeptWeights)(nil),
 		(*Record_WeightsPin)(nil),
 		(*Record_Interference)(nil),
+		(*Record_Partition)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -5380,7 +5859,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   54,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

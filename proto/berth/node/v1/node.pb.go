@@ -39,21 +39,24 @@ const (
 	AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY AttemptState = 8
 	// The node or the runtime lost it; its exit is unknown.
 	AttemptState_ATTEMPT_STATE_LOST AttemptState = 9
+	// It was asked to save its state and to end, and did the latter.
+	AttemptState_ATTEMPT_STATE_PREEMPTED AttemptState = 10
 )
 
 // Enum value maps for AttemptState.
 var (
 	AttemptState_name = map[int32]string{
-		0: "ATTEMPT_STATE_UNSPECIFIED",
-		1: "ATTEMPT_STATE_STARTING",
-		2: "ATTEMPT_STATE_RUNNING",
-		3: "ATTEMPT_STATE_COMPLETING",
-		4: "ATTEMPT_STATE_COMPLETED",
-		5: "ATTEMPT_STATE_FAILED",
-		6: "ATTEMPT_STATE_CANCELLED",
-		7: "ATTEMPT_STATE_TIMEOUT",
-		8: "ATTEMPT_STATE_OUT_OF_MEMORY",
-		9: "ATTEMPT_STATE_LOST",
+		0:  "ATTEMPT_STATE_UNSPECIFIED",
+		1:  "ATTEMPT_STATE_STARTING",
+		2:  "ATTEMPT_STATE_RUNNING",
+		3:  "ATTEMPT_STATE_COMPLETING",
+		4:  "ATTEMPT_STATE_COMPLETED",
+		5:  "ATTEMPT_STATE_FAILED",
+		6:  "ATTEMPT_STATE_CANCELLED",
+		7:  "ATTEMPT_STATE_TIMEOUT",
+		8:  "ATTEMPT_STATE_OUT_OF_MEMORY",
+		9:  "ATTEMPT_STATE_LOST",
+		10: "ATTEMPT_STATE_PREEMPTED",
 	}
 	AttemptState_value = map[string]int32{
 		"ATTEMPT_STATE_UNSPECIFIED":   0,
@@ -66,6 +69,7 @@ var (
 		"ATTEMPT_STATE_TIMEOUT":       7,
 		"ATTEMPT_STATE_OUT_OF_MEMORY": 8,
 		"ATTEMPT_STATE_LOST":          9,
+		"ATTEMPT_STATE_PREEMPTED":     10,
 	}
 )
 
@@ -1241,7 +1245,9 @@ type Assignment struct {
 	MemMib    int64                `protobuf:"varint,19,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
 	Gpus      []*Share             `protobuf:"bytes,20,rep,name=gpus,proto3" json:"gpus,omitempty"`
 	// The batch script, packed by gzip, that runs in place of command[0].
-	Script        []byte `protobuf:"bytes,21,opt,name=script,proto3" json:"script,omitempty"`
+	Script []byte `protobuf:"bytes,21,opt,name=script,proto3" json:"script,omitempty"`
+	// There when the attempt must make room: it is to save its state first.
+	Preempt       *Preempt `protobuf:"bytes,22,opt,name=preempt,proto3" json:"preempt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1423,6 +1429,139 @@ func (x *Assignment) GetScript() []byte {
 	return nil
 }
 
+func (x *Assignment) GetPreempt() *Preempt {
+	if x != nil {
+		return x.Preempt
+	}
+	return nil
+}
+
+// Preempt ends an attempt in three steps: the signal, after its own grace
+// TERM, and after the grace of any stop KILL.
+type Preempt struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Without SIG, such as USR1.
+	Signal        string               `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
+	Grace         *durationpb.Duration `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Preempt) Reset() {
+	*x = Preempt{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Preempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Preempt) ProtoMessage() {}
+
+func (x *Preempt) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
+func (*Preempt) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Preempt) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *Preempt) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+// CheckpointSent is kept in an agent's journal only: an attempt that makes
+// room was told to save its state, or was about to be.
+type CheckpointSent struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Job     uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Attempt uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	At      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	// False before the signal, true after it.
+	Sent          bool `protobuf:"varint,4,opt,name=sent,proto3" json:"sent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointSent) Reset() {
+	*x = CheckpointSent{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointSent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointSent) ProtoMessage() {}
+
+func (x *CheckpointSent) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointSent.ProtoReflect.Descriptor instead.
+func (*CheckpointSent) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *CheckpointSent) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *CheckpointSent) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *CheckpointSent) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *CheckpointSent) GetSent() bool {
+	if x != nil {
+		return x.Sent
+	}
+	return false
+}
+
 type Share struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
@@ -1435,7 +1574,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1447,7 +1586,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1460,7 +1599,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Share) GetUuid() string {
@@ -1500,7 +1639,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1651,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1664,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -1548,7 +1687,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1560,7 +1699,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1573,7 +1712,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -1615,7 +1754,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1766,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1779,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -1679,7 +1818,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1691,7 +1830,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1704,7 +1843,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -1758,7 +1897,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +1909,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,7 +1922,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -1803,7 +1942,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1815,7 +1954,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1828,7 +1967,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -1933,7 +2072,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xab\x04\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xdd\x04\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -1958,7 +2097,16 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\tcpu_milli\x18\x12 \x01(\x03R\bcpuMilli\x12\x17\n" +
 	"\amem_mib\x18\x13 \x01(\x03R\x06memMib\x12(\n" +
 	"\x04gpus\x18\x14 \x03(\v2\x14.berth.node.v1.ShareR\x04gpus\x12\x16\n" +
-	"\x06script\x18\x15 \x01(\fR\x06script\"h\n" +
+	"\x06script\x18\x15 \x01(\fR\x06script\x120\n" +
+	"\apreempt\x18\x16 \x01(\v2\x16.berth.node.v1.PreemptR\apreempt\"R\n" +
+	"\aPreempt\x12\x16\n" +
+	"\x06signal\x18\x01 \x01(\tR\x06signal\x12/\n" +
+	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"|\n" +
+	"\x0eCheckpointSent\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04sent\x18\x04 \x01(\bR\x04sent\"h\n" +
 	"\x05Share\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x17\n" +
 	"\amem_mib\x18\x02 \x01(\x03R\x06memMib\x12\x14\n" +
@@ -1988,7 +2136,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x03csr\x18\x01 \x01(\fR\x03csr\"A\n" +
 	"\rRenewResponse\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x0e\n" +
-	"\x02ca\x18\x02 \x01(\fR\x02ca*\xaa\x02\n" +
+	"\x02ca\x18\x02 \x01(\fR\x02ca*\xc7\x02\n" +
 	"\fAttemptState\x12\x1d\n" +
 	"\x19ATTEMPT_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ATTEMPT_STATE_STARTING\x10\x01\x12\x19\n" +
@@ -1999,7 +2147,9 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x17ATTEMPT_STATE_CANCELLED\x10\x06\x12\x19\n" +
 	"\x15ATTEMPT_STATE_TIMEOUT\x10\a\x12\x1f\n" +
 	"\x1bATTEMPT_STATE_OUT_OF_MEMORY\x10\b\x12\x16\n" +
-	"\x12ATTEMPT_STATE_LOST\x10\t2\xe0\x01\n" +
+	"\x12ATTEMPT_STATE_LOST\x10\t\x12\x1b\n" +
+	"\x17ATTEMPT_STATE_PREEMPTED\x10\n" +
+	"2\xe0\x01\n" +
 	"\vNodeService\x12L\n" +
 	"\aSession\x12\x1d.berth.node.v1.SessionRequest\x1a\x1e.berth.node.v1.SessionResponse(\x010\x01\x12?\n" +
 	"\x04Join\x12\x1a.berth.node.v1.JoinRequest\x1a\x1b.berth.node.v1.JoinResponse\x12B\n" +
@@ -2018,7 +2168,7 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(AttemptState)(0),             // 0: berth.node.v1.AttemptState
 	(*SessionRequest)(nil),        // 1: berth.node.v1.SessionRequest
@@ -2036,15 +2186,17 @@ var file_berth_node_v1_node_proto_goTypes = []any{
 	(*Desired)(nil),               // 13: berth.node.v1.Desired
 	(*AttemptRef)(nil),            // 14: berth.node.v1.AttemptRef
 	(*Assignment)(nil),            // 15: berth.node.v1.Assignment
-	(*Share)(nil),                 // 16: berth.node.v1.Share
-	(*Acks)(nil),                  // 17: berth.node.v1.Acks
-	(*Ack)(nil),                   // 18: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 19: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 20: berth.node.v1.JoinResponse
-	(*RenewRequest)(nil),          // 21: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 22: berth.node.v1.RenewResponse
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
+	(*Preempt)(nil),               // 16: berth.node.v1.Preempt
+	(*CheckpointSent)(nil),        // 17: berth.node.v1.CheckpointSent
+	(*Share)(nil),                 // 18: berth.node.v1.Share
+	(*Acks)(nil),                  // 19: berth.node.v1.Acks
+	(*Ack)(nil),                   // 20: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 21: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 22: berth.node.v1.JoinResponse
+	(*RenewRequest)(nil),          // 23: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 24: berth.node.v1.RenewResponse
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
 	3,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
@@ -2052,36 +2204,39 @@ var file_berth_node_v1_node_proto_depIdxs = []int32{
 	9,  // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
 	12, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
 	13, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	17, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	19, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
 	11, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
 	4,  // 7: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
 	6,  // 8: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
 	0,  // 9: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
 	7,  // 10: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	23, // 11: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	23, // 12: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	25, // 11: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	25, // 12: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
 	8,  // 13: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
 	10, // 14: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	23, // 15: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	24, // 16: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	25, // 15: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	26, // 16: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
 	15, // 17: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
 	14, // 18: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	24, // 19: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	24, // 20: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	16, // 21: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	18, // 22: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	0,  // 23: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	1,  // 24: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	19, // 25: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	21, // 26: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
-	2,  // 27: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	20, // 28: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	22, // 29: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
-	27, // [27:30] is the sub-list for method output_type
-	24, // [24:27] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	26, // 19: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	26, // 20: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	18, // 21: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	16, // 22: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	26, // 23: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	25, // 24: berth.node.v1.CheckpointSent.at:type_name -> google.protobuf.Timestamp
+	20, // 25: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	0,  // 26: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	1,  // 27: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
+	21, // 28: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
+	23, // 29: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
+	2,  // 30: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
+	22, // 31: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
+	24, // 32: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
+	30, // [30:33] is the sub-list for method output_type
+	27, // [27:30] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -2106,7 +2261,7 @@ func file_berth_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"slices"
+	"time"
+)
+
+// Partition is a named part of the cluster. Values are immutable.
+type Partition struct {
+	Name string
+	// Revision is the Raft index of the last change.
+	Revision uint64
+	// Nodes says which machines belong to it, registered or not.
+	Nodes HostList
+	// GPUTypes restricts which of their cards do, sorted; empty is all.
+	GPUTypes []string
+	// Default is where jobs go that name no partition. At most one is.
+	Default bool
+	// MaxTime bounds the time limits of its jobs, 0 for no bound. DefaultTime
+	// is the limit of a job that asks for none, 0 for MaxTime.
+	MaxTime, DefaultTime time.Duration
+	// Down tells that nothing starts there; what runs goes on.
+	Down bool
+}
+
+// CheckPartitionName tells whether s may name a partition: 1–63 characters of
+// a–z, A–Z, 0–9, '.', '_' and '-', the first a letter or digit, as sites name
+// them for Slurm.
+func CheckPartitionName(s string) error {
+	if s == "" || len(s) > MaxNameLen {
+		return Errorf(CodeInvalid, "partition %s: must have 1 to %d characters", quoteShort(s), MaxNameLen)
+	}
+	for i, c := range []byte(s) {
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && (i == 0 || c != '.' && c != '_' && c != '-') {
+			return Errorf(CodeInvalid, "partition %q: may hold letters, digits, '.', '_' and '-' and must begin with a letter or digit", s)
+		}
+	}
+	return nil
+}
+
+// MaxGPUTypes bounds Partition.GPUTypes.
+const MaxGPUTypes = 64
+
+// Check tells whether p is one that a cluster may have. The error is an
+// *Error of CodeInvalid that names the field.
+func (p *Partition) Check() error {
+	if err := CheckPartitionName(p.Name); err != nil {
+		return err
+	}
+	const most = MaxTimeDays * 24 * time.Hour
+	switch {
+	case p.Nodes.String() == "":
+		return Errorf(CodeInvalid, "nodes: are missing; give a host list such as gpu[01-04],n7, or %s", AllNodes)
+	case len(p.GPUTypes) > MaxGPUTypes:
+		return Errorf(CodeInvalid, "gpu_types: %d of them, at most %d are allowed", len(p.GPUTypes), MaxGPUTypes)
+	case p.MaxTime != 0 && (p.MaxTime < time.Second || p.MaxTime > most):
+		return Errorf(CodeInvalid, "max_time: %s is outside 1 s to %d days; 0 is no bound", p.MaxTime, MaxTimeDays)
+	case p.DefaultTime != 0 && (p.DefaultTime < time.Second || p.DefaultTime > most):
+		return Errorf(CodeInvalid, "default_time: %s is outside 1 s to %d days; 0 is max_time", p.DefaultTime, MaxTimeDays)
+	case p.MaxTime > 0 && p.DefaultTime > p.MaxTime:
+		return Errorf(CodeInvalid, "default_time: %s is above max_time, %s", p.DefaultTime, p.MaxTime)
+	}
+	for i, t := range p.GPUTypes {
+		if t == "" || len(t) > MaxNameLen {
+			return Errorf(CodeInvalid, "gpu_types: %s must have 1 to %d characters", quoteShort(t), MaxNameLen)
+		}
+		if i > 0 && p.GPUTypes[i-1] >= t {
+			return Errorf(CodeInvalid, "gpu_types: %s is out of order, or there twice", quoteShort(t))
+		}
+	}
+	return nil
+}
+
+// HasType tells whether cards of a type belong to p.
+func (p *Partition) HasType(gpuType string) bool {
+	return len(p.GPUTypes) == 0 || slices.Contains(p.GPUTypes, gpuType)
+}
+
+// Part returns what of a node belongs to p: the node itself, the node with
+// some of its cards, or nil.
+func (p *Partition) Part(n *Node) *Node {
+	if !p.Nodes.Holds(n.ID) {
+		return nil
+	}
+	if !slices.ContainsFunc(n.GPUs, func(g GPU) bool { return !p.HasType(g.Type) }) {
+		return n
+	}
+	part := *n
+	part.GPUs = slices.DeleteFunc(slices.Clone(n.GPUs), func(g GPU) bool { return !p.HasType(g.Type) })
+	return &part
+}
+
+// Limit returns the time limit that a job gets that asks for asked, 0 for
+// none. Above MaxTime it is an *Error of CodeInvalid.
+func (p *Partition) Limit(asked time.Duration) (time.Duration, error) {
+	switch {
+	case asked == 0 && p.DefaultTime > 0:
+		return p.DefaultTime, nil
+	case asked == 0:
+		return p.MaxTime, nil
+	case p.MaxTime > 0 && asked > p.MaxTime:
+		return 0, Errorf(CodeInvalid, "time: %s is above the most that partition %s allows, %s; ask for less, or name another partition", asked, p.Name, p.MaxTime)
+	}
+	return asked, nil
+}

@@ -1,0 +1,66 @@
+package cluster
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// PreemptEvery is the least time between two preemptions of one job.
+	PreemptEvery = 10 * time.Minute
+	// MaxPreemptions bounds how often one job is preempted, since each leaves
+	// an attempt that is kept with it.
+	MaxPreemptions = 200
+)
+
+// PreemptRequest records that an attempt is to make room. It stays with the
+// attempt, however that ended.
+type PreemptRequest struct {
+	At Time
+	// For is the job that is to have the room, 0 when nobody in particular is.
+	For JobID
+	Why string
+}
+
+// Reason says it in words, for the attempt and for its job.
+func (r *PreemptRequest) Reason() Reason {
+	if r.For == 0 {
+		return Reason{Code: ReasonPreempted, Detail: r.Why}
+	}
+	return Reason{Code: ReasonPreempted, Detail: fmt.Sprintf("for job %d: %s", r.For, r.Why)}
+}
+
+// Preempting tells whether the live attempt of j was asked to make room.
+func (j *Job) Preempting() bool {
+	a := j.Live()
+	return a != nil && a.Preempt != nil
+}
+
+// Unpreemptible returns why the live attempt of j cannot be preempted at a
+// time, in words, and "" when it can.
+func (j *Job) Unpreemptible(now Time) string {
+	switch {
+	case j.State != JobRunning || j.Live() == nil:
+		return "it is " + j.State.String()
+	case !j.Spec.Checkpoint.Set():
+		return "it has no checkpoint hook and would lose all that it did"
+	case j.Cancel != nil:
+		return "it is being cancelled"
+	case j.Live().Preempt != nil:
+		return "it is being preempted"
+	}
+	n, last := 0, Time(0)
+	for i := range j.Attempts {
+		if p := j.Attempts[i].Preempt; p != nil {
+			n++
+			last = p.At
+		}
+	}
+	switch {
+	case n >= MaxPreemptions:
+		return fmt.Sprintf("it was preempted %d times", n)
+	case n > 0 && now.Sub(last) < PreemptEvery:
+		return fmt.Sprintf("it was preempted %s ago, less than %s", now.Sub(last).Round(time.Second), PreemptEvery)
+	}
+	return ""
+}

@@ -1,0 +1,59 @@
+package conv
+
+import (
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+// PartitionToLog converts a partition.
+func PartitionToLog(p *cluster.Partition) *logv1.Partition {
+	return &logv1.Partition{
+		Name: p.Name, Revision: p.Revision, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default,
+		MaxTimeUs: p.MaxTime.Microseconds(), DefaultTimeUs: p.DefaultTime.Microseconds(), Down: p.Down,
+	}
+}
+
+// PartitionFromLog converts back. One that Partition.Check refuses is an
+// error.
+func PartitionFromLog(m *logv1.Partition) (*cluster.Partition, error) {
+	nodes, err := cluster.ParseHostList(m.GetNodes())
+	if err != nil {
+		return nil, err
+	}
+	p := &cluster.Partition{
+		Name: m.GetName(), Revision: m.GetRevision(), Nodes: nodes, GPUTypes: m.GetGpuTypes(), Default: m.GetDefault(),
+		MaxTime: us(m.GetMaxTimeUs()), DefaultTime: us(m.GetDefaultTimeUs()), Down: m.GetDown(),
+	}
+	return p, p.Check()
+}
+
+// PartitionToAPI converts a partition for users; what is there now and the
+// policy are the caller's to add.
+func PartitionToAPI(p *cluster.Partition) *apiv1.Partition {
+	m := &apiv1.Partition{Name: p.Name, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default, Down: p.Down}
+	if p.MaxTime > 0 {
+		m.MaxTime = durationpb.New(p.MaxTime)
+	}
+	if p.DefaultTime > 0 {
+		m.DefaultTime = durationpb.New(p.DefaultTime)
+	}
+	return m
+}
+
+const slurmPartitionVar = "SLURM_JOB_PARTITION="
+
+// slurmPartition is the environment of a job. A batch script is told its
+// partition as Slurm's would be, also when the cluster chose it.
+func slurmPartition(s *cluster.Spec) []string {
+	if len(s.Script) == 0 || s.Partition == "" {
+		return s.Env
+	}
+	env := slices.DeleteFunc(slices.Clone(s.Env), func(e string) bool { return strings.HasPrefix(e, slurmPartitionVar) })
+	return append(env, slurmPartitionVar+s.Partition)
+}
