@@ -59,8 +59,14 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.installInterference(k.InstallInterference)
 	case *logv1.Command_ExpireJobs:
 		r = s.expireJobs(index, k.ExpireJobs)
+	case *logv1.Command_PreemptAttempt:
+		r = s.preempt(index, k.PreemptAttempt)
 	case *logv1.Command_FenceNode:
 		r = s.fence(index, k.FenceNode)
+	case *logv1.Command_SetPartition:
+		r = s.setPartition(index, k.SetPartition)
+	case *logv1.Command_RemovePartition:
+		r = s.removePartition(k.RemovePartition)
 	case *logv1.Command_Checkpoint:
 		// The FSM compares it: it keeps the hashes.
 	case *logv1.Command_InitCluster:
@@ -111,9 +117,12 @@ func (s *State) submit(index uint64, c *logv1.SubmitJob) Result {
 		if err != nil {
 			return refuse(cluster.CodeInvalid, "job %d of the request: %v", i, err)
 		}
+		if err := s.noPartition(spec); err != nil {
+			return Result{Err: err}
+		}
 		jobs[i] = &cluster.Job{
 			ID: req.first + cluster.JobID(i), Revision: index, Owner: owner, Spec: spec, State: cluster.JobPending,
-			Reason: cluster.Reason{Code: cluster.ReasonUnconfirmed}, Estimates: conv.EstimatesFromLog(nj.Estimates),
+			Reason: s.waitsFor(spec), Estimates: conv.EstimatesFromLog(nj.Estimates),
 			Submitted: s.now, Eligible: s.now,
 		}
 	}

@@ -67,6 +67,7 @@ func (c *cache) job(j *cluster.Job) {
 	share(c, &s.Name)
 	share(c, &s.Dir)
 	share(c, &s.Image)
+	share(c, &s.Partition)
 	share(c, &s.GPUType)
 	share(c, &s.Node)
 	share(c, &s.Signature)

@@ -19,13 +19,19 @@ func (s *State) expireJobs(index uint64, c *logv1.ExpireJobs) Result {
 		}
 		j := old.Clone()
 		s.unqueue(j)
-		j.Revision, j.State, j.Ended = index, cluster.JobDeadline, s.now
-		j.Reason = cluster.Reason{Code: cluster.ReasonDeadline, Detail: "its deadline passed before it could start"}
-		s.putJob(old, j)
-		s.changed(Change{Job: j.ID})
+		j.Revision, j.Ended = index, s.now
+		s.endLate(old, j, nil)
 		r.Jobs = append(r.Jobs, j.ID)
 	}
 	return r
+}
+
+// endLate ends j, a changed copy of old that would wait and whose deadline has
+// passed.
+func (s *State) endLate(old, j *cluster.Job, freed []cluster.GPUID) {
+	j.State, j.Reason = cluster.JobDeadline, cluster.Reason{Code: cluster.ReasonDeadline, Detail: "its deadline passed before it could start"}
+	s.putJob(old, j)
+	s.changed(Change{Job: j.ID, Released: freed})
 }
 
 func expired(j *cluster.Job, now cluster.Time) bool {

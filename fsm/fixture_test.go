@@ -221,7 +221,8 @@ func submitCmd(first cluster.JobID, rid string, uid cluster.UID, specs ...*clust
 	c := &logv1.SubmitJob{FirstJob: uint64(first), RequestId: rid, Owner: conv.OwnerToLog(cluster.Owner{UID: uid, GID: 100, Name: "ada"})}
 	for _, s := range specs {
 		// The committed files were written before specs had scripts.
-		fmt.Fprint(body, strings.Replace(fmt.Sprintf("%+v", *s), " Script:[]}", "}", 1))
+		text, _, _ := strings.Cut(fmt.Sprintf("%+v", *s), " Script:")
+		fmt.Fprint(body, text, "}")
 		c.Jobs = append(c.Jobs, &logv1.NewJob{Spec: conv.SpecToLog(s), Estimates: conv.EstimatesToLog([]cluster.Estimate{
 			{GPUType: "A100", GPUMemMiB: 8000, GPUMemP95MiB: 9000, Milli: 300, Duration: time.Hour, ConfidenceMilli: 500, Source: "declared"},
 		})})

@@ -26,7 +26,7 @@ const (
 // EntryVersion is the highest version of log entries that is read here. Each
 // keeps more in samples than the one before it, and may hold the commands that
 // NeedsVersion names.
-const EntryVersion = 4
+const EntryVersion = 5
 
 // Options configures an FSM.
 type Options struct {
@@ -101,15 +101,25 @@ type Result struct {
 // coordinators do not know it.
 func NeedsVersion(cmd *logv1.Command) uint32 {
 	switch k := cmd.Kind.(type) {
+	case *logv1.Command_SetPartition, *logv1.Command_RemovePartition:
+		return 5
 	case *logv1.Command_ExpireJobs:
 		return 4
+	case *logv1.Command_PreemptAttempt:
+		return preemptVersion
 	case *logv1.Command_SubmitJob:
 		// Those who do not know these fields would store the jobs without.
+		least := uint32(1)
 		for _, j := range k.SubmitJob.GetJobs() {
-			if s := j.GetSpec(); s.GetDeadlineUs() != 0 || s.GetObjective() != "" || s.GetMaxPowerW() != 0 || s.GetMaxCostMilli() != 0 {
-				return 4
+			s := j.GetSpec()
+			if s.GetCheckpointSignal() != "" || s.GetPartition() != "" {
+				return preemptVersion
+			}
+			if s.GetDeadlineUs() != 0 || s.GetObjective() != "" || s.GetMaxPowerW() != 0 || s.GetMaxCostMilli() != 0 {
+				least = 4
 			}
 		}
+		return least
 	case *logv1.Command_InstallWeights, *logv1.Command_RollbackWeights, *logv1.Command_PinWeights, *logv1.Command_FenceNode:
 		return 2
 	case *logv1.Command_InstallInterference:

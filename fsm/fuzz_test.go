@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/encoding/protodelim"
@@ -30,6 +31,7 @@ func FuzzEntry(f *testing.F) {
 	seed(encode(f, testTerm, t0, installCmd(4, WeightsLearned, []byte("y")), rollbackCmd(5, 1), pinCmd(5, true), silentCmd("n1", "boot1"), fenceCmd("n1")))
 	base := everything(f)
 	seed(encode(f, testTerm, t0, reportCmd(base.reportOf(2, cluster.JobCompleted)), reportCmd(base.reportOf(4, cluster.JobOutOfMemory))))
+	seed(encode(f, testTerm, t0.Add(time.Hour), preemptCmd(cluster.Preemption{Job: 3, Attempt: 1, For: 5, Why: "x"})))
 	snap := snapshotOf(f, base.f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if _, err := decode(data); err != nil {

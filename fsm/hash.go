@@ -27,6 +27,7 @@ const (
 	kindKept
 	kindPin
 	kindInterference
+	kindPartition
 )
 
 // entity names a thing of which there are few: all but jobs, requests and

@@ -53,7 +53,7 @@ func (w *watcher) check(f *FSM) error {
 	}
 	w.now = s.now
 	all, _ := f.Jobs(Query{})
-	for _, check := range []func(*State, []*cluster.Job) error{w.checkKept, w.checkMoves, checkJobs, checkIndexes, checkQueues, w.checkLedger, checkSamples, w.checkWeights} {
+	for _, check := range []func(*State, []*cluster.Job) error{w.checkKept, w.checkMoves, checkJobs, checkIndexes, checkQueues, checkPartitions, w.checkLedger, checkSamples, w.checkWeights} {
 		if err := check(s, all); err != nil {
 			return err
 		}
@@ -131,6 +131,26 @@ func reachable(from, to cluster.JobState) bool {
 	return false
 }
 
+// checkPartitions: every job that has not ended is of one that is there, and
+// at most one is the default.
+func checkPartitions(s *State, all []*cluster.Job) error {
+	for _, j := range all {
+		if !j.State.Terminal() && j.Spec.Partition != "" && s.parts[j.Spec.Partition] == nil {
+			return fmt.Errorf("job %d is of partition %s, which is gone", j.ID, j.Spec.Partition)
+		}
+	}
+	defaults := 0
+	for _, p := range s.parts {
+		if p.Default {
+			defaults++
+		}
+	}
+	if defaults > 1 {
+		return fmt.Errorf("%d default partitions", defaults)
+	}
+	return nil
+}
+
 // checkJobs: a job and its attempts tell one story.
 func checkJobs(s *State, all []*cluster.Job) error {
 	for _, j := range all {
@@ -156,6 +176,13 @@ func checkJobs(s *State, all []*cluster.Job) error {
 			}
 			if a.State.Terminal() && (a.Ended < a.Started || a.Ended < a.Placed || a.Ended == 0) {
 				return fmt.Errorf("job %d: attempt %d ended before it began", j.ID, a.No)
+			}
+			if p := a.Preempt; p != nil && (!j.Spec.Checkpoint.Set() || p.At < a.Placed || a.State.Terminal() && p.At > s.now) {
+				return fmt.Errorf("job %d: attempt %d was asked to make room at %d and has no hook, or was not there", j.ID, a.No, p.At)
+			}
+			if a.Preempt != nil && a.State == cluster.JobPreempted && i == len(j.Attempts)-1 && !j.State.Waiting() &&
+				j.State != cluster.JobCancelled && j.State != cluster.JobDeadline {
+				return fmt.Errorf("job %d made room and is %s", j.ID, j.State)
 			}
 			if len(a.Neighbours) > cluster.MaxNeighbours {
 				return fmt.Errorf("job %d has %d neighbours", j.ID, len(a.Neighbours))
@@ -278,6 +305,9 @@ func checkQueues(s *State, all []*cluster.Job) error {
 		}
 	}
 	for _, j := range all {
+		if r := s.outsideQueue(j, j.Queue); j.Queue != "" && r.Code != "" {
+			return fmt.Errorf("job %d waits at GPU %s: %s", j.ID, j.Queue, r)
+		}
 		if held[j.ID] != j.Queue {
 			return fmt.Errorf("job %d is in queue %q, says %q", j.ID, held[j.ID], j.Queue)
 		}

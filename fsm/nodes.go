@@ -98,6 +98,9 @@ func (s *State) nodeIsBack(index uint64, old *cluster.Job, boot string) {
 		a.State = cluster.JobRunning
 	}
 	j.State, j.Reason, j.Revision = a.State, cluster.Reason{}, index
+	if a.Preempt != nil {
+		j.Reason = a.Preempt.Reason()
+	}
 	s.putJob(old, j)
 	s.changed(Change{Job: j.ID})
 }

@@ -65,6 +65,9 @@ func (s *State) unlikeSpec(j *cluster.Job, st *cluster.Start) cluster.Reason {
 	if j.Spec.Node != "" && j.Spec.Node != st.Berth.Node {
 		return stale("node %s was planned, %s is asked for", st.Berth.Node, j.Spec.Node)
 	}
+	if r := s.outside(j, &st.Berth); r.Code != "" {
+		return r
+	}
 	for _, g := range st.Berth.GPUs {
 		if (j.Spec.Exclusive || j.NeedWhole) && !g.Share.Exclusive {
 			return stale("a share was planned, whole GPUs are asked for")
@@ -176,7 +179,7 @@ func (s *State) immovable(m *cluster.QueueMove) cluster.Reason {
 	case j.Spec.GPUType != "" && j.Spec.GPUType != n.GPU(m.GPU).Type:
 		return stale("GPU %s is of type %s, the job asks for %s", m.GPU, n.GPU(m.GPU).Type, j.Spec.GPUType)
 	}
-	return cluster.Reason{}
+	return s.outsideQueue(j, m.GPU)
 }
 
 func (s *State) move(index uint64, m *cluster.QueueMove, es edits) {

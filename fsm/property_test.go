@@ -41,10 +41,35 @@ func (w *world) spec() *cluster.Spec {
 		s.GPUMemMiB = rapid.SampledFrom([]int64{0, 0, 10_000}).Draw(w.t, "declared")
 		s.GPUType = rapid.SampledFrom([]string{"", "", "A100", "H100"}).Draw(w.t, "type")
 	}
+	if w.draw("hook", 2) == 0 {
+		s.Checkpoint = cluster.Checkpoint{Signal: "USR1", Grace: time.Minute}
+	}
+	if ps := w.f.Partitions(); len(ps) > 0 && w.draw("partition", 3) > 0 {
+		s.Partition = rapid.SampledFrom(append(ps, &cluster.Partition{Name: "none"})).Draw(w.t, "of").Name
+	}
 	if w.draw("pinned", 8) == 0 {
 		s.Node = rapid.SampledFrom(worldNodes).Draw(w.t, "node")
 	}
 	return s
+}
+
+// partition adds, changes or removes one, most often by what is known of it.
+func (w *world) partition() *logv1.Command {
+	p := &cluster.Partition{
+		Name: rapid.SampledFrom([]string{"a", "b"}).Draw(w.t, "partition"), Default: rapid.Bool().Draw(w.t, "default"), Down: w.draw("down", 3) == 0,
+		Nodes: hosts(w.t, rapid.SampledFrom([]string{"ALL", "n1", "n[1-2]", "n3"}).Draw(w.t, "nodes")),
+	}
+	if w.draw("typed", 3) == 0 {
+		p.GPUTypes = []string{"A100"}
+	}
+	if w.draw("remove", 5) == 0 {
+		return removePartitionCmd(p.Name)
+	}
+	base := uint64(0)
+	if old, ok := w.f.Partition(p.Name); ok && w.draw("late", 5) > 0 {
+		base = old.Revision
+	}
+	return partitionCmd(p, base)
 }
 
 func (w *world) submit() *logv1.Command {
@@ -160,7 +185,7 @@ func (w *world) report() *logv1.Command {
 	r.State = uint32(rapid.SampledFrom([]cluster.JobState{
 		cluster.JobStarting, cluster.JobRunning, cluster.JobRunning, cluster.JobCompleting, cluster.JobCompleted, cluster.JobFailed,
 		cluster.JobTimeout, cluster.JobOutOfMemory, cluster.JobOutOfMemory, cluster.JobNodeFail, cluster.JobCancelled,
-		cluster.JobPreempted, cluster.JobDeadline, cluster.JobUnreachable, cluster.JobPending, cluster.JobQueued, 0, 77,
+		cluster.JobPreempted, cluster.JobPreempted, cluster.JobDeadline, cluster.JobUnreachable, cluster.JobPending, cluster.JobQueued, 0, 77,
 	}).Draw(w.t, "state"))
 	if w.draw("high bits", 12) == 0 {
 		r.State += 256 // must not be taken for the state in its low byte
@@ -205,8 +230,25 @@ func (w *world) node() *logv1.Command {
 	return registerCmd(n)
 }
 
+// preempt asks a job to make room, mostly one that can.
+func (w *world) preempt() *logv1.Command {
+	j, ok := w.pick(cluster.JobRunning)
+	if w.draw("any", 4) == 0 || !ok {
+		if j, ok = w.pick(); !ok {
+			return preemptCmd(cluster.Preemption{Job: 99, Attempt: 1})
+		}
+	}
+	p := cluster.Preemption{Job: j.ID, Attempt: uint32(len(j.Attempts)), For: cluster.JobID(w.draw("for", 5)), Why: "at random"}
+	if w.draw("stale", 6) == 0 {
+		p.Attempt++
+	}
+	return preemptCmd(p)
+}
+
 func (w *world) command() *logv1.Command {
-	switch w.draw("command", 14) {
+	switch w.draw("command", 16) {
+	case 14, 15:
+		return w.preempt()
 	case 0, 1, 2:
 		return w.submit()
 	case 3, 4, 5:
@@ -227,7 +269,9 @@ func (w *world) command() *logv1.Command {
 
 func (w *world) rest() *logv1.Command {
 	secret := rapid.SampledFrom([]string{"s1", "s2"}).Draw(w.t, "secret")
-	switch w.draw("rest", 9) {
+	switch w.draw("rest", 11) {
+	case 9, 10:
+		return w.partition()
 	case 8:
 		v := w.f.Interference().Version
 		return interferenceCmd(v+1-min(v, uint64(w.draw("late", 4)/3)), fmt.Appendf(nil, "%s-%d", secret, v))

@@ -10,9 +10,10 @@ import (
 
 // Change says that a job or a node changed at an index.
 type Change struct {
-	Index uint64
-	Job   cluster.JobID  // or 0
-	Node  cluster.NodeID // or ""
+	Index     uint64
+	Job       cluster.JobID  // or 0
+	Node      cluster.NodeID // or ""
+	Partition string         // or ""
 	// New tells that the job began to wait.
 	New bool
 	// Released are the GPUs on which something was freed.

@@ -51,6 +51,10 @@ func (s *State) record(e entity) proto.Message {
 		if s.pin != nil {
 			return s.pin
 		}
+	case kindPartition:
+		if p := s.parts[e.key]; p != nil {
+			return conv.PartitionToLog(p)
+		}
 	case kindInterference:
 		if s.company != nil {
 			return s.company
@@ -84,6 +88,9 @@ func (s *State) each(put func(*logv1.Record) error) error {
 	w.send(&logv1.Record{Kind: &logv1.Record_Meta{Meta: s.metaRecord()}})
 	if s.config != nil {
 		w.send(&logv1.Record{Kind: &logv1.Record_Config{Config: s.config}})
+	}
+	for _, name := range sortedKeys(s.parts) {
+		w.send(&logv1.Record{Kind: &logv1.Record_Partition{Partition: conv.PartitionToLog(s.parts[name])}})
 	}
 	for _, id := range sortedKeys(s.nodes) {
 		w.send(&logv1.Record{Kind: &logv1.Record_Node{Node: conv.NodeToLog(s.nodes[id])}})
@@ -164,6 +171,8 @@ func (s *State) load(r *logv1.Record) error {
 	case *logv1.Record_Config:
 		s.config = copyConfig(k.Config)
 		s.hash.rest.touch(entity{kind: kindConfig})
+	case *logv1.Record_Partition:
+		return s.loadPartition(k.Partition)
 	case *logv1.Record_Node:
 		return s.loadNode(k.Node)
 	case *logv1.Record_Job:

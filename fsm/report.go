@@ -59,6 +59,9 @@ func (s *State) rose(old, j *cluster.Job, to cluster.JobState, r *logv1.ReportAt
 		j.Started = a.Started
 	}
 	a.State, j.State, j.Reason = to, to, cluster.Reason{}
+	if a.Preempt != nil { // a node that was silent came back
+		j.Reason = a.Preempt.Reason()
+	}
 	s.putJob(old, j)
 	s.changed(Change{Job: j.ID})
 }
@@ -105,18 +108,26 @@ func (s *State) clamp(us int64, earliest cluster.Time) cluster.Time {
 
 // finish ends the live attempt of j, which is a changed copy of old with the
 // end of its last attempt filled in: its shares are free, and the job ends or
-// waits again. A job that was to be cancelled is, whatever its exit.
+// waits again. A job that was to be cancelled is, whatever its exit; one that
+// made room waits again.
 func (s *State) finish(index uint64, old, j *cluster.Job, to cluster.JobState) {
 	a := j.Last()
 	freed := s.release(old)
 	j.Revision, a.State, j.Started, j.Ended = index, to, a.Started, a.Ended
+	madeRoom := false
 	if j.Cancel != nil {
 		a.State, a.Reason = cluster.JobCancelled, cancelReason(j)
+	} else {
+		madeRoom = preempted(a)
 	}
 	if a.Reason.Code == "" {
 		a.Reason = defaultReason(a)
 	}
-	if s.again(j, a) {
+	if madeRoom && expired(j, s.now) {
+		s.endLate(old, j, freed)
+		return
+	}
+	if madeRoom || s.again(j, a) {
 		j.State, j.Reason, j.Eligible = cluster.JobPending, cluster.Reason{Code: cluster.ReasonRequeued, Detail: a.Reason.String()}, s.now
 		s.putJob(old, j)
 		s.changed(Change{Job: j.ID, New: true, Released: freed})
@@ -171,7 +182,7 @@ func (s *State) release(old *cluster.Job) []cluster.GPUID {
 // final unless the job allows it.
 func (s *State) again(j *cluster.Job, a *cluster.Attempt) bool {
 	switch {
-	case len(j.Attempts) >= maxAttempts:
+	case tries(j) >= maxAttempts:
 		return false
 	case a.State == cluster.JobNodeFail:
 		return j.Spec.RequeueOnLoss

@@ -63,6 +63,7 @@ func (s *State) learn(j *cluster.Job, a *cluster.Attempt, r *logv1.ReportAttempt
 			x.CapMode = card.CapMode
 		}
 	}
+	s.addEarlier(j, &x)
 	s.cache.sample(&x)
 	s.samples = append(s.samples, x)
 	s.hash.samples.touch(x.Seq)

@@ -56,6 +56,10 @@ func everything(t testing.TB) *machine {
 	m.must(fenceCmd("n2"))
 	m.must(silentCmd("n2", "boot1"))
 	m.must(registerCmd(node("n3", "boot9", 0)))
+	moved := m.up(hooked(), "n1-g0")
+	m.room(moved)
+	m.report(moved, cluster.JobPreempted)
+	m.must(partitionCmd(&cluster.Partition{Name: "a", Nodes: hosts(t, "n[1-2]"), GPUTypes: []string{"A100"}, Default: true, MaxTime: time.Hour, DefaultTime: time.Minute}, 0))
 	return m
 }
 
@@ -308,8 +312,10 @@ func TestGolden(t *testing.T) {
 		cancelCmd(2, 0), silentCmd("n1", "boot1"), drainCmd("n1", true), removeCmd("n9"),
 		tokenCmd("s", agentRole, "n2", t0), useCmd("s", "n2"), denyCmd("gate", "x"), weightsCmd(1, []byte("w")), checkpointCmd(1000, []byte{1, 2}),
 		installCmd(2, WeightsLearned, []byte("x")), rollbackCmd(3, 1), interferenceCmd(1, []byte("y")), pinCmd(3, true), fenceCmd("n1"), expireCmd(1, 2),
+		submitCmd(3, "request-3", 1000, hooked()), preemptCmd(cluster.Preemption{Job: 3, Attempt: 1, For: 2, Why: "las: shorter"}),
+		partitionCmd(&cluster.Partition{Name: "a", Nodes: hosts(t, "n1"), Down: true}, 0), removePartitionCmd("a"),
 	)
-	for name, got := range map[string][]byte{"entry.v4.hex": entry, "snapshot.v4.hex": snapshotOf(t, everything(t).f)} {
+	for name, got := range map[string][]byte{"entry.v5.hex": entry, "snapshot.v5.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
 		text := hex.Dump(got)
 		if *update {

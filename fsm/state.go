@@ -27,6 +27,7 @@ type State struct {
 	weights  *logv1.Weights   // in use; nil before any
 	kept     []*logv1.Weights // those before, oldest first; replaced, never changed
 	pin      *logv1.WeightsPin
+	parts    map[string]*cluster.Partition
 	company  *logv1.Interference // what was learned of sharing; nil before any
 	samples  []Sample            // oldest first
 	sampleNo uint64
@@ -50,7 +51,7 @@ type State struct {
 func newState() *State {
 	return &State{
 		nextJob: 1, nodes: map[cluster.NodeID]*cluster.Node{}, queues: map[cluster.GPUID][]cluster.Waiter{},
-		requests: map[requestKey]*request{}, tokens: map[string]*logv1.Token{}, denied: map[identity]cluster.Time{},
+		parts: map[string]*cluster.Partition{}, requests: map[requestKey]*request{}, tokens: map[string]*logv1.Token{}, denied: map[identity]cluster.Time{},
 		ledger: cluster.NewLedger(nil), nodeJobs: map[cluster.NodeID]*jobSet{},
 		gpuJobs: map[cluster.GPUID][]cluster.JobID{}, gpuNode: map[cluster.GPUID]cluster.NodeID{},
 		hash: newHasher(), cache: newCache(),

@@ -60,7 +60,7 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		RequeueOnLoss: m.GetRequeueOnLoss(), Signature: m.GetSignature(), Features: m.GetFeatures(), Comment: m.GetComment(), Script: m.GetScript(),
 		Deadline: cluster.Time(m.GetDeadlineUs()), Objective: cluster.Objective(m.GetObjective()), MaxPowerW: m.GetMaxPowerW(), MaxCostMilli: m.GetMaxCostMilli(),
 		Checkpoint: cluster.Checkpoint{Signal: m.GetCheckpointSignal(), Grace: us(m.GetCheckpointGraceUs())},
-		Partition: m.GetPartition(),
+		Partition:  m.GetPartition(),
 	}, nil
 }
 

@@ -1,0 +1,90 @@
+package fsm
+
+import (
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+const (
+	// preemptVersion is that of the entries which may hold preemptions and jobs
+	// with a checkpoint hook.
+	preemptVersion = 5
+	maxWhy         = 1024
+)
+
+// preempt asks a running attempt to make room. What it holds stays its own
+// until its agent says that it ended: it needs its card to save its state.
+func (s *State) preempt(index uint64, c *logv1.PreemptAttempt) Result {
+	old := s.jobs.get(cluster.JobID(c.Job))
+	if old == nil {
+		return refuse(cluster.CodeNotFound, "job %d is gone", c.Job)
+	}
+	if a := old.Live(); a == nil || a.No != c.Attempt {
+		return refuse(cluster.CodeConflict, "attempt %d of job %d is not the live one", c.Attempt, c.Job)
+	}
+	if why := old.Unpreemptible(s.now); why != "" {
+		return refuse(cluster.CodeConflict, "job %d cannot be preempted: %s", c.Job, why)
+	}
+	if len(c.Why) > maxWhy {
+		return refuse(cluster.CodeInvalid, "preemption of job %d: a reason of %d bytes, at most %d are kept", c.Job, len(c.Why), maxWhy)
+	}
+	j := old.Clone()
+	a := j.Last()
+	a.Preempt = &cluster.PreemptRequest{At: s.now, For: cluster.JobID(c.For), Why: c.Why}
+	j.Reason, j.Revision = a.Preempt.Reason(), index
+	s.putJob(old, j)
+	s.changed(Change{Job: j.ID})
+	return Result{}
+}
+
+// preempted settles the attempt a of j that was to make room and has ended. It
+// reports false when something else came first, which then is what it ended
+// as: its own end, its time limit, or an out-of-memory. A request to cancel it
+// is looked at before this.
+func preempted(a *cluster.Attempt) bool {
+	if a.Preempt == nil || a.State != cluster.JobPreempted && a.State != cluster.JobCancelled {
+		return false
+	}
+	// An agent that was told to stop it for another reason says CANCELLED, and
+	// nobody asked for that: it was on its way out for this.
+	a.State, a.Reason = cluster.JobPreempted, a.Preempt.Reason()
+	return true
+}
+
+// addEarlier completes what the last attempt of j taught when earlier ones made
+// room: each did a part of the work, and time and steps are those of all. Parts
+// on other types of GPU say nothing of this one's time. With whom such a run
+// shared is not told, as it went on beside others.
+func (s *State) addEarlier(j *cluster.Job, x *Sample) {
+	known := x.Duration > 0
+	for i := range len(j.Attempts) - 1 {
+		a := &j.Attempts[i]
+		if a.Preempt == nil || a.State != cluster.JobPreempted {
+			continue
+		}
+		known = known && a.Estimate.GPUType == x.GPUType
+		x.Duration += a.Ended.Sub(max(a.Started, a.Placed))
+		if x.Steps > 0 && a.Usage.Steps > 0 {
+			x.Steps = min(x.Steps+a.Usage.Steps, maxSteps)
+		} else {
+			x.Steps = 0
+		}
+		x.Neighbours = max(x.Neighbours, len(a.Neighbours))
+		x.Company, x.CapMode = nil, ""
+	}
+	if !known {
+		x.Duration = 0
+	}
+}
+
+// tries counts the attempts of j that count against maxAttempts: those that
+// made room do not.
+func tries(j *cluster.Job) int {
+	n := 0
+	for i := range j.Attempts {
+		if a := &j.Attempts[i]; a.State != cluster.JobPreempted || a.Preempt == nil {
+			n++
+		}
+	}
+	return n
+}
