@@ -108,19 +108,22 @@ var ErrNoCertificate = errors.New("no client certificate")
 // Coordinator is one of the cluster's heads. Make it with New, and call Run
 // once.
 type Coordinator struct {
-	cfg     Config
-	log     *slog.Logger
-	fsm     *fsm.FSM
-	raft    *raftnode.Node
-	prop    *proposer
-	plan    *planner
-	learn   *learner
-	live    *liveness
-	members *members
-	metrics *metrics
-	feed    *feed
-	peers   *peerConns
-	builtIn fsm.WeightsVersion
+	cfg  Config
+	log  *slog.Logger
+	fsm  *fsm.FSM
+	raft *raftnode.Node
+	prop *proposer
+	// promising is held from the question about a deadline to its answer in the
+	// state.
+	promising chan struct{}
+	plan      *planner
+	learn     *learner
+	live      *liveness
+	members   *members
+	metrics   *metrics
+	feed      *feed
+	peers     *peerConns
+	builtIn   fsm.WeightsVersion
 
 	office atomic.Pointer[office]
 	fatal  sync.Once
@@ -159,7 +162,7 @@ func New(cfg Config) (*Coordinator, error) {
 		return nil, err
 	}
 	c.raft = node
-	c.prop = newProposer(node, c.fsm, cfg.Clock)
+	c.prop, c.promising = newProposer(node, c.fsm, cfg.Clock), make(chan struct{}, 1)
 	c.learn = newLearner(c)
 	c.plan = newPlanner(c)
 	c.live = newLiveness(c)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/scheduler"
 )
@@ -24,13 +25,26 @@ func setDeadline(s *cluster.Spec, now cluster.Time) error {
 	return nil
 }
 
-// admit refuses jobs whose deadlines cannot be met beside those that were
-// promised before. Two submits at the same instant may both be admitted where
-// one alone fits: the answer is of the state as it is.
-func (c *Coordinator) admit(jobs []*cluster.Job, now cluster.Time) error {
-	if !slices.ContainsFunc(jobs, func(j *cluster.Job) bool { return j.Spec.Deadline > 0 }) {
-		return nil
+// admitted proposes cmd, which submits jobs, if their deadlines can be met
+// beside those that were promised before. Promises are made one after the other:
+// each is asked about, and stands in the state, before the next one is.
+func (c *Coordinator) admitted(ctx context.Context, jobs []*cluster.Job, now cluster.Time, cmd *logv1.SubmitJob) (fsm.Result, error) {
+	if slices.ContainsFunc(jobs, func(j *cluster.Job) bool { return j.Spec.Deadline > 0 }) {
+		select {
+		case c.promising <- struct{}{}:
+			defer func() { <-c.promising }()
+		case <-ctx.Done():
+			return fsm.Result{}, ctx.Err()
+		}
+		if err := c.admit(jobs, now); err != nil {
+			return fsm.Result{}, err
+		}
 	}
+	return c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: cmd}})
+}
+
+// admit refuses jobs whose deadlines cannot be met.
+func (c *Coordinator) admit(jobs []*cluster.Job, now cluster.Time) error {
 	snap := c.fsm.SchedulerSnapshot()
 	snap.Now = max(snap.Now, now)
 	for i, j := range jobs { // they have no ids yet; any that are in order will do

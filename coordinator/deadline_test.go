@@ -2,6 +2,8 @@ package coordinator_test
 
 import (
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,5 +51,34 @@ func TestDeadlines(t *testing.T) {
 	}
 	if j := await(t, cc, ids[0], "DEADLINE"); j.Reason != "DeadLine" || j.Ended == nil || j.Slack != nil {
 		t.Errorf("ended as %v", j)
+	}
+}
+
+// TestPromisesAreMadeOneByOne: of many submits at the same instant only those
+// are admitted that can all be kept.
+func TestPromisesAreMadeOneByOne(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	var admitted, refused atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			js := spec(2000)
+			js.TimeLimit, js.DeadlineIn = durationpb.New(time.Hour), durationpb.New(90*time.Minute)
+			switch _, err := submit(t, cc, alice, reqID(100+i), js); {
+			case err == nil:
+				admitted.Add(1)
+			case strings.Contains(err.Error(), "cannot be met"):
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if admitted.Load() != 1 || refused.Load() != 15 {
+		t.Errorf("admitted %d and refused %d of 16, want 1 and 15", admitted.Load(), refused.Load())
 	}
 }

@@ -84,10 +84,7 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 		}
 		cmd.Jobs = append(cmd.Jobs, &logv1.NewJob{Spec: conv.SpecToLog(job.Spec), Estimates: conv.EstimatesToLog(job.Estimates)})
 	}
-	if err := s.c.admit(jobs, now); err != nil {
-		return nil, err
-	}
-	r, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: cmd}})
+	r, err := s.c.admitted(ctx, jobs, now, cmd)
 	if err != nil {
 		return nil, err
 	}
