@@ -235,6 +235,21 @@ func (p *pass) pick(t *task, gi int32, before func(a, b *card) int) []int32 {
 	return out[:t.gpus]
 }
 
+// grouper is a placer with a rule of its own which cards of one group a task
+// gets, if any.
+type grouper interface {
+	within(p *pass, t *task, gi int32) []int32
+}
+
+// anyOf returns cards of a group that take t, as the placer would have them at
+// the least; none when there is no room.
+func (p *pass) anyOf(t *task, gi int32) []int32 {
+	if g, ok := p.placer.(grouper); ok {
+		return g.within(p, t, gi)
+	}
+	return p.pick(t, gi, nil)
+}
+
 // pool is memory that is used again.
 type pool struct {
 	cards, best []int32

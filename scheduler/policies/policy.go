@@ -43,8 +43,15 @@ type Options struct {
 	// that preempt, and jobs whose Terms allow it, make any.
 	MaxPreempt int
 	// MinRun is how long an attempt must have run before it may be preempted;
-	// 0 means ten minutes.
+	// 0 means ten minutes, less than 0 not at all.
 	MinRun time.Duration
+	// Backfill says who may pass the first that does not fit, Evict how orders
+	// that preempt do it. Their zero values are the ones of production; the
+	// others are there to compare with published figures.
+	Backfill Backfill
+	Evict    Eviction
+	// LAS sets the queues of the order "las".
+	LAS LAS
 }
 
 // Names lists the placements, which New takes as names, alone or with an
@@ -77,6 +84,9 @@ func New(name string, opt Options) (Policy, error) {
 		order = opt.Order
 	case opt.Order != "" && opt.Order != order:
 		return nil, cluster.Errorf(cluster.CodeInvalid, "policy %q and order %q: name one order", name, opt.Order)
+	}
+	if err := opt.check(); err != nil {
+		return nil, err
 	}
 	if opt.Base == (scheduler.Policy{}) {
 		opt.Base = scheduler.Default()
@@ -114,6 +124,19 @@ func New(name string, opt Options) (Policy, error) {
 	return &engine{name: full, opt: opt, place: pl, order: orders()[k]}, nil
 }
 
+// check tells which option is not known.
+func (o *Options) check() error {
+	switch {
+	case o.Backfill != BackfillEASY && o.Backfill != BackfillNone && o.Backfill != BackfillAny:
+		return cluster.Errorf(cluster.CodeInvalid, "backfill %q is not known; want %q, %q or nothing", o.Backfill, BackfillNone, BackfillAny)
+	case o.Evict != EvictRivals && o.Evict != EvictRanked:
+		return cluster.Errorf(cluster.CodeInvalid, "eviction %q is not known; want %q or nothing", o.Evict, EvictRanked)
+	case !slices.IsSorted(o.LAS.Limits) || len(o.LAS.Limits) > 0 && o.LAS.Limits[0] <= 0:
+		return cluster.Errorf(cluster.CodeInvalid, "limits of las %v: want spans above 0, the shortest first", o.LAS.Limits)
+	}
+	return nil
+}
+
 // native is the scheduler's own pass, which has its own order and queues.
 type native struct {
 	name string
@@ -143,6 +166,7 @@ func placements() []placement {
 		{name: "ffd", make: func(*pass) placer { return firstFit{} }},
 		{name: "slot", mode: scheduler.ModeSlot, make: func(*pass) placer { return firstFit{} }},
 		{name: "firstfit", own: "fifo", make: func(*pass) placer { return firstFit{} }},
+		{name: "consolidate", own: "fifo", make: func(*pass) placer { return consolidate{} }},
 		{name: "bestfit", own: "fifo", make: func(*pass) placer { return bestFit{} }},
 		{name: "random", own: "fifo", make: func(p *pass) placer { return byChance{p.opt.Seed ^ p.snap.Index} }},
 		{name: "fgd", own: "fifo", make: newFGD},
@@ -168,10 +192,11 @@ func (e *engine) Name() string { return e.name }
 func (e *engine) Plan(snap *cluster.Snapshot) cluster.Plan {
 	p := newPass(snap, e)
 	p.placer = e.place.make(p)
-	for _, t := range p.sorted() {
-		if !p.start(t) && (t.gpus == 0 || !e.place.queues) {
-			p.hold(t)
-		}
+	ranked := e.opt.Evict == EvictRanked && e.order.over != nil
+	if ranked {
+		p.rerank()
+	} else {
+		p.inOrder(e.place.queues)
 	}
 	if f, ok := p.placer.(finisher); ok {
 		f.finish(p)
@@ -179,6 +204,24 @@ func (e *engine) Plan(snap *cluster.Snapshot) cluster.Plan {
 		p.leaveQueues()
 	}
 	p.tell()
-	p.preempt()
+	if !ranked {
+		p.preempt()
+	}
 	return p.plan
+}
+
+// inOrder starts those who wait by the order, with the rule of backfill.
+// queues tells that who needs GPUs and does not fit stands in the queue of a
+// card, so that no room has to be kept.
+func (p *pass) inOrder(queues bool) {
+	for _, t := range p.sorted() {
+		switch {
+		case p.start(t) || p.opt.Backfill == BackfillAny || t.gpus > 0 && queues:
+		case p.opt.Backfill == BackfillEASY:
+			p.hold(t)
+		case p.everFits(t):
+			p.head = t
+			return
+		}
+	}
 }

@@ -51,9 +51,13 @@ func (p *pass) preempt() {
 
 // mayEnd tells whether an attempt may be preempted at all.
 func (p *pass) mayEnd(r *run) bool {
-	ended := func(x cluster.Preemption) bool { return x.Job == r.job.ID } // by the placement
-	return !r.fresh && !slices.ContainsFunc(p.plan.Preempt, ended) && p.snap.Terms[r.job.ID].Preemptible && r.job.State == cluster.JobRunning && r.job.Cancel == nil &&
+	return !r.fresh && !p.ends(r.job.ID) && p.snap.Terms[r.job.ID].Preemptible && r.job.State == cluster.JobRunning && r.job.Cancel == nil &&
 		time.Duration(p.now-r.began)*time.Microsecond >= p.opt.MinRun
+}
+
+// ends tells whether the plan ends a job already, as a placement may.
+func (p *pass) ends(id cluster.JobID) bool {
+	return slices.ContainsFunc(p.plan.Preempt, func(x cluster.Preemption) bool { return x.Job == id })
 }
 
 // victims are who would be ended on one host.
@@ -113,7 +117,7 @@ func (p *pass) claim(t *task, gi int32) {
 	share := t.needs[g.class].share
 	b := cluster.Berth{Node: h.node.ID, CPUMilli: t.cpu, MemMiB: t.mem}
 	undo := p.remember(gi)
-	cards := slices.Clone(p.pick(t, gi, nil))
+	cards := slices.Clone(p.anyOf(t, gi))
 	undo()
 	for _, ci := range cards {
 		c := &p.f.cards[ci]
@@ -198,7 +202,7 @@ func (p *pass) liesIn(r *run, gi int32) bool {
 // roomOn tells whether t fits in a group as its mirror is.
 func (p *pass) roomOn(t *task, gi int32) bool {
 	h := &p.f.hosts[p.f.groups[gi].host]
-	return h.use.CPUMilli-h.use.UsedCPU >= t.cpu && h.use.MemMiB-h.use.UsedMem >= t.mem && p.pick(t, gi, nil) != nil
+	return h.use.CPUMilli-h.use.UsedCPU >= t.cpu && h.use.MemMiB-h.use.UsedMem >= t.mem && p.anyOf(t, gi) != nil
 }
 
 // remember keeps the mirror of a group, whose cards it opens to everybody,

@@ -3,6 +3,7 @@ package policies_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -27,12 +28,18 @@ func all(t *testing.T, opt policies.Options) []policies.Policy {
 	t.Helper()
 	var out []policies.Policy
 	for _, n := range policies.Names() {
-		out = append(out, must(t, n, opt))
-		for _, o := range policies.Orders() {
-			p := must(t, n+"+"+o, opt)
-			if !slices.ContainsFunc(out, func(q policies.Policy) bool { return q.Name() == p.Name() }) {
-				out = append(out, p)
-			}
+		out = append(out, with(t, n, opt)...)
+	}
+	return out
+}
+
+// with returns a placement with its own order and with each other one.
+func with(t *testing.T, name string, opt policies.Options) []policies.Policy {
+	t.Helper()
+	out := []policies.Policy{must(t, name, opt)}
+	for _, o := range policies.Orders() {
+		if p := must(t, name+"+"+o, opt); p.Name() != out[0].Name() {
+			out = append(out, p)
 		}
 	}
 	return out
@@ -57,6 +64,8 @@ func drawNodes(t *rapid.T) []*cluster.Node {
 					n.GPUs[k].Type, n.GPUs[k].SellableMiB = t4, 15000
 				}
 			}
+		case 5, 6, 7:
+			numa(n, 2)
 		case 4:
 			for k := range n.GPUs {
 				n.GPUs[k].MaxShares = rapid.IntRange(1, 5).Draw(t, "max shares")
@@ -160,32 +169,51 @@ func withTerms(t *rapid.T, s *cluster.Snapshot) *cluster.Snapshot {
 	return s
 }
 
-// TestLaws holds for every policy with every order.
+// TestLaws holds for every placement with every order, each with every set of
+// options: all of them plan every world, in turn, and one makes its history.
 func TestLaws(t *testing.T) {
 	t.Parallel()
-	ps := slices.Concat(all(t, policies.Options{Seed: 7}), all(t, policies.Options{Age: 5 * time.Minute}))
-	rapid.Check(t, func(t *rapid.T) {
-		p := rapid.SampledFrom(ps).Draw(t, "policy")
-		w := drawWorld(t, p)
-		s := withTerms(t, w.Snapshot())
-		before := *s
-		before.Ledger = s.Ledger.Clone()
-		plan := p.Plan(s)
-		if !before.Ledger.Equal(s.Ledger) {
-			t.Fatal("the ledger of the snapshot was changed")
-		}
-		checkPlan(t, w, s, &plan)
-		if d := cmp.Diff(plan, p.Plan(s)); d != "" {
-			t.Fatalf("the same again (-first +second):\n%s", d)
-		}
-		if d := cmp.Diff(plan, p.Plan(shuffled(s, rapid.Uint64().Draw(t, "seed")))); d != "" {
-			t.Fatalf("in another order (-first +shuffled):\n%s", d)
-		}
-		w.Apply(&plan)
-		if err := w.Check(); err != nil || len(w.Rejected) > 0 {
-			t.Fatalf("after the plan: %v, rejected %v", err, w.Rejected)
-		}
-	})
+	sets := append([]policies.Options{{Seed: 7}, {Age: 5 * time.Minute}}, comparing()...)
+	for _, name := range policies.Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var ps [][]policies.Policy
+			for _, opt := range sets {
+				ps = append(ps, with(t, name, opt))
+			}
+			rapid.Check(t, func(t *rapid.T) {
+				set := rapid.SampledFrom(ps).Draw(t, "options")
+				last := rapid.SampledFrom(set).Draw(t, "policy")
+				w := drawWorld(t, last)
+				s := withTerms(t, w.Snapshot())
+				seed := rapid.Uint64().Draw(t, "seed")
+				for _, p := range set {
+					checkLaws(t, w, s, p, seed)
+				}
+				plan := last.Plan(s)
+				w.Apply(&plan)
+				if err := w.Check(); err != nil || len(w.Rejected) > 0 {
+					t.Fatalf("after the plan: %v, rejected %v", err, w.Rejected)
+				}
+			})
+		})
+	}
+}
+
+// checkLaws lets a policy plan a snapshot again and again.
+func checkLaws(t *rapid.T, w *World, s *cluster.Snapshot, p policies.Policy, seed uint64) {
+	led := s.Ledger.Clone()
+	plan := p.Plan(s)
+	if !led.Equal(s.Ledger) {
+		t.Fatalf("%s: the ledger of the snapshot was changed", p.Name())
+	}
+	checkPlan(t, w, s, &plan)
+	if again := p.Plan(s); !reflect.DeepEqual(plan, again) {
+		t.Fatalf("%s: the same again (-first +second):\n%s", p.Name(), cmp.Diff(plan, again))
+	}
+	if again := p.Plan(shuffled(s, seed)); !reflect.DeepEqual(plan, again) {
+		t.Fatalf("%s: in another order (-first +shuffled):\n%s", p.Name(), cmp.Diff(plan, again))
+	}
 }
 
 func shuffled(s *cluster.Snapshot, seed uint64) *cluster.Snapshot {

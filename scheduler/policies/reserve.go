@@ -106,7 +106,7 @@ func (p *pass) clears(t *task, gi int32, limit int64) (int64, []int32) {
 	at := p.now
 	for i := 0; ; i++ {
 		if p.roomOn(t, gi) {
-			return at, p.pick(t, gi, nil)
+			return at, p.anyOf(t, gi)
 		}
 		if i == len(runs) || p.runs[runs[i]].latest >= limit {
 			return forever, nil

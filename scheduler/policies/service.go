@@ -38,28 +38,46 @@ func muchLessService(_ *pass, waits, runs *facts) bool {
 	return waits.gpuTime()+preemptCost(runs.gpus)*int64(max(1, waits.gpus)) < runs.gpuTime()
 }
 
-// serviceQueues are the limits of the queues of discretised 2D-LAS, in
-// seconds of one GPU: those of the published simulators of Tiresias and Muri.
-func serviceQueues() []int64 { return []int64{3250, 7200, 18000} }
+// LAS are the queues of the order "las".
+type LAS struct {
+	// Limits are how much time of one GPU a job has had when it sinks into the
+	// next queue, the shortest first. None stands for 3250, 7200 and 18000
+	// seconds, those of the published simulator of Tiresias. Muri's has the same
+	// but never uses the third, Lucid's has one of 18000.
+	Limits []time.Duration
+	// ByArrival lets who came first go first in a queue, even before who runs:
+	// Lucid's rule. It matters only to EvictRanked; else who runs stays.
+	ByArrival bool
+}
+
+// queues are the limits of the queues of discretised 2D-LAS.
+func (l *LAS) queues() []time.Duration {
+	if len(l.Limits) > 0 {
+		return l.Limits
+	}
+	return []time.Duration{3250 * time.Second, 7200 * time.Second, 18000 * time.Second}
+}
 
 // byService is discretised two-dimensional least attained service of Gu et
 // al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning" (NSDI
 // 2019), section 3.3: jobs sink from queue to queue as the product of GPUs and
 // time that they received grows, and are first come, first served in each.
 // Its promotion of who starves (knob P) is Options.Age.
-func byService(_ *pass, f *facts) key { return key{serviceQueue(f), f.submitted} }
+func byService(p *pass, f *facts) key { return key{p.serviceQueue(f), f.submitted} }
 
-func serviceQueue(f *facts) int64 {
+func (p *pass) serviceQueue(f *facts) int64 {
 	q := 0
-	for _, limit := range serviceQueues() {
-		if f.attained >= limit*time.Second.Microseconds() {
+	for _, limit := range p.opt.LAS.queues() {
+		if f.attained >= limit.Microseconds() {
 			q++
 		}
 	}
 	return int64(q)
 }
 
-func lowerQueue(_ *pass, waits, runs *facts) bool { return serviceQueue(waits) < serviceQueue(runs) }
+func lowerQueue(p *pass, waits, runs *facts) bool {
+	return p.serviceQueue(waits) < p.serviceQueue(runs)
+}
 
 // byUse takes the jobs of whoever used least, counting the earlier jobs of
 // the same user in this pass as used already, so that users take turns. Use

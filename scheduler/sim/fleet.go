@@ -33,8 +33,11 @@ type Fleet struct {
 	// ReservedMiB of each card are not given away.
 	ReservedMiB int64 `yaml:"reserved_mib"`
 	// Pool lays all cards of a type into one node, so that a job may take more
-	// cards than a node has. Who sits where in a pool is not told apart.
-	Pool bool `yaml:"pool"`
+	// cards than a node has. Each machine is a NUMA group of it if Islands is
+	// set, for policies that place by those; else who sits where is not told
+	// apart.
+	Pool    bool `yaml:"pool"`
+	Islands bool `yaml:"islands"`
 }
 
 const (
@@ -101,6 +104,18 @@ func (f *Fleet) Widest() int {
 	return w
 }
 
+// Holds is the largest number of cards that one job can have.
+func (f *Fleet) Holds() int {
+	specs, most := f.Nodes, 0
+	if f.Pool {
+		specs, _ = f.pooled()
+	}
+	for _, s := range specs {
+		most = max(most, s.GPUs)
+	}
+	return most
+}
+
 // types lists the types of card, sorted.
 func (f *Fleet) types() []string {
 	var out []string
@@ -120,9 +135,26 @@ func typeOf(s NodeSpec) string {
 	return s.GPUType
 }
 
-// pooled merges the entries of each type into one node.
-func (f *Fleet) pooled() []NodeSpec {
+// island is where the machines of a pool begin, by the index of their first
+// card; none of a node that is one machine.
+type island []int
+
+// of returns the number of the machine that a card is in.
+func (x island) of(card int) int { return max(0, sort.SearchInts(x, card+1)-1) }
+
+// add appends count machines of so many cards.
+func (x island) add(first, count, gpus int) island {
+	for k := range count {
+		x = append(x, first+k*gpus)
+	}
+	return x
+}
+
+// pooled merges the entries of each type into one node, and says where its
+// machines begin if they are told apart.
+func (f *Fleet) pooled() ([]NodeSpec, []island) {
 	var out []NodeSpec
+	var islands []island
 	for _, s := range f.Nodes {
 		one := s
 		one.Count, one.GPUs, one.CPUMilli, one.HostMemMiB = 1, s.Count*s.GPUs, int64(s.Count)*s.CPUMilli, int64(s.Count)*s.HostMemMiB
@@ -130,28 +162,35 @@ func (f *Fleet) pooled() []NodeSpec {
 			return typeOf(o) == typeOf(s) && o.MemMiB == s.MemMiB && o.IdleW == s.IdleW && o.MaxW == s.MaxW && o.MaxShares == s.MaxShares && s.GPUs > 0 && o.GPUs > 0
 		})
 		if i < 0 {
-			out = append(out, one)
+			i = len(out)
+			out, islands = append(out, NodeSpec{}), append(islands, nil)
+		}
+		if f.Islands {
+			islands[i] = islands[i].add(out[i].GPUs, s.Count, s.GPUs)
+		}
+		if out[i] == (NodeSpec{}) {
+			out[i] = one
 			continue
 		}
 		out[i].GPUs += one.GPUs
 		out[i].CPUMilli += one.CPUMilli
 		out[i].HostMemMiB += one.HostMemMiB
 	}
-	return out
+	return out, islands
 }
 
 // build makes the nodes as agents would report them, sorted by id.
 func (f *Fleet) build() []*cluster.Node {
-	specs := f.Nodes
+	specs, islands := f.Nodes, make([]island, len(f.Nodes))
 	if f.Pool {
-		specs = f.pooled()
+		specs, islands = f.pooled()
 	}
 	shares := f.MaxShares
 	if shares == 0 {
 		shares = defaultShares
 	}
 	var out []*cluster.Node
-	for _, s := range specs {
+	for k, s := range specs {
 		for range s.Count {
 			n := &cluster.Node{
 				ID: cluster.NodeID(fmt.Sprintf("n%06d", len(out))), State: cluster.NodeReady, BootID: "b",
@@ -160,7 +199,7 @@ func (f *Fleet) build() []*cluster.Node {
 			for i := range s.GPUs {
 				mem := orElse(s.MemMiB, defaultMemMiB)
 				n.GPUs = append(n.GPUs, cluster.GPU{
-					ID: cluster.GPUID(fmt.Sprintf("GPU-%s-%05d", n.ID, i)), Index: i, Type: typeOf(s),
+					ID: cluster.GPUID(fmt.Sprintf("GPU-%s-%05d", n.ID, i)), Index: i, Type: typeOf(s), NUMA: islands[k].of(i),
 					MemMiB: mem, SellableMiB: cluster.Sellable(mem, f.ReservedMiB, 0), MaxShares: int(orElse(int64(s.MaxShares), int64(shares))), CapMode: "sim",
 				})
 			}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
 )
@@ -17,13 +19,50 @@ type variant struct {
 	durError     float64
 	shares       bool // predictions of memory and utilization are given
 	declares     bool
+	// opt are options of the policy, none for those of production.
+	opt *policies.Options
+	// every and tick override the least time between two passes and the
+	// longest, while somebody waits.
+	every, tick time.Duration
+}
+
+// planner makes the variant's policy.
+func (v *variant) planner(f *sim.Fleet) (sim.Planner, error) {
+	if v.opt == nil {
+		return planner(v.policy, 1, f.MaxShares)
+	}
+	opt := *v.opt
+	opt.Base = scheduler.Default()
+	opt.Base.MaxReasons = 0
+	if f.MaxShares > 0 {
+		opt.Base.MaxShares = f.MaxShares
+	}
+	return policies.New(v.policy, opt)
+}
+
+// published are the classic orders by the rules of Lucid's simulator: gangs are
+// consolidated on machines of 8, nobody passes the first that does not fit,
+// srtf and las count the cards off anew, and las does so once a minute with one
+// limit.
+func published() []variant {
+	strict := &policies.Options{Backfill: policies.BackfillNone}
+	ranked := policies.Options{Evict: policies.EvictRanked, MinRun: -1, MaxPreempt: 4096}
+	las := ranked
+	las.LAS = policies.LAS{Limits: []time.Duration{18000 * time.Second}, ByArrival: true}
+	return []variant{
+		{name: "fifo as published", policy: "consolidate+fifo", opt: strict, every: time.Second}, {name: "sjf as published", policy: "consolidate+sjf", opt: strict, every: time.Second},
+		{name: "qssf as published", policy: "consolidate+qssf", opt: strict, durError: 0.5, every: time.Second},
+		{name: "srtf as published", policy: "consolidate+srtf", opt: &ranked, preempts: true, every: time.Second},
+		{name: "las as published", policy: "consolidate+las", opt: &las, preempts: true, every: time.Minute, tick: time.Minute},
+	}
 }
 
 // classic are the orders that published simulators have, on whole cards.
 func classic() []variant {
 	return []variant{
-		{"fifo", "slot+fifo", false, 0, false, false}, {"sjf", "slot+sjf", false, 0, false, false}, {"qssf", "slot+qssf", false, 0.5, false, false},
-		{"srtf", "slot+srtf", true, 0, false, false}, {"las", "slot+las", true, 0, false, false}, {"slot", "slot", false, 0.5, false, false},
+		{name: "fifo", policy: "slot+fifo"}, {name: "sjf", policy: "slot+sjf"}, {name: "qssf", policy: "slot+qssf", durError: 0.5},
+		{name: "srtf", policy: "slot+srtf", preempts: true, tick: 10 * time.Minute}, {name: "las", policy: "slot+las", preempts: true, tick: 10 * time.Minute},
+		{name: "slot", policy: "slot", durError: 0.5},
 	}
 }
 
@@ -59,16 +98,16 @@ func load(c *Config, folder, mix string, opt trace.Options) (*sim.Workload, sim.
 func runQueues(ctx context.Context, c *Config, rep *Report, w *sim.Workload, f sim.Fleet, world sim.Interference, vs []variant) error {
 	for _, v := range vs {
 		c.note("%s: %s", w.Name, v.name)
-		p, err := planner(v.policy, 1, f.MaxShares)
+		p, err := v.planner(&f)
 		if err != nil {
 			return err
 		}
 		opt := sim.Options{
 			Planner: p, Seed: 1, World: world, Errors: sim.Errors{Duration: v.durError, Hide: !v.shares}, Preemptible: v.preempts,
-			PreemptSmall: 40 * time.Second, PreemptLarge: 60 * time.Second, OOMAfter: 30 * time.Second, Declare: v.declares, PassEvery: passEvery(f), Clock: c.Clock,
+			PreemptSmall: 40 * time.Second, PreemptLarge: 60 * time.Second, OOMAfter: 30 * time.Second, Declare: v.declares, PassEvery: passEvery(f), Tick: v.tick, Clock: c.Clock,
 		}
-		if v.preempts {
-			opt.Tick = 10 * time.Minute
+		if v.every > 0 {
+			opt.PassEvery = v.every
 		}
 		r, err := sim.Run(ctx, w, &f, opt)
 		if err != nil {
@@ -103,12 +142,18 @@ func lucid(ctx context.Context, c Config) (*Report, error) {
 		if c.Quick && mix == "v2" {
 			continue
 		}
-		w, f, why, err := load(&c, "lucid-window", mix, trace.Options{})
+		w, f, _, err := load(&c, "lucid-window", mix, trace.Options{})
 		if err != nil {
 			return nil, err
 		}
-		rep.Assumptions = append(rep.Assumptions, why)
+		f.Nodes = sim.Homogeneous(map[string]int{"m3": 8, "v2": 64}[mix], 8, "gpu", 24<<10).Nodes
+		rep.Assumptions = append(rep.Assumptions, fmt.Sprintf("%s: %d GPUs as in the published runs on this list, taken for one node, as jobs are wider than a node", w.Name, f.GPUs()))
 		if err := runQueues(ctx, &c, rep, w, f, sim.DefaultCurve(), classic()); err != nil {
+			return nil, err
+		}
+		machines := f
+		machines.Islands = true
+		if err := runQueues(ctx, &c, rep, w, machines, sim.DefaultCurve(), published()); err != nil {
 			return nil, err
 		}
 		pairs, err := trace.LoadPairs(c.Colocation, "lucid")
@@ -120,8 +165,11 @@ func lucid(ctx context.Context, c Config) (*Report, error) {
 			return nil, err
 		}
 		shared := []variant{
-			{"ffd", "ffd", false, 0.5, true, false}, {"ffd+qssf", "ffd+qssf", false, 0.5, true, false}, {"lucid", "lucid", false, 0.5, true, false},
-			{"ffd+qssf, gangs share", "ffd+qssf", false, 0.5, true, true}, {"lucid, gangs share", "lucid", false, 0.5, true, true},
+			{name: "ffd", policy: "ffd", durError: 0.5, shares: true}, {name: "ffd+qssf", policy: "ffd+qssf", durError: 0.5, shares: true},
+			{name: "lucid", policy: "lucid", durError: 0.5, shares: true},
+			{name: "ffd, gangs share", policy: "ffd", durError: 0.5, shares: true, declares: true},
+			{name: "ffd+qssf, gangs share", policy: "ffd+qssf", durError: 0.5, shares: true, declares: true},
+			{name: "lucid, gangs share", policy: "lucid", durError: 0.5, shares: true, declares: true},
 		}
 		if err := runQueues(ctx, &c, rep, given, f, pairs, shared); err != nil {
 			return nil, err
@@ -163,7 +211,7 @@ func muri(ctx context.Context, c Config) (*Report, error) {
 			w.Jobs[i].MemMiB = 1
 		}
 		f.MaxShares = 4
-		shared := []variant{{"ffd+srsf, gangs share", "ffd+srsf", false, 0, true, true}, {"muri", "muri", false, 0, true, true}}
+		shared := []variant{{name: "ffd+srsf, gangs share", policy: "ffd+srsf", shares: true, declares: true}, {name: "muri", policy: "muri", shares: true, declares: true}}
 		if err := runQueues(ctx, &c, rep, w, f, sim.Stages{}, shared); err != nil {
 			return nil, err
 		}
