@@ -34,7 +34,12 @@ const memberTimeout = time.Second
 // GetStatus lists the coordinators and counts the jobs.
 func (s *clusterServer) GetStatus(ctx context.Context, _ *apiv1.GetStatusRequest) (*apiv1.GetStatusResponse, error) {
 	id, name, _, _ := s.c.fsm.Config()
-	resp := &apiv1.GetStatusResponse{ClusterId: id, Name: name, Index: s.c.fsm.Index(), AnsweredBy: s.c.cfg.ID}
+	resp := &apiv1.GetStatusResponse{
+		ClusterId: id, Name: name, Index: s.c.fsm.Index(), AnsweredBy: s.c.cfg.ID, Policy: string(s.c.cfg.Policy.Mode), MaxShares: uint32(max(0, s.c.cfg.Policy.MaxShares)),
+	}
+	if s.c.cfg.Planner != nil {
+		resp.Policy = s.c.cfg.Planner.Name()
+	}
 	leader, _ := s.c.raft.Leader()
 	members := s.c.raft.Members()
 	resp.Members = make([]*apiv1.Member, len(members))

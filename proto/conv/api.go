@@ -164,6 +164,9 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 	if e, ok := jobEstimate(j, d.GPU); ok {
 		m.Predicted = EstimateToAPI(e)
 	}
+	for _, e := range j.Estimates {
+		m.Predictions = append(m.Predictions, EstimateToAPI(e))
+	}
 	for i := range j.Attempts {
 		m.Attempts = append(m.Attempts, attemptToAPI(&j.Attempts[i], d.GPU))
 	}

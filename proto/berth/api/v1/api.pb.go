@@ -522,7 +522,9 @@ type Job struct {
 	// negative when it is expected to miss it. Only with a deadline, until its end.
 	Slack *durationpb.Duration `protobuf:"bytes,27,opt,name=slack,proto3" json:"slack,omitempty"`
 	// Also there in the brief form; "" where there are no partitions.
-	Partition     string `protobuf:"bytes,30,opt,name=partition,proto3" json:"partition,omitempty"`
+	Partition string `protobuf:"bytes,30,opt,name=partition,proto3" json:"partition,omitempty"`
+	// What the predictor says for each type of GPU.
+	Predictions   []*Prediction `protobuf:"bytes,31,rep,name=predictions,proto3" json:"predictions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -751,6 +753,13 @@ func (x *Job) GetPartition() string {
 		return x.Partition
 	}
 	return ""
+}
+
+func (x *Job) GetPredictions() []*Prediction {
+	if x != nil {
+		return x.Predictions
+	}
+	return nil
 }
 
 type GPUShare struct {
@@ -2518,7 +2527,11 @@ type GetStatusResponse struct {
 	Jobs      []*JobCount            `protobuf:"bytes,4,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	Index     uint64                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
 	// The coordinator that answered.
-	AnsweredBy    string `protobuf:"bytes,6,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
+	AnsweredBy string `protobuf:"bytes,6,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
+	// How it decides what runs where, and how many jobs may share a GPU where the
+	// node does not say so.
+	Policy        string `protobuf:"bytes,7,opt,name=policy,proto3" json:"policy,omitempty"`
+	MaxShares     uint32 `protobuf:"varint,8,opt,name=max_shares,json=maxShares,proto3" json:"max_shares,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2593,6 +2606,20 @@ func (x *GetStatusResponse) GetAnsweredBy() string {
 		return x.AnsweredBy
 	}
 	return ""
+}
+
+func (x *GetStatusResponse) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *GetStatusResponse) GetMaxShares() uint32 {
+	if x != nil {
+		return x.MaxShares
+	}
+	return 0
 }
 
 type Member struct {
@@ -4269,7 +4296,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x0emax_cost_milli\x18\x1b \x01(\x03R\fmaxCostMilli\x12+\n" +
 	"\x11checkpoint_signal\x18\x1c \x01(\tR\x10checkpointSignal\x12D\n" +
 	"\x10checkpoint_grace\x18\x1d \x01(\v2\x19.google.protobuf.DurationR\x0fcheckpointGrace\x12\x1c\n" +
-	"\tpartition\x18\x1e \x01(\tR\tpartition\"\x9e\b\n" +
+	"\tpartition\x18\x1e \x01(\tR\tpartition\"\xda\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -4302,7 +4329,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x10cancel_requested\x18\x19 \x01(\bR\x0fcancelRequested\x12-\n" +
 	"\x12predicted_slowdown\x18\x1a \x01(\x01R\x11predictedSlowdown\x12/\n" +
 	"\x05slack\x18\x1b \x01(\v2\x19.google.protobuf.DurationR\x05slack\x12\x1c\n" +
-	"\tpartition\x18\x1e \x01(\tR\tpartitionB\f\n" +
+	"\tpartition\x18\x1e \x01(\tR\tpartition\x12:\n" +
+	"\vpredictions\x18\x1f \x03(\v2\x18.berth.api.v1.PredictionR\vpredictionsB\f\n" +
 	"\n" +
 	"_exit_code\"s\n" +
 	"\bGPUShare\x12\x12\n" +
@@ -4447,7 +4475,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.berth.api.v1.JobR\x04jobs\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
 	"\bsnapshot\x18\x03 \x01(\bR\bsnapshot\"\x12\n" +
-	"\x10GetStatusRequest\"\xd9\x01\n" +
+	"\x10GetStatusRequest\"\x90\x02\n" +
 	"\x11GetStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x12\n" +
@@ -4456,7 +4484,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x04jobs\x18\x04 \x03(\v2\x16.berth.api.v1.JobCountR\x04jobs\x12\x14\n" +
 	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x1f\n" +
 	"\vanswered_by\x18\x06 \x01(\tR\n" +
-	"answeredBy\"\x93\x03\n" +
+	"answeredBy\x12\x16\n" +
+	"\x06policy\x18\a \x01(\tR\x06policy\x12\x1d\n" +
+	"\n" +
+	"max_shares\x18\b \x01(\rR\tmaxShares\"\x93\x03\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
@@ -4720,86 +4751,87 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	3,  // 13: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	10, // 14: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
 	54, // 15: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
-	6,  // 16: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
-	8,  // 17: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
-	5,  // 18: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	55, // 19: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	55, // 20: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	55, // 21: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	7,  // 22: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
-	9,  // 23: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	4,  // 24: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	4,  // 25: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	17, // 26: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	0,  // 27: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	4,  // 28: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	21, // 29: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
-	20, // 30: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	55, // 31: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	55, // 32: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
-	3,  // 33: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	7,  // 34: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	24, // 35: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	25, // 36: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	26, // 37: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	4,  // 38: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	31, // 39: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	32, // 40: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	35, // 41: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	36, // 42: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	55, // 43: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	55, // 44: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	55, // 45: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	35, // 46: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	35, // 47: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	35, // 48: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	54, // 49: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	55, // 50: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	54, // 51: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	54, // 52: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	47, // 53: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	54, // 54: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	54, // 55: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	47, // 56: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	1,  // 57: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	11, // 58: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	13, // 59: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	15, // 60: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	18, // 61: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	22, // 62: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	27, // 63: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	29, // 64: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	33, // 65: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	37, // 66: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	39, // 67: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	41, // 68: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	43, // 69: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	45, // 70: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	48, // 71: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	50, // 72: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	52, // 73: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	2,  // 74: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	12, // 75: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	14, // 76: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	16, // 77: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	19, // 78: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	23, // 79: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	28, // 80: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	30, // 81: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	34, // 82: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	38, // 83: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	40, // 84: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	42, // 85: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	44, // 86: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	46, // 87: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	49, // 88: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	51, // 89: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	53, // 90: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	74, // [74:91] is the sub-list for method output_type
-	57, // [57:74] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	7,  // 16: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
+	6,  // 17: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
+	8,  // 18: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
+	5,  // 19: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
+	55, // 20: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	55, // 21: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	55, // 22: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	7,  // 23: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
+	9,  // 24: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
+	4,  // 25: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	4,  // 26: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	17, // 27: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	0,  // 28: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	4,  // 29: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
+	21, // 30: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	20, // 31: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
+	55, // 32: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	55, // 33: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	3,  // 34: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	7,  // 35: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	24, // 36: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	25, // 37: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	26, // 38: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	4,  // 39: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	31, // 40: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	32, // 41: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	35, // 42: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	36, // 43: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	55, // 44: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	55, // 45: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	55, // 46: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	35, // 47: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	35, // 48: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	35, // 49: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	54, // 50: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	55, // 51: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	54, // 52: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	54, // 53: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	47, // 54: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	54, // 55: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	54, // 56: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	47, // 57: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	1,  // 58: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	11, // 59: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	13, // 60: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	15, // 61: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	18, // 62: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	22, // 63: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	27, // 64: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	29, // 65: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	33, // 66: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	37, // 67: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	39, // 68: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	41, // 69: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	43, // 70: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	45, // 71: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	48, // 72: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	50, // 73: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	52, // 74: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	2,  // 75: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	12, // 76: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	14, // 77: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	16, // 78: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	19, // 79: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	23, // 80: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	28, // 81: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	30, // 82: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	34, // 83: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	38, // 84: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	40, // 85: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	42, // 86: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	44, // 87: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	46, // 88: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	49, // 89: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	51, // 90: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	53, // 91: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	75, // [75:92] is the sub-list for method output_type
+	58, // [58:75] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
