@@ -36,6 +36,24 @@ func (j *Job) Preempting() bool {
 	return a != nil && a.Preempt != nil
 }
 
+// Preempted returns when j was last asked to make room, and how often in all.
+func (j *Job) Preempted() (last Time, n int) {
+	for i := range j.Attempts {
+		if p := j.Attempts[i].Preempt; p != nil {
+			last = p.At
+			n++
+		}
+	}
+	return last, n
+}
+
+// Rested tells whether the preemptions of j, if any, are few and long enough
+// ago for another one.
+func (j *Job) Rested(now Time) bool {
+	last, n := j.Preempted()
+	return n == 0 || n < MaxPreemptions && now.Sub(last) >= PreemptEvery
+}
+
 // Unpreemptible returns why the live attempt of j cannot be preempted at a
 // time, in words, and "" when it can.
 func (j *Job) Unpreemptible(now Time) string {
@@ -49,18 +67,12 @@ func (j *Job) Unpreemptible(now Time) string {
 	case j.Live().Preempt != nil:
 		return "it is being preempted"
 	}
-	n, last := 0, Time(0)
-	for i := range j.Attempts {
-		if p := j.Attempts[i].Preempt; p != nil {
-			n++
-			last = p.At
-		}
-	}
+	last, n := j.Preempted()
 	switch {
+	case j.Rested(now):
+		return ""
 	case n >= MaxPreemptions:
 		return fmt.Sprintf("it was preempted %d times", n)
-	case n > 0 && now.Sub(last) < PreemptEvery:
-		return fmt.Sprintf("it was preempted %s ago, less than %s", now.Sub(last).Round(time.Second), PreemptEvery)
 	}
-	return ""
+	return fmt.Sprintf("it was preempted %s ago, less than %s", now.Sub(last).Round(time.Second), PreemptEvery)
 }

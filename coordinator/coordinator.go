@@ -67,8 +67,11 @@ type Config struct {
 	Policy      scheduler.Policy
 	// Planner makes the passes instead of the scheduler's own, nil for those.
 	// It is asked whenever something came, ended or changed, and each second
-	// while somebody waits. Its preemptions are not carried out.
+	// while somebody waits.
 	Planner policies.Policy
+	// PreemptEvery is the least time between two passes whose preemptions are
+	// carried out; 0 means a minute.
+	PreemptEvery time.Duration
 	// Learning may be left zero.
 	Learning Learning
 	// MaxQueued is how many jobs may wait; 0 means 200,000.
@@ -144,6 +147,9 @@ func New(cfg Config) (*Coordinator, error) {
 	}
 	if cfg.MaxQueued == 0 {
 		cfg.MaxQueued = defaultMaxQueued
+	}
+	if cfg.PreemptEvery == 0 {
+		cfg.PreemptEvery = defaultPreemptEvery
 	}
 	if cfg.Lease <= 0 {
 		return nil, errors.New("coordinator config: Lease is missing")

@@ -59,19 +59,26 @@ func (c *Coordinator) admit(jobs []*cluster.Job, now cluster.Time) error {
 	return nil
 }
 
-// termsOf gathers the deadlines for policies that go by them.
-func termsOf(waiting []*cluster.Job) map[cluster.JobID]cluster.Terms {
-	var out map[cluster.JobID]cluster.Terms
-	for _, j := range waiting {
-		if j.Spec.Deadline == 0 {
-			continue
+// termsOf gathers what policies go by beside specs: the deadlines of those who
+// wait, and who may be preempted. due tells that somebody with a deadline waits.
+func termsOf(waiting, running []*cluster.Job) (out map[cluster.JobID]cluster.Terms, due bool) {
+	set := func(id cluster.JobID, t cluster.Terms) {
+		if t == (cluster.Terms{}) {
+			return
 		}
 		if out == nil {
 			out = map[cluster.JobID]cluster.Terms{}
 		}
-		out[j.ID] = cluster.Terms{Deadline: j.Spec.Deadline}
+		out[id] = t
 	}
-	return out
+	for _, j := range waiting {
+		due = due || j.Spec.Deadline > 0
+		set(j.ID, cluster.Terms{Deadline: j.Spec.Deadline, Preemptible: mayMakeRoom(j)})
+	}
+	for _, j := range running {
+		set(j.ID, cluster.Terms{Preemptible: mayMakeRoom(j)})
+	}
+	return out, due
 }
 
 // expire ends waiting jobs whose deadline has passed, until ctx ends.

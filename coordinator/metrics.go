@@ -16,6 +16,7 @@ type metrics struct {
 	cycles     *prometheus.HistogramVec
 	started    *prometheus.CounterVec
 	rejections *prometheus.CounterVec
+	preempted  *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -38,8 +39,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_plan_rejections_total", Help: "Parts of plans that the state machine rejected, by reason.",
 		}, []string{"reason"}),
+		preempted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_preemptions_total", Help: "Attempts that were asked to make room: order is for a job that goes before them, slowdown because they ran too slowly beside others.",
+		}, []string{"reason"}),
 	}
-	reg.MustRegister(m.calls, m.cycles, m.started, m.rejections)
+	for _, why := range []string{forAnother, forSpeed} {
+		m.preempted.WithLabelValues(why) // so that it can be told from one that is missing
+	}
+	reg.MustRegister(m.calls, m.cycles, m.started, m.rejections, m.preempted)
 	return m
 }
 

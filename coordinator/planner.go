@@ -48,12 +48,18 @@ type planner struct {
 	full     bool
 	due      bool // the last pass saw somebody with a deadline wait
 	wake     chan struct{}
+
+	// preemptEvery is the least time between passes that preempt, and
+	// nextPreempt when the next may; only run looks at them.
+	preemptEvery time.Duration
+	nextPreempt  time.Time
 }
 
 func newPlanner(c *Coordinator) *planner {
 	return &planner{
 		fsm: c.fsm, prop: c.prop, policy: c.cfg.Policy, other: c.cfg.Planner, clock: c.cfg.Clock, log: c.log.With("component", "planner"),
 		metrics: c.metrics, company: c.learn.company, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
+		preemptEvery: c.cfg.PreemptEvery,
 	}
 }
 
@@ -124,8 +130,8 @@ func (p *planner) run(ctx context.Context) error {
 		}
 		released, arrived, full := p.takeWork()
 		due := time.Since(lastFull) >= interval
-		// Other policies may look at the time alone.
-		full = full || due && (p.other != nil || p.fsm.Index() != seen)
+		// Other policies may look at the time alone, and so do preemptions.
+		full = full || due && (p.other != nil || p.fsm.Index() != seen || time.Since(lastFull) >= p.preemptEvery)
 		if err := p.fast(ctx, released); err != nil {
 			return err
 		}
@@ -223,9 +229,10 @@ func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, er
 	}
 	snap.Now = max(snap.Now, cluster.TimeOf(p.clock()))
 	snap.Interference = p.company.forScheduler(snap.Nodes, snap.Waiting, snap.Running)
-	snap.Terms = termsOf(snap.Waiting)
+	due := false
+	snap.Terms, due = termsOf(snap.Waiting, snap.Running)
 	p.mu.Lock()
-	p.due = len(snap.Terms) > 0
+	p.due = due
 	p.mu.Unlock()
 	if arrival {
 		// All that stand in no queue, and not only those that came: else an
@@ -238,7 +245,11 @@ func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, er
 	plan := p.plan(snap)
 	took = time.Since(began)
 	p.metrics.cycle(kind, took)
-	return took, p.propose(ctx, &plan, kind)
+	preempt := plan.Preempt
+	if err := p.propose(ctx, &plan, kind); err != nil {
+		return took, err
+	}
+	return took, p.preempt(ctx, preempt)
 }
 
 func (p *planner) plan(snap *cluster.Snapshot) cluster.Plan {

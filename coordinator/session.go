@@ -62,7 +62,7 @@ func (s *nodeServer) Session(stream nodev1.NodeService_SessionServer) error {
 	ss := &session{
 		c: s.c, term: of.term, node: cluster.NodeID(id), stream: stream,
 		out: make(chan *nodev1.SessionResponse, sendQueue), reports: make(chan []*nodev1.Report, sendQueue),
-		sent: map[cluster.AttemptID]bool{}, log: s.c.log.With("node", id),
+		sent: map[cluster.AttemptID]ending{}, log: s.c.log.With("node", id),
 	}
 	if err := ss.register(ctx, hello); err != nil {
 		return toStatus(ctx, s.c.log, err)
@@ -104,9 +104,9 @@ type session struct {
 	stream  nodev1.NodeService_SessionServer
 	out     chan *nodev1.SessionResponse
 	reports chan []*nodev1.Report
-	// sent holds the attempts that the agent was told of, and whether it was
-	// told to stop them.
-	sent map[cluster.AttemptID]bool
+	// sent holds the attempts that the agent was told of, and how it was told to
+	// end them.
+	sent map[cluster.AttemptID]ending
 	// fence is the node's when it registered; a node that was given up since
 	// must do so anew.
 	fence uint64
@@ -293,22 +293,26 @@ func (ss *session) push(ctx context.Context) error {
 	}
 }
 
+// ending is how an attempt is to end that should not go on: at once, or after
+// it saved its state.
+type ending struct{ stop, room bool }
+
 // sendDesired sends what should be on the node: all of it when full, else
 // what differs from what was sent last.
 func (ss *session) sendDesired(full bool) error {
 	d := &nodev1.Desired{Term: ss.term, Full: full}
 	d.Revision = ss.c.fsm.Index()
-	now := map[cluster.AttemptID]bool{}
+	now := map[cluster.AttemptID]ending{}
 	for _, j := range ss.c.fsm.NodeJobs(ss.node) {
 		a := j.Live()
 		if a == nil || a.Berth.Node != ss.node {
 			continue
 		}
-		id, stop := cluster.AttemptID{Job: j.ID, No: a.No}, j.Cancel != nil
-		now[id] = stop
-		if was, known := ss.sent[id]; full || !known || was != stop {
+		id, end := cluster.AttemptID{Job: j.ID, No: a.No}, ending{stop: j.Cancel != nil, room: a.Preempt != nil}
+		now[id] = end
+		if was, known := ss.sent[id]; full || !known || was != end {
 			as := conv.Assignment(j, a)
-			as.Stop = stop
+			as.Stop = end.stop
 			d.Assignments = append(d.Assignments, as)
 		}
 	}

@@ -81,6 +81,13 @@ func (p *pass) part(closed map[int32]*cluster.Job, terms map[cluster.JobID]clust
 		}
 		for _, gs := range a.Berth.GPUs {
 			i, ok := p.f.cardAt[gs.GPU]
+			if ok && a.Preempt != nil { // somebody leaves it already
+				delete(closed, i)
+				delete(newest, i)
+			}
+			if !j.Rested(cluster.Time(p.now)) {
+				continue
+			}
 			if ok && closed[i] != nil && p.f.cards[i].use.Shares > 1 && (newest[i] == nil || later(j, newest[i])) {
 				newest[i] = j
 			}

@@ -32,7 +32,7 @@ func (p *pass) preempt() {
 		return
 	}
 	for ri := range p.runs {
-		if r := &p.runs[ri]; r.job.State == cluster.JobCompleting || r.job.Cancel != nil {
+		if r := &p.runs[ri]; r.job.State == cluster.JobCompleting || r.job.Cancel != nil || r.job.Preempting() {
 			p.remove(int32(ri)) // its room is being made anyway
 		}
 	}
@@ -52,7 +52,13 @@ func (p *pass) preempt() {
 // mayEnd tells whether an attempt may be preempted at all.
 func (p *pass) mayEnd(r *run) bool {
 	return !r.fresh && !p.ends(r.job.ID) && p.snap.Terms[r.job.ID].Preemptible && r.job.State == cluster.JobRunning && r.job.Cancel == nil &&
-		time.Duration(p.now-r.began)*time.Microsecond >= p.opt.MinRun
+		!r.job.Preempting() && time.Duration(p.now-r.began)*time.Microsecond >= p.opt.MinRun && p.rested(r.job)
+}
+
+// rested tells whether a job's last preemption is long enough ago. The state
+// machine asks the same; Options that compare with published rules do not.
+func (p *pass) rested(j *cluster.Job) bool {
+	return p.opt.MinRun < 0 || j.Rested(cluster.Time(p.now))
 }
 
 // ends tells whether the plan ends a job already, as a placement may.

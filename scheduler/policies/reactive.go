@@ -102,7 +102,7 @@ func (r reactive) finish(p *pass) {
 	for i := range p.runs {
 		o := &p.runs[i]
 		if o.fresh || len(o.job.Attempts) != 1 || o.job.Spec.GPUs == 0 || o.job.Spec.Exclusive || !r.knows(o.job.ID) || len(p.plan.Preempt) >= p.opt.MaxPreempt || p.ends(o.job.ID) ||
-			o.job.State != cluster.JobRunning || o.job.Cancel != nil || !p.snap.Terms[o.job.ID].Preemptible {
+			o.job.State != cluster.JobRunning || o.job.Cancel != nil || !p.snap.Terms[o.job.ID].Preemptible || o.job.Preempting() {
 			continue
 		}
 		p.plan.Preempt = append(p.plan.Preempt, cluster.Preemption{

@@ -48,7 +48,14 @@ type LAS struct {
 	// ByArrival lets who came first go first in a queue, even before who runs:
 	// Lucid's rule. It matters only to EvictRanked; else who runs stays.
 	ByArrival bool
+	// Promote moves who waited this many times as long as it ran back into the
+	// first queue, where what it had is forgotten: the knob P of Tiresias,
+	// section 3.3. 0 leaves it off, as the paper does; sites take PromoteAfter.
+	Promote int64
 }
+
+// PromoteAfter is the LAS.Promote of sites, so that nobody starves who sank.
+const PromoteAfter = 8
 
 // queues are the limits of the queues of discretised 2D-LAS.
 func (l *LAS) queues() []time.Duration {
@@ -62,17 +69,47 @@ func (l *LAS) queues() []time.Duration {
 // al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning" (NSDI
 // 2019), section 3.3: jobs sink from queue to queue as the product of GPUs and
 // time that they received grows, and are first come, first served in each.
-// Its promotion of who starves (knob P) is Options.Age.
+// Its promotion of who starves (knob P) is LAS.Promote.
 func byService(p *pass, f *facts) key { return key{p.serviceQueue(f), f.submitted} }
 
 func (p *pass) serviceQueue(f *facts) int64 {
-	q := 0
+	q, had := 0, f.attained
+	if p.opt.LAS.Promote > 0 {
+		had = sincePromoted(f, p.now, p.opt.LAS.Promote) * int64(max(1, f.gpus))
+	}
 	for _, limit := range p.opt.LAS.queues() {
-		if f.attained >= limit.Microseconds() {
+		if had >= limit.Microseconds() {
 			q++
 		}
 	}
 	return int64(q)
+}
+
+// sincePromoted is how long a job ran since it was promoted last: whenever it
+// had waited, or waits, so many times as long as it ran until then. What it
+// did is read from its attempts, so that nothing has to be kept.
+func sincePromoted(f *facts, now, times int64) int64 {
+	ran, idleFrom := int64(0), f.submitted
+	waited := func(until int64) {
+		if ran > 0 && until-idleFrom >= times*ran {
+			ran = 0
+		}
+	}
+	for i := range f.attempts {
+		a := &f.attempts[i]
+		if a.Started == 0 {
+			continue
+		}
+		waited(int64(a.Placed))
+		end := int64(a.Ended)
+		if a.State.Live() {
+			end = now
+		}
+		ran += max(0, end-int64(a.Started))
+		idleFrom = end
+	}
+	waited(now)
+	return ran
 }
 
 func lowerQueue(p *pass, waits, runs *facts) bool {

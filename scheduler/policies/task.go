@@ -43,13 +43,14 @@ type facts struct {
 	deadline         int64 // 0 is none
 	weight           int64 // thousandths
 	preemptible      bool
+	attempts         []cluster.Attempt
 }
 
 // factsOf collects them; dur is the length of a whole run.
 func factsOf(j *cluster.Job, terms cluster.Terms, dur, now int64) facts {
 	f := facts{
 		id: j.ID, uid: j.Owner.UID, gpus: j.Spec.GPUs, since: int64(j.Eligible), submitted: int64(j.Submitted), dur: dur,
-		deadline: int64(terms.Deadline), weight: terms.WeightMilli, preemptible: terms.Preemptible,
+		deadline: int64(terms.Deadline), weight: terms.WeightMilli, preemptible: terms.Preemptible, attempts: j.Attempts,
 	}
 	if f.weight <= 0 {
 		f.weight = 1000
