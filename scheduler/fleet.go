@@ -43,6 +43,12 @@ type group struct {
 	host   int32
 	lo, hi int32 // places in class.cards
 	empty  int32
+	// clears tells when each card is empty, soonest first, by what runs; nil
+	// when nobody asked since a start.
+	clears []freeing
+	// load is what gangs that wait here add to each card, until the loads of
+	// cards are made.
+	load int64
 }
 
 type card struct {
@@ -75,6 +81,24 @@ type host struct {
 	plainMem     int64
 	place        int32 // in the tree of nodes, -1 when it takes no jobs
 	foreignQueue bool  // somebody waits here too long whom the snapshot does not hold
+	offered      offer // what the leaves of its cards hold, see reroom
+}
+
+// offer is what a node has for a newcomer on one of its cards, with others
+// there and alone.
+type offer struct{ cpu, mem [2]int64 }
+
+func (h *host) offer() offer {
+	return offer{[2]int64{h.mostCPU(0), h.mostCPU(1)}, [2]int64{h.mostMem(0), h.mostMem(1)}}
+}
+
+// clipped is an offer as far as it matters to those who ask for no more than
+// so much.
+func (o offer) clipped(cpu, mem int64) offer {
+	for i := range o.cpu {
+		o.cpu[i], o.mem[i] = min(o.cpu[i], cpu), min(o.mem[i], mem)
+	}
+	return o
 }
 
 func (h *host) freeCPU() int64 { return h.use.CPUMilli - h.use.UsedCPU - h.keptCPU }
@@ -105,10 +129,12 @@ type fleet struct {
 	// order maps its places to hosts, nodes without GPUs first, then the fullest.
 	plain *tree
 	order []int32
+	// asksCPU and asksMem are the most that any waiting job asks of a node.
+	asksCPU, asksMem int64
 }
 
 func newFleet(nodes []*cluster.Node, led *cluster.Ledger, queues map[cluster.GPUID][]cluster.Waiter, pol *Policy) *fleet {
-	f := &fleet{led: led, pol: pol, hostAt: make(map[cluster.NodeID]int32, len(nodes))}
+	f := &fleet{led: led, pol: pol, hostAt: make(map[cluster.NodeID]int32, len(nodes)), asksCPU: forever, asksMem: forever}
 	if !slices.IsSortedFunc(nodes, byNode) {
 		nodes = slices.Clone(nodes)
 		slices.SortFunc(nodes, byNode)
@@ -222,6 +248,10 @@ func (k *class) add(c *card, i int32) {
 
 func (f *fleet) indexClass(k *class) {
 	k.used, k.empty = newTree(len(k.cards)), newTree(len(k.cards))
+	for i := range k.groups {
+		h := &f.hosts[k.groups[i].host]
+		h.offered = h.offer()
+	}
 	for place, i := range k.cards {
 		k.whichOf(&f.cards[i]).put(place, f.room(&f.cards[i]))
 	}
@@ -301,25 +331,99 @@ func (f *fleet) hostRoom(h *host) room {
 	return room{cpu: h.freeCPU() - h.plainCPU, host: h.freeMem() - h.plainMem, until: forever}
 }
 
+// asks learns what the waiting jobs ask of nodes.
+func (f *fleet) asks(items []item) {
+	f.asksCPU, f.asksMem = 0, 0
+	for i := range items {
+		f.asksCPU, f.asksMem = max(f.asksCPU, items[i].cpu), max(f.asksMem, items[i].mem)
+	}
+}
+
 // refresh brings the indexes up to what the ledger says of a node.
 func (f *fleet) refresh(hi int32) {
+	f.reread(hi)
+	h := &f.hosts[hi]
+	for i := h.lo; i < h.hi; i++ {
+		f.recount(&f.cards[i])
+	}
+	f.reroomAll(h)
+}
+
+// took brings the indexes up to the ledger after a start on cards of a node.
+func (f *fleet) took(hi int32, on []cluster.GPUShare) {
+	f.reread(hi)
+	h := &f.hosts[hi]
+	whole := f.changedOffer(h)
+	for _, gs := range on {
+		c := &f.cards[f.cardAt[gs.GPU]]
+		f.recount(c)
+		if c.class < 0 {
+			continue
+		}
+		f.classes[c.class].groups[c.group].clears = nil
+		if !whole {
+			f.reroom(c)
+		}
+	}
+	if whole {
+		f.reroomAll(h)
+	}
+	f.reroomHost(h)
+}
+
+// keeps brings the indexes up to what is kept of a node for a job that waits,
+// on the given cards in particular.
+func (f *fleet) keeps(hi int32, on []int32) {
+	h := &f.hosts[hi]
+	if f.changedOffer(h) {
+		f.reroomAll(h)
+		return
+	}
+	for _, i := range on {
+		f.reroom(&f.cards[i])
+	}
+	f.reroomHost(h)
+}
+
+// changedOffer tells whether a node offers something else than the leaves of
+// its cards hold, to anybody who waits. On a node with plenty it does not, and
+// one start of thousands need not touch all cards.
+func (f *fleet) changedOffer(h *host) bool {
+	return h.offer().clipped(f.asksCPU, f.asksMem) != h.offered.clipped(f.asksCPU, f.asksMem)
+}
+
+func (f *fleet) reread(hi int32) {
 	h := &f.hosts[hi]
 	sched := h.use.Schedulable
 	h.use, _ = f.led.Node(h.node.ID)
 	h.use.Schedulable = sched
-	for i := h.lo; i < h.hi; i++ {
-		c := &f.cards[i]
-		before := c.use.Shares
-		c.use, _ = f.led.GPU(c.use.ID)
-		if c.class < 0 {
-			continue
-		}
-		k := &f.classes[c.class]
-		if (before == 0) != (c.use.Shares == 0) {
-			f.regroup(k, c, before == 0)
-		}
-		k.whichOf(c).set(int(c.place), f.room(c))
+}
+
+// recount reads a card's account.
+func (f *fleet) recount(c *card) {
+	before := c.use.Shares
+	c.use, _ = f.led.GPU(c.use.ID)
+	if c.class >= 0 && (before == 0) != (c.use.Shares == 0) {
+		f.regroup(&f.classes[c.class], c, before == 0)
 	}
+}
+
+// reroom sets the leaf of a card.
+func (f *fleet) reroom(c *card) {
+	if c.class >= 0 {
+		f.classes[c.class].whichOf(c).set(int(c.place), f.room(c))
+	}
+}
+
+func (f *fleet) reroomAll(h *host) {
+	h.offered = h.offer()
+	for i := h.lo; i < h.hi; i++ {
+		f.reroom(&f.cards[i])
+	}
+	f.reroomHost(h)
+}
+
+func (f *fleet) reroomHost(h *host) {
 	if h.place >= 0 {
 		f.plain.set(int(h.place), f.hostRoom(h))
 	}

@@ -86,3 +86,33 @@ func (t *loadTree) search(i, lo, width int, want *loadLeaf, found *int) {
 	t.search(2*i, lo, width, want, found)
 	t.search(2*i+1, lo+width, width, want, found)
 }
+
+// nth is what would stand at place n of the loads if they were sorted
+// (quickselect: Hoare, CACM 1961). It moves them about.
+func nth(loads []int64, n int) int64 {
+	lo, hi := 0, len(loads)-1
+	for lo < hi {
+		pivot, i, j := loads[lo+(hi-lo)/2], lo, hi
+		for i <= j {
+			for loads[i] < pivot {
+				i++
+			}
+			for loads[j] > pivot {
+				j--
+			}
+			if i <= j {
+				loads[i], loads[j] = loads[j], loads[i]
+				i, j = i+1, j-1
+			}
+		}
+		switch {
+		case n <= j:
+			hi = j
+		case n >= i:
+			lo = i
+		default:
+			return pivot
+		}
+	}
+	return loads[n]
+}

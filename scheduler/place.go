@@ -291,7 +291,7 @@ func (p *pass) commit(it *item, st *cluster.Start, host int32) {
 	p.f.led.Take(&st.Berth)
 	it.gone = true
 	p.plan.Starts = append(p.plan.Starts, *st)
-	p.f.refresh(host)
+	p.f.took(host, st.Berth.GPUs)
 }
 
 // why says in words why a job lies where it lies.

@@ -39,8 +39,8 @@ func (p *pass) needLoads() {
 		k.loads = newLoadTree(len(k.cards))
 		for place, i := range k.cards {
 			cd := &p.f.cards[i]
-			cd.load += int64(cd.unseen) * k.meanUS
 			h, g := &p.f.hosts[cd.host], &k.groups[cd.group]
+			cd.load += int64(cd.unseen)*k.meanUS + g.load
 			k.loads.at[k.loads.leaves+place] = loadLeaf{cd.load, h.use.CPUMilli, h.use.MemMiB, int64(g.hi - g.lo)}
 		}
 		k.loads.build()
@@ -97,8 +97,13 @@ func (p *pass) addQueued(it *item, sign int64) {
 	}
 	k := &p.f.classes[cd.class]
 	g := &k.groups[cd.group]
+	each := w * n / int64(g.hi-g.lo)
+	if k.loads == nil { // needLoads gives it to all cards at once
+		g.load += each
+		return
+	}
 	for _, i := range k.cards[g.lo:g.hi] {
-		p.addLoad(i, w*n/int64(g.hi-g.lo))
+		p.addLoad(i, each)
 	}
 }
 
@@ -171,8 +176,7 @@ func (p *pass) waitAt(it *item, i int32) int64 {
 	for _, j := range k.cards[g.lo:g.hi] {
 		loads = append(loads, p.f.cards[j].load)
 	}
-	slices.Sort(loads)
-	return loads[min(n, len(loads))-1]
+	return nth(loads, min(n, len(loads))-1)
 }
 
 // bestQueue is the queue in which the job is expected to end first, -1 when

@@ -51,8 +51,10 @@ type release struct {
 	led  *cluster.Ledger
 	plan cluster.Plan
 	// What this plan takes; the ledger is not ours to change. A release
-	// concerns a few GPUs, so that a scan beats a map.
+	// concerns a few GPUs, so that a scan beats a map; gpuAt is there when it
+	// concerns more than fewGPUs.
 	gpus  []cluster.GPUUse
+	gpuAt map[cluster.GPUID]int
 	nodes []cluster.NodeUse
 	gone  []cluster.JobID
 	cards []*cluster.GPUUse // scratch
@@ -63,17 +65,37 @@ type release struct {
 // gpu returns our account of a GPU, nil for an unknown one. Pointers are good
 // until the next call.
 func (r *release) gpu(id cluster.GPUID) *cluster.GPUUse {
-	for i := range r.gpus {
-		if r.gpus[i].ID == id {
-			return &r.gpus[i]
-		}
+	if i := r.indexOf(id); i >= 0 {
+		return &r.gpus[i]
 	}
 	u, ok := r.led.GPU(id)
 	if !ok {
 		return nil
 	}
 	r.gpus = append(r.gpus, u)
+	if r.gpuAt != nil {
+		r.gpuAt[id] = len(r.gpus) - 1
+	}
 	return &r.gpus[len(r.gpus)-1]
+}
+
+// fewGPUs is how many are found faster by a scan.
+const fewGPUs = 16
+
+func (r *release) indexOf(id cluster.GPUID) int {
+	if len(r.gpus) <= fewGPUs {
+		return slices.IndexFunc(r.gpus, func(u cluster.GPUUse) bool { return u.ID == id })
+	}
+	if r.gpuAt == nil {
+		r.gpuAt = make(map[cluster.GPUID]int, 4*fewGPUs)
+		for i := range r.gpus {
+			r.gpuAt[r.gpus[i].ID] = i
+		}
+	}
+	if i, ok := r.gpuAt[id]; ok {
+		return i
+	}
+	return -1
 }
 
 func (r *release) node(id cluster.NodeID) *cluster.NodeUse {
@@ -185,7 +207,7 @@ func (r *release) strands(n *cluster.Node, s *spare, cpu, mem int64) bool {
 
 // shares is how many lie on a GPU; unlike gpu it moves nothing in memory.
 func (r *release) shares(id cluster.GPUID) int {
-	if i := slices.IndexFunc(r.gpus, func(u cluster.GPUUse) bool { return u.ID == id }); i >= 0 {
+	if i := r.indexOf(id); i >= 0 {
 		return r.gpus[i].Shares
 	}
 	u, _ := r.led.GPU(id)

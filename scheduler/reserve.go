@@ -89,7 +89,7 @@ func (p *pass) keep(it *item) {
 	h := &p.f.hosts[cd.host]
 	h.keptCPU += it.cpu
 	h.keptMem += it.mem
-	p.f.refresh(cd.host)
+	p.f.keeps(cd.host, cards)
 }
 
 // shadow returns the cards that a job waits for and when it could start
@@ -100,21 +100,36 @@ func (p *pass) shadow(it *item, at int32, c int) ([]int32, int64) {
 	if it.gpus == 1 {
 		return []int32{at}, p.clears(at, &it.needs[c])
 	}
-	type clear struct {
-		card int32
-		at   int64
-	}
-	var all []clear
-	for _, i := range k.cards[g.lo:g.hi] {
-		all = append(all, clear{i, p.clears(i, &it.needs[c])})
-	}
-	slices.SortFunc(all, func(a, b clear) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.card, b.card)) })
+	all := p.clearsOn(k, g, &it.needs[c])
 	n := min(it.gpus, len(all))
 	cards := make([]int32, 0, n)
 	for _, c := range all[:n] {
 		cards = append(cards, c.card)
 	}
 	return cards, all[n-1].at
+}
+
+// freeing tells when a card has room.
+type freeing struct {
+	card int32
+	at   int64
+}
+
+// clearsOn lists the cards of a group by when they have room for a need. For
+// whole cards it does not depend on who asks, and is kept until the next start.
+func (p *pass) clearsOn(k *class, g *group, n *need) []freeing {
+	if n.way == wayWhole && g.clears != nil {
+		return g.clears
+	}
+	all := make([]freeing, 0, g.hi-g.lo)
+	for _, i := range k.cards[g.lo:g.hi] {
+		all = append(all, freeing{i, p.clears(i, n)})
+	}
+	slices.SortFunc(all, func(a, b freeing) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.card, b.card)) })
+	if n.way == wayWhole {
+		g.clears = all
+	}
+	return all
 }
 
 // clears is when so many of those on a card have ended that n fits.

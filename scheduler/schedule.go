@@ -50,6 +50,7 @@ func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
 	p.crowd = newCrowd(snap.Interference, p.f, snap.Running)
 	p.regret(snap.Terms)
 	p.gather(snap.Waiting)
+	p.f.asks(p.items)
 	p.markUnseen()
 	for _, r := range p.order() {
 		it := &p.items[r.item]

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -98,6 +99,18 @@ func TestBitset(t *testing.T) {
 			if got := b.next(from); got != want {
 				t.Fatalf("next(%d) = %d, want %d", from, got, want)
 			}
+		}
+	})
+}
+
+func TestNth(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		loads := rapid.SliceOfN(rapid.Int64Range(0, 30), 1, 50).Draw(t, "loads")
+		sorted := slices.Sorted(slices.Values(loads))
+		n := rapid.IntRange(0, len(loads)-1).Draw(t, "n")
+		if got := nth(loads, n); got != sorted[n] {
+			t.Fatalf("place %d of %v: got %d, want %d", n, sorted, got, sorted[n])
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
 )
@@ -60,4 +61,45 @@ func BenchmarkVenus(b *testing.B) {
 		events += r.Events
 	}
 	b.ReportMetric(float64(events)/time.Since(began).Seconds(), "events/s")
+}
+
+// BenchmarkQueues replays lists that keep hundreds of jobs waiting, from
+// $BERTH_TRACES, by policies with a fast path and without, and tells events a
+// second.
+func BenchmarkQueues(b *testing.B) {
+	dir := os.Getenv("BERTH_TRACES")
+	if dir == "" {
+		b.Skip("set BERTH_TRACES to a folder with lucid-window")
+	}
+	for _, mix := range []string{"m3", "v2"} {
+		w, _, err := trace.Load(dir+"/lucid-window", trace.Options{Mix: mix})
+		if err != nil {
+			b.Fatal(err)
+		}
+		f, _ := trace.FleetFor(w)
+		f.Pool = true
+		for _, name := range []string{"ffd", "slot+fifo", "slot+qssf", "slot+las"} {
+			b.Run(mix+"/"+name, func(b *testing.B) {
+				var p sim.Planner = sim.NewBerth(scheduler.ModeFFD, 0)
+				if name != "ffd" {
+					if p, err = policies.New(name, policies.Options{}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				opt := sim.Options{Planner: p, PassEvery: time.Second, Preemptible: name == "slot+las", Errors: sim.Errors{Hide: true}}
+				if opt.Preemptible {
+					opt.Tick = 10 * time.Minute
+				}
+				began, events := time.Now(), 0
+				for b.Loop() {
+					r, err := sim.Run(context.Background(), w, &f, opt)
+					if err != nil {
+						b.Fatal(err)
+					}
+					events += r.Events
+				}
+				b.ReportMetric(float64(events)/time.Since(began).Seconds(), "events/s")
+			})
+		}
+	}
 }
