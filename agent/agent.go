@@ -154,6 +154,7 @@ func (a *Agent) adopt(ctx context.Context) error {
 			t.end, t.phase = rec.End, phaseEnded
 		} else {
 			t.adopted = true
+			t.remember(rec.Assignment)
 		}
 		a.tasks[id] = t
 	}

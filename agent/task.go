@@ -50,7 +50,9 @@ type task struct {
 	adopted  bool // from before this agent started: wait for the leader's word
 	started  time.Time
 	stopping stopCause
-	killAt   time.Time
+	saving   time.Time // since when it saves its state, see save
+	signaled bool      // it was told to
+	killAt   time.Time // zero until it got TERM
 	killed   bool
 	end      *nodev1.Report
 	power    map[string]energy // what its cards had drawn when it began
@@ -68,6 +70,7 @@ const (
 	stopNone stopCause = iota
 	stopAsked
 	stopTimeLimit
+	stopRoom // to make room, with its state saved
 )
 
 func newTask(a *Agent, id cluster.AttemptID, as *nodev1.Assignment) *task {
@@ -86,7 +89,8 @@ func (t *task) poke() {
 	}
 }
 
-// update takes over a newer assignment, of which only stop and grace change.
+// update takes over a newer assignment, of which only stop, grace and preempt
+// change.
 func (t *task) update(as *nodev1.Assignment) {
 	t.mu.Lock()
 	t.assignment = as
@@ -328,46 +332,63 @@ func (t *task) watch(ctx context.Context) error {
 }
 
 // enforce signals the attempt when it must end, and returns when to look
-// again. The time limit runs on the monotonic clock but for the time before
-// an agent's restart.
+// again: first it may save its state when it only makes room, then comes TERM,
+// and after the grace KILL.
 func (t *task) enforce(ctx context.Context) (time.Duration, error) {
-	as, released := t.wants()
-	now := time.Now()
-	next := inspectEvery
-	if t.stopping == stopNone {
-		limit := as.GetTimeLimit().AsDuration()
-		switch {
-		case as == nil || released || as.Stop:
-			t.stopping = stopAsked
-		case limit > 0 && now.Sub(t.started) >= limit:
-			t.stopping = stopTimeLimit
-		case limit > 0:
-			next = min(next, limit-now.Sub(t.started))
-		}
-		if t.stopping == stopNone {
+	if t.killAt.IsZero() {
+		as, cause, next := t.mustEnd(time.Now())
+		if cause == stopNone {
 			return next, nil
+		}
+		if cause == stopRoom {
+			if left, err := t.save(ctx, as); err != nil || left > 0 {
+				return min(next, left), err
+			}
 		}
 		grace := t.agent.cfg.Grace
 		if as.GetGrace() != nil {
 			grace = as.Grace.AsDuration()
 		}
-		t.killAt = now.Add(grace)
 		t.log.Info("ending attempt", "dur", grace)
 		if err := t.rt.Signal(ctx, t.id, syscall.SIGTERM); err != nil {
 			return 0, fmt.Errorf("send SIGTERM: %w", err)
 		}
+		t.stopping, t.killAt = cause, time.Now().Add(grace)
 	}
-	if !now.Before(t.killAt) {
-		if err := t.rt.Signal(ctx, t.id, syscall.SIGKILL); err != nil {
-			return 0, fmt.Errorf("send SIGKILL: %w", err)
-		}
-		if !t.killed {
-			t.killed = true
-			return time.Second, nil
-		}
-		return inspectEvery, nil
+	left := time.Until(t.killAt)
+	if left > 0 {
+		return min(inspectEvery, left), nil
 	}
-	return min(next, t.killAt.Sub(now)), nil
+	if err := t.rt.Signal(ctx, t.id, syscall.SIGKILL); err != nil {
+		return 0, fmt.Errorf("send SIGKILL: %w", err)
+	}
+	if !t.killed {
+		t.killed = true
+		return time.Second, nil
+	}
+	return inspectEvery, nil
+}
+
+// mustEnd tells why the attempt must end, if it must, and else when to ask
+// again. The time limit runs on the monotonic clock but for the time before an
+// agent's restart. It and a request to end it come before making room.
+func (t *task) mustEnd(now time.Time) (as *nodev1.Assignment, cause stopCause, next time.Duration) {
+	as, released := t.wants()
+	next = inspectEvery
+	if as == nil || released || as.Stop {
+		return as, stopAsked, next
+	}
+	if limit := as.GetTimeLimit().AsDuration(); limit > 0 {
+		left := limit - now.Sub(t.started)
+		if left <= 0 {
+			return as, stopTimeLimit, next
+		}
+		next = min(next, left)
+	}
+	if as.Preempt != nil {
+		cause = stopRoom
+	}
+	return as, cause, next
 }
 
 // ended journals how the attempt ended, frees its GPUs and reports it.

@@ -1,11 +1,8 @@
 package sim_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/xml"
 	"errors"
-	"io"
 	"testing"
 	"time"
 
@@ -136,39 +133,6 @@ func TestRefusals(t *testing.T) {
 	} {
 		if _, err := sim.Run(context.Background(), &c.w, &c.f, c.o); err == nil {
 			t.Errorf("%s: was taken", name)
-		}
-	}
-}
-
-// TestDrawings reads what is drawn as XML.
-func TestDrawings(t *testing.T) {
-	t.Parallel()
-	w := &sim.Workload{Name: "<&>", Jobs: []sim.Job{{ID: "a<b", Duration: hours(1), GPUs: 2}, {ID: "c", Submit: hours(0.5), Duration: hours(1), GPUs: 1, MemMiB: 5, UsedMilli: 5}}}
-	f := sim.Homogeneous(1, 2, "T4", 16000)
-	rec := sim.NewRecorder()
-	r := run(t, w, f, sim.Options{Observe: rec})
-	all := rec.Drawings(&f, r)
-	all["bars"] = sim.Bars("a & b", "s", []string{"x", "<y>"}, []float64{1, 2})
-	if len(all) != 4 {
-		t.Errorf("%d drawings, want 4", len(all))
-	}
-	for kind, svg := range all {
-		d := xml.NewDecoder(bytes.NewReader(svg))
-		shapes := 0
-		for {
-			tok, err := d.Token()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatalf("%s: %v", kind, err)
-			}
-			if s, ok := tok.(xml.StartElement); ok && (s.Name.Local == "rect" || s.Name.Local == "path") {
-				shapes++
-			}
-		}
-		if shapes < 3 {
-			t.Errorf("%s: %d shapes, want the background, the axes and something", kind, shapes)
 		}
 	}
 }

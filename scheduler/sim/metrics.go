@@ -120,7 +120,10 @@ type Result struct {
 	// MeanSlowdown is the time in attempts over the run time alone, mean of
 	// the jobs that completed; waiting does not count.
 	MeanSlowdown *float64 `json:"mean_slowdown"`
-	EnergyKWh    *float64 `json:"energy_kwh"`
+	// EnergyKWh is what all cards draw from the first arrival to the last end:
+	// idle draw, and above it in proportion to utilization. Jobs whose
+	// utilization is not known count as keeping busy all they were given.
+	EnergyKWh *float64 `json:"energy_kwh"`
 	// FinishTimeFairness is the mean of completion time over what an equal
 	// share of the fleet would have taken (Themis, NSDI 2020): the run time
 	// alone times how many times over the fleet was asked for meanwhile.
@@ -210,13 +213,13 @@ func (e *engine) perJob(r *Result) {
 	}
 	slices.Sort(jct)
 	slices.Sort(waits)
-	r.Completions, r.WorstFairness, r.P99Wait = jct, figure(worst), figure(quantile(waits, 0.99))
-	r.MeanJCT, r.MedianJCT, r.P99JCT = figure(sum/n), figure(quantile(jct, 0.5)), figure(quantile(jct, 0.99))
+	r.Completions, r.WorstFairness, r.P99Wait = jct, figure(worst), figure(Quantile(waits, 0.99))
+	r.MeanJCT, r.MedianJCT, r.P99JCT = figure(sum/n), figure(Quantile(jct, 0.5)), figure(Quantile(jct, 0.99))
 	r.MeanWait, r.MeanSlowdown, r.FinishTimeFairness, r.MeanRun = figure(wait/n), figure(slow/n), figure(fair/n), figure(ran/n)
 }
 
-// quantile is the nearest rank of a sorted list.
-func quantile(sorted []float64, q float64) float64 {
+// Quantile is the nearest rank of a sorted list that is not empty.
+func Quantile(sorted []float64, q float64) float64 {
 	i := int(math.Ceil(q*float64(len(sorted)))) - 1
 	return sorted[min(len(sorted)-1, max(0, i))]
 }
@@ -241,9 +244,9 @@ func (e *engine) overTime(r *Result, w *Workload) {
 	}
 	if knowsUtil {
 		r.GPUUtilPct = figure(100 * e.sums.end.used / all)
-		if e.sums.powered {
-			r.EnergyKWh = figure(e.sums.end.energy / 1e6 / 3.6e6)
-		}
+	}
+	if e.sums.powered {
+		r.EnergyKWh = figure(e.sums.end.energy / 1e6 / 3.6e6)
 	}
 	if knowsMem && e.cur.memAll > 0 {
 		r.MemUtilPct = figure(100 * e.sums.end.mem / (span * float64(e.cur.memAll)))

@@ -56,6 +56,9 @@ func (e *engine) estimates(j *Job) []cluster.Estimate {
 	if er.Hide {
 		return e.unknown(j)
 	}
+	if len(j.Predicted) > 0 {
+		return e.predicted(j)
+	}
 	mem := math.Exp(er.Mem * chance(e.opt.Seed, j.ID, "mem").NormFloat64())
 	util := math.Exp(er.Util * chance(e.opt.Seed, j.ID, "util").NormFloat64())
 	out := make([]cluster.Estimate, 0, len(e.types))
@@ -78,6 +81,20 @@ func (e *engine) estimates(j *Job) []cluster.Estimate {
 			est.Milli = j.Milli
 		}
 		out = append(out, est)
+	}
+	return out
+}
+
+// predicted is what a predictor said, for each type of the fleet. Types that
+// the job may not have are vetoed; types it said nothing of are unknown.
+func (e *engine) predicted(j *Job) []cluster.Estimate {
+	out := e.unknown(j)
+	for i := range out {
+		for _, p := range j.Predicted {
+			if p.GPUType == out[i].GPUType && allowed(j, p.GPUType) {
+				out[i] = p
+			}
+		}
 	}
 	return out
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // Job is one job of a workload: what it asks for and what is true of it. What
@@ -42,6 +44,15 @@ type Job struct {
 	// Stages are the shares of an iteration, in thousandths, that a job spends
 	// on the card, on cores and disk, and on the network; all 0 is unknown.
 	Stages [3]int64
+	// Batch is the samples of a step on one card, Steps how many steps it takes,
+	// for a predictor; Inference says that it does not train.
+	Batch, Steps int64
+	Inference    bool
+	// Predicted is what a predictor said of it for types of card; empty is the
+	// truth, off by the errors of the run.
+	Predicted []cluster.Estimate
+	// Row is where its file says so, the head being row 1; 0 is nowhere.
+	Row int
 }
 
 // OnType is what is true of a job on one type of card.

@@ -88,6 +88,8 @@ var fences = []struct {
 	{"github.com/NVIDIA/go-nvml", []string{"agent/gpu"}},
 	{"github.com/spf13/cobra", []string{"cmd"}},
 	{"go.yaml.in/yaml", []string{"cmd"}},
+	{"gonum.org/v1/plot", []string{"scheduler/sim/plot"}},
+	{"gonum.org/v1/gonum", []string{"scheduler/sim"}},
 	{"google.golang.org/grpc", []string{"proto", "coordinator", "agent", "cmd", "e2e"}},
 	// Never, each for what the standard library or a page of ours does.
 	{"github.com/stretchr/testify", nil},

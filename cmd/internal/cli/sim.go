@@ -1,96 +1,120 @@
 package cli
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
+	"github.com/spf13/pflag"
 
-	"github.com/berth-scheduler/berth/scheduler/sim"
-	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+	"github.com/berth-scheduler/berth/scheduler/sim/plot"
 )
 
 const formatCSV format = "csv"
 
-// simOptions are what run, compare and replay have in common.
-type simOptions struct {
-	trace, mix, cluster, order, world, colocation, profiles, fsm, plot, output string
-	demand, memError, utilError, durError, memMargin                           float64
-	seeds, maxShares, maxJobs                                                  int
-	seed                                                                       uint64
-	strict, pool, preempt, capMemory, noTiming                                 bool
-	since, until, start, passEvery, tick, profile, oomAfter                    time.Duration
-	preemptSmall, preemptLarge, mtbf, repair, checkpoint                       time.Duration
+// simWorld is what of a simulation may be swept: the workload, the cluster,
+// the policy and what happens.
+type simWorld struct {
+	trace, mix, cluster, policy, order, world, colocation, profiles, predictor, fsm string
+	demand, memError, utilError, durError, memMargin                                float64
+	maxShares, maxJobs                                                              int
+	strict, pool, preempt, capMemory                                                bool
+	since, until, start, passEvery, tick, profile, oomAfter                         time.Duration
+	preemptSmall, preemptLarge, mtbf, repair, checkpoint                            time.Duration
+	capture, last                                                                   string
 }
 
-func newSimCmd(e *Env) *cobra.Command {
+// simOptions are what run, compare and sweep have in common.
+type simOptions struct {
+	simWorld
+	seeds, parallel int
+	seed            uint64
+	noTiming        bool
+	plot, output    string
+	plotFormats     []string
+}
+
+func newSimCmd(e *Env, c *client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Replay job traces against the scheduler in virtual time",
 		Long: "Replay job traces against the scheduler in virtual time: the scheduler decides by predictions,\n" +
 			"what happens goes by the trace and by a model of how jobs slow each other down. Nothing of the\n" +
-			"cluster is touched, and no coordinator is asked.",
+			"cluster is touched; it is asked only by sim capture and by --last, and only for what there is.",
 		Example: "  berth sim run --trace ./helios-venus\n  berth sim compare --trace ./muri --mix trace3 --policies slot,ffd",
 	}
-	cmd.AddCommand(newSimRunCmd(e), newSimCompareCmd(e), newSimExperimentCmd(e))
+	cmd.AddCommand(newSimRunCmd(e, c), newSimCompareCmd(e, c), newSimSweepCmd(e, c), newSimCaptureCmd(e, c), newSimExperimentCmd(e))
 	return cmd
 }
 
-func newSimRunCmd(e *Env) *cobra.Command {
+func newSimRunCmd(e *Env, c *client) *cobra.Command {
 	var o simOptions
-	var policy string
 	cmd := &cobra.Command{
 		Use:   "run --trace DIR",
-		Short: "Replay one trace with one policy",
+		Short: "Replay a trace, a capture or the last days with one policy",
 		Example: "  berth sim run --trace ./lucid-window --mix m3 --policy ffd -o json\n" +
-			"  berth sim run --trace ./openb-2023 --mix default --demand 1.3 --policy fgd --seeds 10",
+			"  berth sim run --trace ./openb-2023 --mix default --demand 1.3 --policy fgd --seeds 10\n" +
+			"  berth sim run --capture monday.json --policy fgd\n" +
+			"  berth sim run --last 14d --policy slot+sjf",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runSim(cmd.Context(), e, &o, []string{policy})
+			return runSim(cmd.Context(), e, c, &o, []string{o.policy})
 		},
 	}
-	cmd.Flags().StringVar(&policy, "policy", "ffd", "scheduling `POLICY`: "+strings.Join(policyNames(), ", "))
-	o.flags(cmd)
+	o.policyFlag(cmd.Flags())
+	o.flags(cmd, formatTable, formatJSON, formatCSV, formatYAML)
 	return cmd
 }
 
-func newSimCompareCmd(e *Env) *cobra.Command {
+func newSimCompareCmd(e *Env, c *client) *cobra.Command {
 	var o simOptions
 	var names []string
 	cmd := &cobra.Command{
 		Use:     "compare --trace DIR --policies A,B,…",
 		Short:   "Replay one trace with several policies",
-		Example: "  berth sim compare --trace ./lucid-window --mix v2 --policies slot+fifo,slot+sjf,ffd",
+		Example: "  berth sim compare --trace ./lucid-window --mix v2 --policies slot+fifo,slot+sjf,ffd --plot plots",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(names) == 0 {
 				return Usagef("--policies: is missing; name some of %s", strings.Join(policyNames(), ", "))
 			}
-			return runSim(cmd.Context(), e, &o, names)
+			return runSim(cmd.Context(), e, c, &o, names)
 		},
 	}
 	cmd.Flags().StringSliceVar(&names, "policies", nil, "`POLICIES` to compare, each alone or as policy+order")
-	o.flags(cmd)
+	o.flags(cmd, formatTable, formatJSON, formatCSV, formatYAML)
 	return cmd
 }
 
-func (o *simOptions) flags(cmd *cobra.Command) {
+func (w *simWorld) policyFlag(f *pflag.FlagSet) {
+	f.StringVar(&w.policy, "policy", "ffd", "scheduling `POLICY`, alone or as policy+order: "+strings.Join(policyNames(), ", "))
+}
+
+func (o *simOptions) flags(cmd *cobra.Command, formats ...format) {
 	f := cmd.Flags()
-	f.StringVar(&o.trace, "trace", "", "file or folder `DIR` of a trace")
-	f.StringVar(&o.mix, "mix", "", "`NAME` of one of several lists in the folder, of a group in it, or FILE:GROUP")
-	f.StringVar(&o.cluster, "cluster", "", "YAML `FILE` with the nodes; without it the trace's own, or one that fits it")
-	f.StringVar(&o.order, "order", "", "`ORDER` of the queue, where the policy leaves it open")
-	f.Float64Var(&o.demand, "demand", 0, "how much is asked for, relative to the cluster; fills openb-like lists, squeezes others")
+	o.worldFlags(f)
 	f.Uint64Var(&o.seed, "seed", 1, "first seed; errors of prediction, profiles and failures follow from it")
 	f.IntVar(&o.seeds, "seeds", 1, "how many seeds to run")
+	f.IntVar(&o.parallel, "parallel", 0, "how many simulations run at once; 0 is one for each core")
+	f.BoolVar(&o.noTiming, "no-timing", false, "leave out what depends on the speed of this machine, so that equal runs print equal bytes")
+	f.StringVar(&o.plot, "plot", "", "write drawings into the folder `DIR`")
+	f.StringSliceVar(&o.plotFormats, "plot-format", []string{string(plot.SVG)}, "`FORMATS` of the drawings: "+strings.Join(plot.Formats(), ", "))
+	addFormat(cmd, &o.output, formats...)
+}
+
+// worldFlags registers what may be swept.
+func (o *simWorld) worldFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.trace, "trace", "", "file or folder `DIR` of a trace")
+	f.StringVar(&o.capture, "capture", "", "`FILE` that berth sim capture wrote, in place of a trace")
+	f.StringVar(&o.last, "last", "", "take what the live cluster finished in so long a `TIME`, such as 14d, in place of a trace")
+	f.StringVar(&o.mix, "mix", "", "`NAME` of one of several lists in the folder, of a group in it, or FILE:GROUP")
+	f.StringVar(&o.cluster, "cluster", "", "`CLUSTER`: a YAML file with the nodes, a list of nodes (CSV) or its folder, or 8x8:V100 for 8 nodes of 8; without it the trace's own, or one that fits it")
+	f.StringVar(&o.order, "order", "", "`ORDER` of the queue, where the policy leaves it open")
+	f.Float64Var(&o.demand, "demand", 0, "how much is asked for, relative to the cluster; fills openb-like lists, squeezes others")
 	f.StringVar(&o.world, "interference", "curve", "what neighbours cost: curve, none, linear, stages, gavel, gavel-physical or lucid")
 	f.StringVar(&o.colocation, "colocation", "", "folder `DIR` with the tables of co-located speeds that gavel and lucid need")
 	f.StringVar(&o.profiles, "profiles", "none", "what jobs take of which the trace does not say: none, uniform or lucid")
+	f.StringVar(&o.predictor, "predictor", "errors", "who predicts: errors (the truth, off by what the flags say) or builtin (the shipped predictor, where the trace names its models)")
 	f.Float64Var(&o.memError, "mem-error", 0, "sigma of the log-normal error of predicted memory")
 	f.Float64Var(&o.utilError, "util-error", 0, "sigma of the log-normal error of predicted utilization")
 	f.Float64Var(&o.durError, "duration-error", 0, "sigma of the log-normal error of predicted run times")
@@ -114,163 +138,4 @@ func (o *simOptions) flags(cmd *cobra.Command) {
 	f.DurationVar(&o.until, "until", 0, "leave out what arrives from then on; 0 takes all")
 	f.IntVar(&o.maxJobs, "max-jobs", 0, "take only so many jobs; 0 takes all")
 	f.BoolVar(&o.strict, "strict", false, "stop at the first bad row")
-	f.BoolVar(&o.noTiming, "no-timing", false, "leave out the rates, so that equal runs print equal bytes")
-	f.StringVar(&o.plot, "plot", "", "write drawings (SVG) into the folder `DIR`")
-	addFormat(cmd, &o.output, formatTable, formatJSON, formatCSV, formatYAML)
-}
-
-// loadTrace reads the trace and tells on standard error what was left out.
-func (o *simOptions) load(e *Env) (*sim.Workload, trace.Report, error) {
-	if o.trace == "" {
-		return nil, trace.Report{}, Usagef("--trace: is missing; name a file or folder with a trace")
-	}
-	opt := trace.Options{Mix: o.mix, Strict: o.strict, Since: o.since, Until: o.until, MaxJobs: o.maxJobs}
-	if o.colocation != "" {
-		steps, err := trace.LoadSteps(o.colocation)
-		if err != nil {
-			return nil, trace.Report{}, fmt.Errorf("--colocation: %w", err)
-		}
-		opt.StepsPerSecond = steps
-	}
-	w, rep, err := trace.Load(o.trace, opt)
-	if err != nil {
-		return nil, rep, notFoundIfMissing(fmt.Errorf("--trace: %w", err))
-	}
-	if rep.Skipped > 0 {
-		e.warnf("%d of %d rows made no job; the first: %s row %d: %s", rep.Skipped, rep.Rows, rep.Bad[0].File, rep.Bad[0].Row, rep.Bad[0].Err)
-	}
-	return w, rep, nil
-}
-
-func notFoundIfMissing(err error) error {
-	if errors.Is(err, os.ErrNotExist) {
-		return &ExitError{Code: ExitNotFound, Err: err}
-	}
-	return err
-}
-
-// fleet reads the cluster, or takes the one that goes with the trace.
-func (o *simOptions) fleet(w *sim.Workload) (sim.Fleet, string, error) {
-	f, why := trace.FleetFor(w)
-	if o.cluster != "" {
-		var err error
-		if f, err = readFleet(o.cluster); err != nil {
-			return f, "", fmt.Errorf("--cluster: %w", err)
-		}
-		why = fmt.Sprintf("%d GPUs, read from %s", f.GPUs(), o.cluster)
-	}
-	if o.maxShares > 0 {
-		f.MaxShares = o.maxShares
-	}
-	f.Pool = f.Pool || o.pool
-	if !f.Pool {
-		for i := range w.Jobs {
-			if w.Jobs[i].GPUs > f.Widest() {
-				f.Pool = true
-				why += "; taken for one node, since a job is wider than a node"
-				break
-			}
-		}
-	}
-	return f, why, f.Check()
-}
-
-const maxFleetFile = 1 << 20
-
-// readFleet reads a description of nodes; unknown keys are errors.
-func readFleet(path string) (sim.Fleet, error) {
-	var f sim.Fleet
-	info, err := os.Stat(path)
-	if err != nil {
-		return f, notFoundIfMissing(err)
-	}
-	if info.Size() > maxFleetFile {
-		return f, fmt.Errorf("%s: %d bytes, at most %d are read", path, info.Size(), maxFleetFile)
-	}
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return f, err
-	}
-	dec := yaml.NewDecoder(strings.NewReader(string(raw)))
-	dec.KnownFields(true)
-	if err := dec.Decode(&f); err != nil {
-		return f, fmt.Errorf("%s: %w", path, err)
-	}
-	if err := f.Check(); err != nil {
-		return f, fmt.Errorf("%s: %w", path, err)
-	}
-	return f, nil
-}
-
-// interference makes the world that was asked for.
-func (o *simOptions) interference() (sim.Interference, error) {
-	switch o.world {
-	case "curve":
-		return sim.DefaultCurve(), nil
-	case "none":
-		return sim.Free{}, nil
-	case "linear":
-		return sim.Linear{Beside: 0.35}, nil
-	case "stages":
-		return sim.Stages{}, nil
-	case "gavel", "gavel-physical", "lucid":
-		if o.colocation == "" {
-			return nil, Usagef("--interference %s: needs --colocation, the folder with its tables", o.world)
-		}
-		return trace.LoadPairs(o.colocation, o.world)
-	}
-	return nil, Usagef("--interference %s: want one of curve, none, linear, stages, gavel, gavel-physical, lucid", shortQuote(o.world))
-}
-
-// planner makes the policy of a name.
-func (o *simOptions) planner(name string, seed uint64, f *sim.Fleet) (sim.Planner, error) {
-	return newPlanner(name, o.order, seed, f.MaxShares)
-}
-
-func (o *simOptions) options(p sim.Planner, seed uint64, world sim.Interference) sim.Options {
-	return sim.Options{
-		Planner: p, Seed: seed, World: world,
-		Errors:    sim.Errors{Mem: o.memError, Util: o.utilError, Duration: o.durError, MemMargin: o.memMargin},
-		PassEvery: o.passEvery, Tick: o.tick, Start: o.start, PreemptSmall: o.preemptSmall, PreemptLarge: o.preemptLarge,
-		Profile: o.profile, OOMAfter: o.oomAfter, CapMemory: o.capMemory, MTBF: o.mtbf, Repair: o.repair, Checkpoint: o.checkpoint,
-		Preemptible: o.preempt,
-	}
-}
-
-// runSim runs every policy with every seed.
-func runSim(ctx context.Context, e *Env, o *simOptions, names []string) error {
-	if o.seeds < 1 || o.seeds > 1000 {
-		return Usagef("--seeds %d: is outside 1 to 1000", o.seeds)
-	}
-	w, rep, err := o.load(e)
-	if err != nil {
-		return err
-	}
-	f, why, err := o.fleet(w)
-	if err != nil {
-		return err
-	}
-	world, err := o.interference()
-	if err != nil {
-		return err
-	}
-	for _, n := range names { // a name that does not exist should not cost a run
-		if _, err := o.planner(n, o.seed, &f); err != nil {
-			return Usagef("--policy: %s", err.Error())
-		}
-	}
-	var results []*sim.Result
-	for _, n := range names {
-		for s := range uint64(o.seeds) {
-			r, err := o.one(ctx, e, w, f, world, n, o.seed+s)
-			if err != nil {
-				return fmt.Errorf("%s, seed %d: %w", n, o.seed+s, err)
-			}
-			if r.Unplaced > 0 {
-				e.warnf("%s, seed %d: %d of %d jobs never ran: by what is predicted of them no GPU, or no node, is large enough", n, o.seed+s, r.Unplaced, r.Jobs)
-			}
-			results = append(results, r)
-		}
-	}
-	return printSim(e, format(o.output), simView{Cluster: why, Notes: w.Notes, Read: rep, Results: results})
 }

@@ -75,16 +75,18 @@ func TestSimFormats(t *testing.T) {
 	path := writeFile(t, "tiny.csv", simTrace)
 	plots := filepath.Join(t.TempDir(), "plots")
 	w := newWorld(t)
-	if code := w.run("sim", "run", "--trace", path, "-o", "csv", "--plot", plots); code != 0 {
+	if code := w.run("sim", "run", "--trace", path, "-o", "csv", "--plot", plots, "--plot-format", "svg,png"); code != 0 {
 		t.Fatal(w.errs.String())
 	}
 	rows, err := csv.NewReader(bytes.NewReader(w.out.Bytes())).ReadAll()
 	if err != nil || len(rows) != 2 {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}
-	files, err := filepath.Glob(filepath.Join(plots, "*.svg"))
-	if err != nil || len(files) != 3 {
-		t.Errorf("drawings %v, %v", files, err)
+	for _, f := range []string{"svg", "png"} {
+		files, err := filepath.Glob(filepath.Join(plots, "*."+f))
+		if err != nil || len(files) != 6 {
+			t.Errorf("drawings %v, %v; want a Gantt chart, the levels, the distribution and three bars", files, err)
+		}
 	}
 	w = newWorld(t)
 	if code := w.run("sim", "run", "--trace", path); code != 0 || !strings.Contains(w.out.String(), "MAKESPAN") || !strings.Contains(w.out.String(), "interference: curve") {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -11,13 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-scheduler/berth/scheduler/sim"
 	"github.com/berth-scheduler/berth/scheduler/sim/experiment"
+	"github.com/berth-scheduler/berth/scheduler/sim/plot"
 )
 
 type experimentOptions struct {
 	traces, colocation, plot, output string
 	quick, check                     bool
+	plotFormats                      []string
 }
 
 func newSimExperimentCmd(e *Env) *cobra.Command {
@@ -42,7 +42,8 @@ func newSimExperimentCmd(e *Env) *cobra.Command {
 	f.StringVar(&o.colocation, "colocation", "", "folder `DIR` with the tables of co-located speeds; by default colocation beside the traces")
 	f.BoolVar(&o.quick, "quick", false, "fewer seeds and lists, enough to see the shape")
 	f.BoolVar(&o.check, "check", false, "fail when a claim is not met")
-	f.StringVar(&o.plot, "plot", "", "write a drawing (SVG) of the comparison into the folder `DIR`")
+	f.StringVar(&o.plot, "plot", "", "write drawings of the comparison into the folder `DIR`")
+	f.StringSliceVar(&o.plotFormats, "plot-format", []string{string(plot.SVG)}, "`FORMATS` of the drawings: "+strings.Join(plot.Formats(), ", "))
 	addFormat(cmd, &o.output, formatTable, formatJSON, formatYAML)
 	return cmd
 }
@@ -58,18 +59,21 @@ func runExperiment(ctx context.Context, e *Env, o *experimentOptions, name strin
 	if o.colocation == "" {
 		o.colocation = filepath.Join(o.traces, "..", "colocation")
 	}
-	say, end := simProgress(e, name)
-	defer end()
+	if err := checkPlotFormats(o.plotFormats); err != nil {
+		return err
+	}
+	bar := newSimProgress(e, 1)
+	defer bar.end()
 	began := time.Now()
 	c := experiment.Config{Traces: o.traces, Colocation: o.colocation, Quick: o.quick, Clock: func() time.Duration { return time.Since(began) }}
-	if say != nil {
+	if bar.f != nil {
 		c.Note = func(what string) { fmt.Fprintf(e.Stderr, "\r\x1b[K%s", what) }
 	}
 	rep, err := x.Run(ctx, c)
 	if err != nil {
 		return notFoundIfMissing(err)
 	}
-	end()
+	bar.end()
 	if err := o.plotBars(rep); err != nil {
 		return err
 	}
@@ -81,27 +85,6 @@ func runExperiment(ctx context.Context, e *Env, o *experimentOptions, name strin
 		printExperiment(e, rep)
 	}
 	return o.verdict(rep)
-}
-
-func (o *experimentOptions) plotBars(rep *experiment.Report) error {
-	if o.plot == "" {
-		return nil
-	}
-	if err := os.MkdirAll(o.plot, 0o755); err != nil {
-		return fmt.Errorf("--plot: %w", err)
-	}
-	var names []string
-	var values []float64
-	for _, l := range rep.Lines {
-		if v, ok := l.Mean[rep.Columns[0]]; ok {
-			names, values = append(names, l.Variant), append(values, v)
-		}
-	}
-	file := filepath.Join(o.plot, "experiment-"+rep.Name+".svg")
-	if err := os.WriteFile(file, sim.Bars(rep.Title, rep.Columns[0], names, values), 0o644); err != nil {
-		return fmt.Errorf("--plot: %w", err)
-	}
-	return nil
 }
 
 // verdict fails the command for claims that were not met, if that is wanted.
@@ -144,13 +127,15 @@ func printExperiment(e *Env, rep *experiment.Report) {
 }
 
 // meanCell is a mean with half of its 95 % interval.
-func meanCell(l experiment.Line, c string) string {
-	v, ok := l.Mean[c]
+func meanCell(l experiment.Line, c string) string { return meanCI(l.Mean, l.CI95, c) }
+
+func meanCI(mean, half map[string]float64, c string) string {
+	v, ok := mean[c]
 	if !ok {
 		return "-"
 	}
 	s := strconv.FormatFloat(v, 'f', digitsOf(v), 64)
-	if ci := l.CI95[c]; ci > 0 {
+	if ci := half[c]; ci > 0 {
 		s += "±" + strconv.FormatFloat(ci, 'f', digitsOf(v), 64)
 	}
 	return s

@@ -2,16 +2,14 @@ package cli
 
 import (
 	"context"
-	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
+	"runtime"
 	"slices"
-	"strconv"
-	"strings"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/term"
 
 	"github.com/berth-scheduler/berth/scheduler"
@@ -47,183 +45,255 @@ func newPlanner(name, order string, seed uint64, maxShares int) (sim.Planner, er
 	return policies.New(name, policies.Options{Order: order, Base: base, Seed: seed})
 }
 
-// one runs one policy with one seed.
-func (o *simOptions) one(ctx context.Context, e *Env, w *sim.Workload, f sim.Fleet, world sim.Interference, name string, seed uint64) (*sim.Result, error) {
-	p, err := o.planner(name, seed, &f)
+// simPoint is one setting that is to be simulated: what is known before a
+// policy and a seed are chosen. It is read by several simulations at once.
+type simPoint struct {
+	simWorld
+	src   *simSource
+	fleet sim.Fleet
+	why   string
+	notes []string
+	inter sim.Interference
+}
+
+// simTask is one simulation.
+type simTask struct {
+	point  *simPoint
+	policy string
+	seed   uint64
+	result *sim.Result
+	rec    *sim.Recorder
+}
+
+// prepare reads all that a setting needs. Sources that were read before are
+// taken from have.
+func (o *simWorld) prepare(ctx context.Context, e *Env, c *client, have map[simWorld]*simSource) (*simPoint, error) {
+	src, err := o.source(ctx, e, c, have)
 	if err != nil {
 		return nil, err
 	}
-	w, err = o.profiled(w, seed)
-	if err != nil {
+	p := &simPoint{simWorld: *o, src: src}
+	if p.fleet, p.why, err = o.fleet(src); err != nil {
 		return nil, err
 	}
-	say, end := simProgress(e, fmt.Sprintf("%s seed %d", name, seed))
-	defer end()
+	if p.src, err = src.within(e, &p.fleet, o.strict); err != nil {
+		return nil, err
+	}
+	p.notes = append(slices.Clone(src.w.Notes), trace.Complete(&p.fleet)...)
+	p.inter, err = o.interference()
+	return p, err
+}
+
+// runSim runs every policy with every seed.
+func runSim(ctx context.Context, e *Env, c *client, o *simOptions, names []string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	p, err := o.prepare(ctx, e, c, map[simWorld]*simSource{})
+	if err != nil {
+		return err
+	}
+	var tasks []*simTask
+	for _, n := range names {
+		for s := range uint64(o.seeds) {
+			tasks = append(tasks, &simTask{point: p, policy: n, seed: o.seed + s})
+		}
+	}
+	if err := o.runAll(ctx, e, tasks); err != nil {
+		return err
+	}
+	if err := o.drawAll(tasks, names); err != nil {
+		return err
+	}
+	v := simView{Cluster: p.why, Notes: p.notes, Read: p.src.rep, Actual: p.src.actual}
+	for _, t := range tasks {
+		v.Results = append(v.Results, t.result)
+	}
+	return printSim(e, format(o.output), v)
+}
+
+// check tells which option of the whole command makes no sense.
+func (o *simOptions) check() error {
+	if o.seeds < 1 || o.seeds > 1000 {
+		return Usagef("--seeds %d: is outside 1 to 1000", o.seeds)
+	}
+	if o.parallel < 0 || o.parallel > 1024 {
+		return Usagef("--parallel %d: is outside 0 to 1024; 0 is one for each core", o.parallel)
+	}
+	return o.checkPlots()
+}
+
+// runAll runs the tasks side by side. Their results do not depend on the
+// order in which they happen to run, except for rates.
+func (o *simOptions) runAll(ctx context.Context, e *Env, tasks []*simTask) error {
+	for _, t := range tasks { // a policy that does not exist should not cost a run
+		if _, err := newPlanner(t.policy, t.point.order, t.seed, t.point.fleet.MaxShares); err != nil {
+			return Usagef("--policy: %s", err.Error())
+		}
+	}
+	n := o.parallel
+	if n == 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	bar := newSimProgress(e, len(tasks))
+	defer bar.end()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(n)
+	for i, t := range tasks {
+		g.Go(func() error {
+			if err := o.run(ctx, t, bar.of(i)); err != nil {
+				return fmt.Errorf("%s, seed %d: %w", t.policy, t.seed, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	bar.end()
+	for _, t := range tasks {
+		if r := t.result; r.Unplaced > 0 {
+			e.warnf("%s, seed %d: %d of %d jobs never ran: by what is predicted of them no GPU, or no node, is large enough", t.policy, t.seed, r.Unplaced, r.Jobs)
+		}
+	}
+	return nil
+}
+
+// run runs one task.
+func (o *simOptions) run(ctx context.Context, t *simTask, say func(done, all int)) error {
+	p, f := t.point, t.point.fleet
+	planner, err := newPlanner(t.policy, p.order, t.seed, f.MaxShares)
+	if err != nil {
+		return err
+	}
+	w, err := p.workload(t.seed)
+	if err != nil {
+		return err
+	}
 	var clock func() time.Duration
 	if !o.noTiming {
 		began := time.Now()
 		clock = func() time.Duration { return time.Since(began) }
 	}
-	if o.demand > 0 && w.Form == "openb" {
-		return sim.Fill(ctx, w, &f, sim.FillOptions{Planner: p, Seed: seed, Demand: o.demand, Progress: say, Clock: clock})
+	if p.demand > 0 && w.Form == "openb" {
+		t.result, err = sim.Fill(ctx, w, &f, sim.FillOptions{Planner: planner, Seed: t.seed, Demand: p.demand, Progress: say, Clock: clock})
+		return err
 	}
-	if o.demand > 0 {
+	if p.demand > 0 {
 		w = &sim.Workload{Name: w.Name, Form: w.Form, Jobs: slices.Clone(w.Jobs)}
-		trace.Squeeze(w, f.GPUs(), o.demand)
+		trace.Squeeze(w, f.GPUs(), p.demand)
 	}
-	opt := o.options(p, seed, world)
+	opt := p.options(planner, t.seed)
 	opt.Progress, opt.Clock = say, clock
-	switch o.fsm {
+	switch p.fsm {
 	case "on":
 		opt.Log = true
 	case "auto":
 		opt.Log = len(w.Jobs) <= fsmJobs && !opt.Preemptible && opt.Profile == 0
 	case "off":
 	default:
-		return nil, Usagef("--fsm %s: want on, off or auto", shortQuote(o.fsm))
+		return Usagef("--fsm %s: want on, off or auto", shortQuote(p.fsm))
 	}
-	return o.draw(ctx, w, &f, opt, name, seed)
+	if o.plot != "" {
+		t.rec = sim.NewRecorder()
+		opt.Observe = t.rec
+	}
+	t.result, err = sim.Run(ctx, w, &f, opt)
+	return err
 }
 
-// profiled gives jobs of which the trace does not say what they take what was
-// asked for.
-func (o *simOptions) profiled(w *sim.Workload, seed uint64) (*sim.Workload, error) {
-	switch o.profiles {
+func (p *simPoint) options(planner sim.Planner, seed uint64) sim.Options {
+	return sim.Options{
+		Planner: planner, Seed: seed, World: p.inter,
+		Errors:    sim.Errors{Mem: p.memError, Util: p.utilError, Duration: p.durError, MemMargin: p.memMargin},
+		PassEvery: p.passEvery, Tick: p.tick, Start: p.start, PreemptSmall: p.preemptSmall, PreemptLarge: p.preemptLarge,
+		Profile: p.profile, OOMAfter: p.oomAfter, CapMemory: p.capMemory, MTBF: p.mtbf, Repair: p.repair, Checkpoint: p.checkpoint,
+		Preemptible: p.preempt,
+	}
+}
+
+// workload is the one that a seed gives: with profiles for jobs of which the
+// trace does not say what they take, and with what is predicted of them.
+func (p *simPoint) workload(seed uint64) (*sim.Workload, error) {
+	w, err := p.src.w, error(nil)
+	switch p.profiles {
 	case "none", "":
-		return w, nil
 	case "uniform":
-		return trace.AssignUniform(w, seed), nil
+		w = trace.AssignUniform(w, seed)
 	case "lucid":
-		if o.colocation == "" {
+		if p.colocation == "" {
 			return nil, Usagef("--profiles lucid: needs --colocation, the folder with its tables")
 		}
-		return trace.AssignLucid(w, o.colocation, seed)
+		w, err = trace.AssignLucid(w, p.colocation, seed)
+	default:
+		return nil, Usagef("--profiles %s: want one of none, uniform, lucid", shortQuote(p.profiles))
 	}
-	return nil, Usagef("--profiles %s: want one of none, uniform, lucid", shortQuote(o.profiles))
-}
-
-// draw runs a simulation, and writes its drawings where they are wanted.
-func (o *simOptions) draw(ctx context.Context, w *sim.Workload, f *sim.Fleet, opt sim.Options, name string, seed uint64) (*sim.Result, error) {
-	if o.plot == "" {
-		return sim.Run(ctx, w, f, opt)
-	}
-	rec := sim.NewRecorder()
-	opt.Observe = rec
-	r, err := sim.Run(ctx, w, f, opt)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(o.plot, 0o755); err != nil {
-		return nil, fmt.Errorf("--plot: %w", err)
-	}
-	for kind, svg := range rec.Drawings(f, r) {
-		file := filepath.Join(o.plot, fmt.Sprintf("%s-%s-%d-%s.svg", strings.ReplaceAll(w.Name, "/", "-"), name, seed, kind))
-		if err := os.WriteFile(file, svg, 0o644); err != nil {
-			return nil, fmt.Errorf("--plot: %w", err)
-		}
-	}
-	return r, nil
+	return p.predicted(w)
 }
 
-// simProgress shows how far a run is, on a terminal only.
-func simProgress(e *Env, what string) (say func(done, all int), end func()) {
-	f, ok := e.Stderr.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return nil, func() {}
-	}
-	var last time.Time
-	say = func(done, all int) {
-		if now := e.Now(); now.Sub(last) > 200*time.Millisecond {
-			last = now
-			fmt.Fprintf(f, "\r\x1b[K%s: %d of %d jobs", what, done, all)
-		}
-	}
-	return say, func() { fmt.Fprint(f, "\r\x1b[K") }
+// simProgress shows on a terminal how far all simulations are together. Its
+// methods may be called at once.
+type simProgress struct {
+	e     *Env
+	f     *os.File
+	mu    sync.Mutex
+	last  time.Time
+	parts [][2]int
 }
 
-// simView is what the commands print.
-type simView struct {
-	Cluster string        `json:"cluster"`
-	Notes   []string      `json:"notes,omitempty"`
-	Read    trace.Report  `json:"read"`
-	Results []*sim.Result `json:"results"`
+func newSimProgress(e *Env, n int) *simProgress {
+	p := &simProgress{e: e, parts: make([][2]int, n)}
+	if f, ok := e.Stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.f = f
+	}
+	return p
 }
 
-func printSim(e *Env, f format, v simView) error {
-	if done, err := printList(e, f, v); done {
-		return err
+// of returns what the i-th simulation reports to, nil when nobody looks.
+func (p *simProgress) of(i int) func(done, all int) {
+	if p.f == nil {
+		return nil
 	}
-	if f == formatCSV {
-		return printSimCSV(e, v.Results)
+	return func(done, all int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.parts[i] = [2]int{done, all}
+		if now := p.e.Now(); now.Sub(p.last) > 200*time.Millisecond {
+			p.last = now
+			fmt.Fprintf(p.f, "\r\x1b[K%s", p.line())
+		}
 	}
-	t := &table{cols: []column{
-		{head: "POLICY"}, {head: "SEED", right: true}, {head: "JOBS", right: true}, {head: "ALLOC", right: true}, {head: "UTIL", right: true},
-		{head: "MEM", right: true}, {head: "MEAN_JCT", right: true}, {head: "P99_JCT", right: true}, {head: "MAKESPAN", right: true},
-		{head: "BOUND", right: true}, {head: "WAIT", right: true}, {head: "SLOWDOWN", right: true}, {head: "OOM", right: true}, {head: "PREEMPT", right: true},
-	}}
-	for _, r := range v.Results {
-		t.add(r.Policy, strconv.FormatUint(r.Seed, 10), strconv.Itoa(r.Jobs), simPct(r.AllocationPct), simPct(r.GPUUtilPct), simPct(r.MemUtilPct),
-			simFig(r.MeanJCT, 0), simFig(r.P99JCT, 0), simFig(r.Makespan, 0), simFig(r.LowerBoundMakespan, 0), simFig(r.MeanWait, 0),
-			simFig(r.MeanSlowdown, 3), strconv.Itoa(r.OOMs), strconv.Itoa(r.Preemptions))
-	}
-	t.print(e)
-	e.printf("\ncluster: %s\ninterference: %s\n", escape(v.Cluster), escape(v.Results[0].World))
-	for _, n := range v.Notes {
-		e.printf("note: %s\n", escape(n))
-	}
-	return nil
 }
 
-func simFig(v *float64, digits int) string {
-	if v == nil {
-		return "-"
+const barWidth = 30
+
+// line draws a bar. Simulations that did not begin count as long as the
+// longest that did.
+func (p *simProgress) line() string {
+	done, all, most, begun := 0, 0, 0, 0
+	for _, q := range p.parts {
+		done, all, most = done+q[0], all+q[1], max(most, q[1])
+		if q[1] > 0 {
+			begun++
+		}
 	}
-	return strconv.FormatFloat(*v, 'f', digits, 64)
+	all += most * (len(p.parts) - begun)
+	full := barWidth * done / max(1, all)
+	s := make([]byte, barWidth)
+	for i := range s {
+		s[i] = '.'
+		if i < full {
+			s[i] = '#'
+		}
+	}
+	return fmt.Sprintf("[%s] %d of %d jobs in %d simulations", s, done, all, len(p.parts))
 }
 
-func simPct(v *float64) string {
-	if v == nil {
-		return "-"
+func (p *simProgress) end() {
+	if p.f != nil {
+		fmt.Fprint(p.f, "\r\x1b[K")
 	}
-	return simFig(v, 2) + "%"
-}
-
-// printSimCSV prints one row a result, with the names of the JSON.
-func printSimCSV(e *Env, rs []*sim.Result) error {
-	cw := csv.NewWriter(e.out)
-	var head []string
-	for i, r := range rs {
-		raw, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		var m map[string]any
-		if err := json.Unmarshal(raw, &m); err != nil {
-			return err
-		}
-		if i == 0 {
-			for k := range m {
-				head = append(head, k)
-			}
-			slices.Sort(head)
-			if err := cw.Write(head); err != nil {
-				return err
-			}
-		}
-		row := make([]string, len(head))
-		for k, name := range head {
-			switch v := m[name].(type) {
-			case nil:
-			case float64:
-				row[k] = strconv.FormatFloat(v, 'f', -1, 64)
-			default:
-				row[k] = fmt.Sprint(v)
-			}
-		}
-		if err := cw.Write(row); err != nil {
-			return err
-		}
-	}
-	cw.Flush()
-	return cw.Error()
 }

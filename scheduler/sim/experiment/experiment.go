@@ -146,7 +146,7 @@ func (r *Report) add(variant string, rs []*sim.Result) {
 		if len(vs) == 0 {
 			continue
 		}
-		l.Mean[name], l.CI95[name] = meanCI(vs)
+		l.Mean[name], l.CI95[name] = sim.MeanCI(vs)
 	}
 	r.Lines = append(r.Lines, l)
 	for _, res := range rs {
@@ -171,31 +171,6 @@ func (r *Report) mean(variant, name string) float64 {
 // change is by how many per cent variant b differs from a.
 func (r *Report) change(a, b, name string) float64 {
 	return 100 * (r.mean(b, name)/r.mean(a, name) - 1)
-}
-
-// student is the 97.5 % quantile of Student's t by degrees of freedom.
-func student(df int) float64 {
-	t := []float64{0, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09}
-	if df < len(t) {
-		return t[df]
-	}
-	return 1.96
-}
-
-func meanCI(vs []float64) (mean, half float64) {
-	for _, v := range vs {
-		mean += v
-	}
-	mean /= float64(len(vs))
-	if len(vs) < 2 {
-		return mean, 0
-	}
-	sq := 0.0
-	for _, v := range vs {
-		sq += (v - mean) * (v - mean)
-	}
-	n := float64(len(vs))
-	return mean, student(len(vs)-1) * math.Sqrt(sq/(n-1)/n)
 }
 
 // seeds returns how many seeds to run.

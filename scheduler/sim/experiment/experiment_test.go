@@ -109,17 +109,6 @@ func TestYeungWorkload(t *testing.T) {
 	}
 }
 
-func TestMeanCI(t *testing.T) {
-	t.Parallel()
-	mean, half := meanCI([]float64{1, 2, 3})
-	if mean != 2 || math.Abs(half-4.30/math.Sqrt(3)) > 1e-9 {
-		t.Errorf("got %g ± %g", mean, half)
-	}
-	if mean, half = meanCI([]float64{5}); mean != 5 || half != 0 {
-		t.Errorf("one value: got %g ± %g", mean, half)
-	}
-}
-
 func TestMissingTraces(t *testing.T) {
 	t.Parallel()
 	for _, x := range All() {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,7 +109,6 @@ func TestFleetFor(t *testing.T) {
 	}{
 		{sim.Workload{Nodes: []sim.NodeSpec{{Count: 3, GPUs: 8}}}, 24},
 		{sim.Workload{Form: "muri"}, 64}, {sim.Workload{Form: "sia"}, 64}, {sim.Workload{Form: "schedtune"}, 5},
-		{sim.Workload{Name: "lucid-window/v2"}, 512},
 		{sim.Workload{Jobs: []sim.Job{{Duration: time.Hour, GPUs: 17}}}, 24},
 		{sim.Workload{Jobs: []sim.Job{{Duration: 24 * time.Hour, GPUs: 8}, {Duration: 24 * time.Hour, GPUs: 8}}}, 24}, // 16 wanted, 80 % of 20
 	} {
@@ -119,6 +119,48 @@ func TestFleetFor(t *testing.T) {
 		if err := f.Check(); err != nil {
 			t.Errorf("%s %s: %v", c.w.Name, c.w.Form, err)
 		}
+	}
+}
+
+// TestNamesPlayNoPart: a list is run on the same cluster whatever it is called.
+func TestNamesPlayNoPart(t *testing.T) {
+	t.Parallel()
+	jobs := []sim.Job{{Duration: time.Hour, GPUs: 17}}
+	a, _ := FleetFor(&sim.Workload{Name: "lucid-window/v2", Jobs: jobs})
+	b, _ := FleetFor(&sim.Workload{Name: "x", Jobs: jobs})
+	if a.GPUs() != b.GPUs() {
+		t.Errorf("%d GPUs by one name, %d by another", a.GPUs(), b.GPUs())
+	}
+}
+
+func TestParseFleet(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]int{"8x8": 64, "3x4:V100": 12, "x": 0, "8": 0, "axb": 0, "dir/8x8": 0, "8x8.yaml": 0} {
+		f, ok := ParseFleet(s)
+		if ok != (want > 0) || f.GPUs() != want {
+			t.Errorf("%q: %d GPUs, %v; want %d", s, f.GPUs(), ok, want)
+		}
+	}
+}
+
+// TestComplete fills in what is published, assumes the rest aloud, and leaves
+// what is given.
+func TestComplete(t *testing.T) {
+	t.Parallel()
+	list := []sim.NodeSpec{{Count: 1, GPUs: 1, GPUType: "T4"}, {Count: 1, GPUs: 1, GPUType: "G2"}, {Count: 1, GPUs: 1, GPUType: "T4", MemMiB: 7, IdleW: 1, MaxW: 2}, {Count: 1}}
+	f := sim.Fleet{Nodes: list}
+	notes := Complete(&f)
+	if n := f.Nodes[0]; n.MaxW != 70 || n.MemMiB < 14000 || list[0].MaxW != 0 {
+		t.Errorf("a T4 became %+v", n)
+	}
+	if n := f.Nodes[1]; n.MaxW != assumedMaxW || n.MemMiB != 0 || len(notes) != 1 || !strings.Contains(notes[0], `"G2"`) {
+		t.Errorf("an unknown card became %+v, %q", n, notes)
+	}
+	if n := f.Nodes[2]; n != list[2] {
+		t.Errorf("a card that was described became %+v", n)
+	}
+	if err := f.Check(); err != nil {
+		t.Error(err)
 	}
 }
 

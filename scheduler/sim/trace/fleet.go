@@ -3,9 +3,12 @@ package trace
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/berth-scheduler/berth/model/gpuspec"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 )
 
@@ -33,10 +36,6 @@ func FleetFor(w *sim.Workload) (sim.Fleet, string) {
 		}}, "64 GPUs of three types, as in the evaluation of Sia"
 	case w.Form == "schedtune":
 		return SchedTuneFleet(), "5 GPUs in nodes of one, as in the evaluation of SchedTune"
-	case strings.HasPrefix(w.Name, "lucid-window") && strings.HasSuffix(w.Name, "m3"):
-		return sim.Homogeneous(8, 8, "gpu", 24<<10), "64 GPUs in nodes of 8, as in the published runs on this list"
-	case strings.HasPrefix(w.Name, "lucid-window") && strings.HasSuffix(w.Name, "v2"):
-		return sim.Homogeneous(64, 8, "gpu", 24<<10), "512 GPUs in nodes of 8, as in the published runs on this list"
 	}
 	n := int(math.Ceil(Demand(w) / load / 8))
 	for i := range w.Jobs {
@@ -105,4 +104,58 @@ func Squeeze(w *sim.Workload, cards int, demand float64) {
 			j.Deadline = j.Submit + slack
 		}
 	}
+}
+
+// ParseFleet reads a cluster written as NODESxGPUS or NODESxGPUS:TYPE, such as
+// "8x8:V100"; false when s is not of that form.
+func ParseFleet(s string) (sim.Fleet, bool) {
+	size, gpuType, _ := strings.Cut(s, ":")
+	a, b, ok := strings.Cut(size, "x")
+	nodes, err := strconv.Atoi(a)
+	gpus, err2 := strconv.Atoi(b)
+	if !ok || err != nil || err2 != nil {
+		return sim.Fleet{}, false
+	}
+	f := sim.Homogeneous(nodes, gpus, gpuType, 0)
+	f.Name = s
+	return f, true
+}
+
+// What a card draws of which neither the cluster nor the table of types says
+// it: idle and busy, in watts.
+const (
+	assumedIdleW = 40
+	assumedMaxW  = 250
+)
+
+// Complete fills in memory and power of cards where the cluster does not say
+// them: by the table of published types, and 40 to 250 W for others. It returns
+// what it assumed, sorted; the fleet's own list is not changed.
+func Complete(f *sim.Fleet) []string {
+	var notes []string
+	f.Nodes = slices.Clone(f.Nodes)
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		if n.GPUs == 0 {
+			continue
+		}
+		spec, known := gpuspec.Lookup(n.GPUType)
+		if known && n.MemMiB == 0 {
+			n.MemMiB = spec.MemMiB
+		}
+		if n.MaxW > 0 {
+			continue
+		}
+		n.IdleW, n.MaxW = assumedIdleW, assumedMaxW
+		if known && spec.TDPWatt > 0 {
+			n.IdleW, n.MaxW = spec.TDPWatt/10, spec.TDPWatt
+			continue
+		}
+		note := fmt.Sprintf("energy: a card of type %q is assumed to draw %d W idle and %d W busy", n.GPUType, n.IdleW, n.MaxW)
+		if !slices.Contains(notes, note) {
+			notes = append(notes, note)
+		}
+	}
+	slices.Sort(notes)
+	return notes
 }

@@ -79,7 +79,7 @@ func readPlain(t *table, o *Options) (sim.Job, error) {
 		return j, err
 	}
 	j.MemMiB, j.UsedMilli = int64(mem), min(1000, int64(util*10))
-	return j, nil
+	return j, readSteps(t, &j, "steps")
 }
 
 // readGPUs reads a number of GPUs; a fraction of one is a share.
@@ -113,6 +113,9 @@ func readMuri(t *table, _ *Options) (sim.Job, error) {
 	if err = readGPUs(t, &j); err != nil {
 		return j, err
 	}
+	if err = readSteps(t, &j, "iterations"); err != nil {
+		return j, err
+	}
 	whole, err := t.between(0, 1e9, "iteration_time")
 	if err != nil || whole == 0 {
 		return j, err
@@ -141,7 +144,21 @@ func readElasticFlow(t *table, _ *Options) (sim.Job, error) {
 	if j.Deadline, err = t.span(time.Second, "deadline"); err != nil {
 		return j, err
 	}
+	if err = readSteps(t, &j, "num_iteration"); err != nil {
+		return j, err
+	}
 	return j, readGPUs(t, &j)
+}
+
+// readSteps reads what a predictor goes by, where it is there.
+func readSteps(t *table, j *sim.Job, steps string) error {
+	n, err := t.between(0, 1e15, steps)
+	if err != nil {
+		return err
+	}
+	batch, err := t.between(0, 1<<20, "batch_size")
+	j.Steps, j.Batch = int64(n), int64(batch)
+	return err
 }
 
 // readSia reads the workloads of Pollux and Sia. They hold no durations; each
@@ -174,6 +191,7 @@ func readGavel(t *table, o *Options) (sim.Job, error) {
 	if err != nil {
 		return j, err
 	}
+	j.Steps = int64(steps)
 	if j.Submit, err = t.span(time.Second, "arrival_s"); err != nil {
 		return j, err
 	}

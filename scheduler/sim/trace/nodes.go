@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 
 	"github.com/berth-scheduler/berth/scheduler/sim"
@@ -35,6 +36,26 @@ func ReadNodes(path string) ([]sim.NodeSpec, error) {
 	}
 	defer c.Close()
 	return readNodes(filepath.Base(path), r)
+}
+
+// LoadNodes reads the list of machines in a file, or the one that a folder
+// holds beside its jobs.
+func LoadNodes(path string) ([]sim.NodeSpec, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return ReadNodes(path)
+	}
+	_, nodes, err := survey(path, &Options{})
+	if err != nil {
+		return nil, err
+	}
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("%s: holds no list of nodes; such a list has a column of GPUs and one of cores", path)
+	}
+	return nodes, nil
 }
 
 func readNodes(name string, r io.Reader) ([]sim.NodeSpec, error) {

@@ -38,7 +38,10 @@ func open(path string) (io.Reader, io.Closer, error) {
 }
 
 // unpack looks at the first bytes of r and unpacks it if it is gzip.
-func unpack(r io.Reader) (io.Reader, error) {
+func unpack(r io.Reader) (io.Reader, error) { return unpackLines(r, maxLine) }
+
+// unpackLines bounds how long a line may be.
+func unpackLines(r io.Reader, longest int) (io.Reader, error) {
 	packed := &counter{r: r}
 	b := bufio.NewReaderSize(packed, 64<<10)
 	head, err := b.Peek(2)
@@ -46,13 +49,13 @@ func unpack(r io.Reader) (io.Reader, error) {
 		return nil, err
 	}
 	if !bytes.Equal(head, []byte{0x1f, 0x8b}) {
-		return &guard{r: b, packed: packed}, nil
+		return &guard{r: b, packed: packed, longest: longest}, nil
 	}
 	z, err := gzip.NewReader(b)
 	if err != nil {
 		return nil, err
 	}
-	return &guard{r: z, packed: packed, ratio: true}, nil
+	return &guard{r: z, packed: packed, longest: longest, ratio: true}, nil
 }
 
 // counter counts what was read of the packed file.
@@ -74,6 +77,8 @@ type guard struct {
 	ratio  bool
 	n      int64
 	line   int
+
+	longest int
 }
 
 func (g *guard) Read(p []byte) (int, error) {
@@ -87,8 +92,8 @@ func (g *guard) Read(p []byte) (int, error) {
 	} else {
 		g.line += n
 	}
-	if g.line > maxLine {
-		return 0, fmt.Errorf("a line is longer than %d bytes", maxLine)
+	if g.line > g.longest {
+		return 0, fmt.Errorf("a line is longer than %d bytes", g.longest)
 	}
 	return n, err
 }

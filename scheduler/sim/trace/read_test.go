@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/berth-scheduler/berth/scheduler/sim"
 )
@@ -64,12 +65,12 @@ func TestForms(t *testing.T) {
 			map[string]string{"trace9.csv": "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval,iteration_time,resource_time_0,resource_time_1,resource_time_2,priority\n" +
 				"0,4,2000,10,netx,64,90000,0,200,150,40,10,1\n"},
 			Options{}, "muri",
-			[]sim.Job{{ID: "0", Duration: 90 * sec, GPUs: 4, Model: "netx", Stages: [3]int64{750, 200, 50}, UsedMilli: 750}},
+			[]sim.Job{{ID: "0", Duration: 90 * sec, GPUs: 4, Model: "netx", Batch: 64, Steps: 10, Stages: [3]int64{750, 200, 50}, UsedMilli: 750}},
 		},
 		"elasticflow": {
 			map[string]string{"e.csv": "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\na1,100,5,m,180,32,2,60\n"},
 			Options{}, "elasticflow",
-			[]sim.Job{{ID: "a1", Duration: 60 * sec, GPUs: 2, Model: "m", Deadline: 80 * sec}},
+			[]sim.Job{{ID: "a1", Duration: 60 * sec, GPUs: 2, Model: "m", Batch: 32, Steps: 5, Deadline: 80 * sec}},
 		},
 		"sia takes the first sample": {
 			map[string]string{"s.csv": "workload,name,time,application,num_replicas,batch_size\n2,c-0,1,cifar10,1,8\n1,b-0,10,bert,2,8\n"},
@@ -79,7 +80,7 @@ func TestForms(t *testing.T) {
 		"gavel by steps": {
 			map[string]string{"g.csv": "job_type,total_steps,scale_factor,arrival_s\nNet (batch size 4),1000,1,0.0\n"},
 			Options{StepsPerSecond: map[StepKey]float64{{"v100", "Net (batch size 4)", 1}: 10, {"k80", "Net (batch size 4)", 1}: 2}}, "gavel",
-			[]sim.Job{{ID: "0-100000-1-Net (batch size 4)", Duration: 100 * sec, GPUs: 1, Model: "Net (batch size 4)", On: []sim.OnType{{Type: "k80", Duration: 500 * sec}}}},
+			[]sim.Job{{ID: "0-100000-1-Net (batch size 4)", Duration: 100 * sec, GPUs: 1, Model: "Net (batch size 4)", Steps: 1000, On: []sim.OnType{{Type: "k80", Duration: 500 * sec}}}},
 		},
 		"openb picks default, and its nodes": {
 			map[string]string{
@@ -118,7 +119,7 @@ func TestForms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(c.want, w.Jobs); d != "" {
+			if d := cmp.Diff(c.want, w.Jobs, cmpopts.IgnoreFields(sim.Job{}, "Row")); d != "" {
 				t.Errorf("jobs (-want +got):\n%s", d)
 			}
 			if w.Form != c.form {
@@ -214,7 +215,7 @@ func TestOrderOfRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(first.Jobs, second.Jobs); d != "" {
+	if d := cmp.Diff(first.Jobs, second.Jobs, cmpopts.IgnoreFields(sim.Job{}, "Row")); d != "" {
 		t.Errorf("the order of the rows changed the workload:\n%s", d)
 	}
 }

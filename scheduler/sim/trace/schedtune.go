@@ -96,6 +96,11 @@ func readSchedTune(t *table, o *Options) (sim.Job, error) {
 	if err != nil {
 		return j, err
 	}
+	j.Batch, j.Inference = int64(batch), j.Group != "train"
+	j.Steps = 1
+	if !j.Inference {
+		j.Steps = int64(imagesOfEpoch / batch)
+	}
 	flops := gflops(j.Model)
 	if flops == 0 && j.Group == "train" {
 		return j, fmt.Errorf("model: %q is not one whose operations are known", j.Model)

@@ -28,6 +28,15 @@ type Report struct {
 	Bad     []BadRow `json:"bad,omitempty"`
 }
 
+// Skip counts a row that makes no job after all, because of what is known only
+// when all are read.
+func (r *Report) Skip(file string, row int, why string) {
+	r.Skipped++
+	if len(r.Bad) < maxBad {
+		r.Bad = append(r.Bad, BadRow{file, row, why})
+	}
+}
+
 // maxBad bounds how many bad rows are remembered.
 const maxBad = 100
 

@@ -1441,8 +1441,12 @@ func (x *Assignment) GetPreempt() *Preempt {
 type Preempt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Without SIG, such as USR1.
-	Signal        string               `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
-	Grace         *durationpb.Duration `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
+	Signal string               `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
+	Grace  *durationpb.Duration `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
+	// In an agent's journal only: when the grace began, and whether the signal
+	// was sent since.
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Sent          bool                   `protobuf:"varint,4,opt,name=sent,proto3" json:"sent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1491,71 +1495,14 @@ func (x *Preempt) GetGrace() *durationpb.Duration {
 	return nil
 }
 
-// CheckpointSent is kept in an agent's journal only: an attempt that makes
-// room was told to save its state, or was about to be.
-type CheckpointSent struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Job     uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
-	Attempt uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	At      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
-	// False before the signal, true after it.
-	Sent          bool `protobuf:"varint,4,opt,name=sent,proto3" json:"sent,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CheckpointSent) Reset() {
-	*x = CheckpointSent{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CheckpointSent) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CheckpointSent) ProtoMessage() {}
-
-func (x *CheckpointSent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CheckpointSent.ProtoReflect.Descriptor instead.
-func (*CheckpointSent) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *CheckpointSent) GetJob() uint64 {
-	if x != nil {
-		return x.Job
-	}
-	return 0
-}
-
-func (x *CheckpointSent) GetAttempt() uint32 {
-	if x != nil {
-		return x.Attempt
-	}
-	return 0
-}
-
-func (x *CheckpointSent) GetAt() *timestamppb.Timestamp {
+func (x *Preempt) GetAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.At
 	}
 	return nil
 }
 
-func (x *CheckpointSent) GetSent() bool {
+func (x *Preempt) GetSent() bool {
 	if x != nil {
 		return x.Sent
 	}
@@ -1574,7 +1521,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1533,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1546,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Share) GetUuid() string {
@@ -1639,7 +1586,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1598,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1611,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -1687,7 +1634,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1646,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1659,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -1754,7 +1701,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1766,7 +1713,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1779,7 +1726,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -1818,7 +1765,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +1777,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +1790,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -1897,7 +1844,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +1856,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +1869,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -1942,7 +1889,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +1901,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +1914,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -2098,13 +2045,10 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\amem_mib\x18\x13 \x01(\x03R\x06memMib\x12(\n" +
 	"\x04gpus\x18\x14 \x03(\v2\x14.berth.node.v1.ShareR\x04gpus\x12\x16\n" +
 	"\x06script\x18\x15 \x01(\fR\x06script\x120\n" +
-	"\apreempt\x18\x16 \x01(\v2\x16.berth.node.v1.PreemptR\apreempt\"R\n" +
+	"\apreempt\x18\x16 \x01(\v2\x16.berth.node.v1.PreemptR\apreempt\"\x92\x01\n" +
 	"\aPreempt\x12\x16\n" +
 	"\x06signal\x18\x01 \x01(\tR\x06signal\x12/\n" +
-	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"|\n" +
-	"\x0eCheckpointSent\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\x12*\n" +
+	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12*\n" +
 	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
 	"\x04sent\x18\x04 \x01(\bR\x04sent\"h\n" +
 	"\x05Share\x12\x12\n" +
@@ -2168,7 +2112,7 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(AttemptState)(0),             // 0: berth.node.v1.AttemptState
 	(*SessionRequest)(nil),        // 1: berth.node.v1.SessionRequest
@@ -2187,16 +2131,15 @@ var file_berth_node_v1_node_proto_goTypes = []any{
 	(*AttemptRef)(nil),            // 14: berth.node.v1.AttemptRef
 	(*Assignment)(nil),            // 15: berth.node.v1.Assignment
 	(*Preempt)(nil),               // 16: berth.node.v1.Preempt
-	(*CheckpointSent)(nil),        // 17: berth.node.v1.CheckpointSent
-	(*Share)(nil),                 // 18: berth.node.v1.Share
-	(*Acks)(nil),                  // 19: berth.node.v1.Acks
-	(*Ack)(nil),                   // 20: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 21: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 22: berth.node.v1.JoinResponse
-	(*RenewRequest)(nil),          // 23: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 24: berth.node.v1.RenewResponse
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*Share)(nil),                 // 17: berth.node.v1.Share
+	(*Acks)(nil),                  // 18: berth.node.v1.Acks
+	(*Ack)(nil),                   // 19: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 20: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 21: berth.node.v1.JoinResponse
+	(*RenewRequest)(nil),          // 22: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 23: berth.node.v1.RenewResponse
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
 	3,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
@@ -2204,34 +2147,34 @@ var file_berth_node_v1_node_proto_depIdxs = []int32{
 	9,  // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
 	12, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
 	13, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	19, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	18, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
 	11, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
 	4,  // 7: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
 	6,  // 8: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
 	0,  // 9: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
 	7,  // 10: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	25, // 11: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	25, // 12: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	24, // 11: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	24, // 12: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
 	8,  // 13: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
 	10, // 14: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	25, // 15: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	26, // 16: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	24, // 15: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	25, // 16: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
 	15, // 17: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
 	14, // 18: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	26, // 19: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	26, // 20: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	18, // 21: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	25, // 19: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	25, // 20: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	17, // 21: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
 	16, // 22: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	26, // 23: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	25, // 24: berth.node.v1.CheckpointSent.at:type_name -> google.protobuf.Timestamp
-	20, // 25: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	25, // 23: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	24, // 24: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	19, // 25: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
 	0,  // 26: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
 	1,  // 27: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	21, // 28: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	23, // 29: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
+	20, // 28: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
+	22, // 29: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
 	2,  // 30: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	22, // 31: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	24, // 32: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
+	21, // 31: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
+	23, // 32: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
 	30, // [30:33] is the sub-list for method output_type
 	27, // [27:30] is the sub-list for method input_type
 	27, // [27:27] is the sub-list for extension type_name
@@ -2261,7 +2204,7 @@ func file_berth_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   24,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,70 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// saveSignal is the signal of a checkpoint hook; TERM stands in for one that
+// only a newer coordinator knows.
+func saveSignal(name string) syscall.Signal {
+	switch name {
+	case "USR1":
+		return syscall.SIGUSR1
+	case "USR2":
+		return syscall.SIGUSR2
+	case "HUP":
+		return syscall.SIGHUP
+	case "INT":
+		return syscall.SIGINT
+	}
+	return syscall.SIGTERM
+}
+
+// save tells an attempt that makes room to save its state, and returns how
+// much of its grace is left. The journal knows when the grace began before the
+// signal is sent, and that it was sent after it: an agent that starts again
+// goes on with what is left, and does not disturb who is saving with a second
+// signal.
+func (t *task) save(ctx context.Context, as *nodev1.Assignment) (left time.Duration, err error) {
+	if t.saving.IsZero() {
+		now := time.Now()
+		if err := t.noteSaving(as, now, false); err != nil {
+			return 0, err
+		}
+		t.saving = now
+	}
+	if !t.signaled {
+		sig := saveSignal(as.Preempt.Signal)
+		if err := t.rt.Signal(ctx, t.id, sig); err != nil {
+			return 0, fmt.Errorf("send %s: %w", sig, err)
+		}
+		t.signaled, t.stopping = true, stopRoom
+		t.log.Info("attempt is to save its state and make room", "signal", as.Preempt.Signal, "dur", as.Preempt.Grace.AsDuration())
+		if err := t.noteSaving(as, t.saving, true); err != nil {
+			return 0, err
+		}
+	}
+	return as.Preempt.Grace.AsDuration() - time.Since(t.saving), nil
+}
+
+// noteSaving keeps in the journal how far an attempt is with making room.
+func (t *task) noteSaving(as *nodev1.Assignment, at time.Time, sent bool) error {
+	as = proto.CloneOf(as)
+	as.Preempt.At, as.Preempt.Sent = timestamppb.New(at), sent
+	return t.agent.journal.Begin(as)
+}
+
+// remember takes over from the journal how far an attempt is with making room.
+func (t *task) remember(as *nodev1.Assignment) {
+	if p := as.GetPreempt(); p.GetAt() != nil {
+		t.saving, t.signaled, t.stopping = p.At.AsTime(), p.Sent, stopRoom
+	}
+}

@@ -1,0 +1,241 @@
+package slurm
+
+import (
+	"cmp"
+	"strconv"
+	"time"
+)
+
+// Job is a job in Slurm's terms. Text that is "" prints as Slurm prints what
+// was not given.
+type Job struct {
+	ID uint64
+	// Array is how its id reads as part of an array, such as "4_0" or, while
+	// tasks of it wait, "4_[0-5%2]"; Tasks the part behind the underscore.
+	Array, Tasks string
+	Name         string
+	// User and Group own it.
+	User, Group string
+	UID, GID    uint32
+	// Partition, Account and QOS are names.
+	Partition, Account, QOS string
+	// State is the long name in capitals and Code the compact one.
+	State, Code string
+	// Reason is why it waits, one word of Slurm's.
+	Reason string
+	// Nodes is how many it takes, NodeList which, ReqNodes which it asked for.
+	Nodes              int
+	NodeList, ReqNodes string
+	// CPUs is what it takes in all, MinCPUs at least on each node.
+	CPUs, MinCPUs int64
+	MinMemMiB     int64
+	// Gres is what of generic resources it asked for on each node, such as
+	// "gres:gpu:a100:2".
+	Gres string
+	// Used is what it was given, such as "gpu:a100:2(IDX:0-1)".
+	GresUsed string
+	// Submitted, Eligible, Started and Ended are zero when not known; Expected is
+	// when it is expected to start.
+	Submitted, Eligible, Started, Ended, Expected time.Time
+	// Limit is its time limit, 0 for none; Ran how long it runs, or ran.
+	Limit, Ran time.Duration
+	Deadline   time.Time
+	// Command is the script or program, Dir the working directory.
+	Command, Dir, Comment string
+	Stdin, Stdout, Stderr string
+	Dependency            string
+	// Priority is greater for those who go first, 0 for a job that is held.
+	Priority         int64
+	ExitCode, Signal int32
+	Requeue          bool
+	Restarts         int
+	MaxRSSMiB        int64
+}
+
+// Waiting tells whether it has not started.
+func (j *Job) waiting() bool { return j.Code == "PD" }
+
+// null is how Slurm prints text that is missing.
+const null = "(null)"
+
+func orNull(s string) string {
+	if s == "" {
+		return null
+	}
+	return s
+}
+
+func orNA(s string) string {
+	if s == "" {
+		return "N/A"
+	}
+	return s
+}
+
+// end is when it ended or will have to.
+func (j *Job) end() string {
+	switch {
+	case !j.Ended.IsZero():
+		return stamp(j.Ended, "")
+	case j.Started.IsZero() && j.Expected.IsZero():
+		return "N/A"
+	case j.Limit == 0:
+		return "NONE"
+	case j.Started.IsZero():
+		return stamp(j.Expected.Add(j.Limit), "")
+	}
+	return stamp(j.Started.Add(j.Limit), "")
+}
+
+func (j *Job) start() string {
+	if j.Started.IsZero() {
+		return stamp(j.Expected, "N/A")
+	}
+	return stamp(j.Started, "")
+}
+
+func (j *Job) limit() string {
+	if j.Limit == 0 {
+		return "UNLIMITED"
+	}
+	return span(j.Limit)
+}
+
+func (j *Job) left() string {
+	if j.Limit == 0 {
+		return "UNLIMITED"
+	}
+	if j.Ran > j.Limit {
+		return "-" + span(j.Ran-j.Limit)
+	}
+	return span(j.Limit - j.Ran)
+}
+
+// where is the node, or why there is none.
+func (j *Job) where() string {
+	switch {
+	case j.waiting():
+		return "(" + j.Reason + ")"
+	case j.NodeList == "" && j.Reason != "" && j.Reason != "None":
+		return "(" + j.Reason + ")"
+	}
+	return j.NodeList
+}
+
+// FirstPriority is that of Slurm's first job under priority/basic, which counts
+// down from there. Berth has no such number: a job's is FirstPriority less its id,
+// so that scripts that sort by it see jobs in the order of their submit.
+const FirstPriority = 4294901760
+
+func (j *Job) fraction() string {
+	return strconv.FormatFloat(float64(j.Priority)/(1<<32-1), 'f', 14, 64)
+}
+
+func (j *Job) id() string { return strconv.FormatUint(j.ID, 10) }
+
+func (j *Job) shown() string {
+	if j.Array != "" {
+		return j.Array
+	}
+	return j.id()
+}
+
+func number[N int | int32 | int64 | uint32 | uint64](n N) string {
+	return strconv.FormatInt(int64(n), 10)
+}
+
+func fixed(s string) func(*Job) string { return func(*Job) string { return s } }
+
+// jobFields are the columns of squeue by the names of -O, without - and _.
+var jobFields = map[string]column[Job]{
+	"account":       {head: "ACCOUNT", value: func(j *Job) string { return orNull(j.Account) }},
+	"arrayjobid":    {head: "ARRAY_JOB_ID", value: (*Job).id},
+	"arraytaskid":   {head: "ARRAY_TASK_ID", value: func(j *Job) string { return orNA(j.Tasks) }},
+	"batchflag":     {head: "BATCH_FLAG", value: fixed("1")},
+	"batchhost":     {head: "EXEC_HOST", value: func(j *Job) string { return orNA(j.NodeList) }},
+	"command":       {head: "COMMAND", value: func(j *Job) string { return orNull(j.Command) }},
+	"comment":       {head: "COMMENT", value: func(j *Job) string { return orNull(j.Comment) }},
+	"contiguous":    {head: "CONTIGUOUS", value: fixed("0")},
+	"cores":         {head: "CORES_PER_SOCKET", value: fixed("*")},
+	"corespec":      {head: "CORE_SPEC", value: fixed("N/A")},
+	"deadline":      {head: "DEADLINE", value: func(j *Job) string { return stamp(j.Deadline, "N/A") }},
+	"dependency":    {head: "DEPENDENCY", value: func(j *Job) string { return orNull(j.Dependency) }},
+	"eligibletime":  {head: "ELIGIBLE_TIME", value: func(j *Job) string { return stamp(j.Eligible, "N/A") }},
+	"endtime":       {head: "END_TIME", value: (*Job).end},
+	"excnodes":      {head: "EXC_NODES", value: fixed("")},
+	"exitcode":      {head: "EXIT_CODE", whole: true, value: func(j *Job) string { return number(j.ExitCode) }},
+	"feature":       {head: "FEATURES", value: fixed(null)},
+	"gres":          {head: "TRES_PER_NODE", value: func(j *Job) string { return orNA(j.Gres) }},
+	"groupid":       {head: "GROUP", whole: true, value: func(j *Job) string { return number(j.GID) }},
+	"groupname":     {head: "GROUP", value: func(j *Job) string { return j.Group }},
+	"jobarrayid":    {head: "JOBID", value: (*Job).shown},
+	"jobid":         {head: "JOBID", value: (*Job).id},
+	"licenses":      {head: "LICENSES", value: fixed(null)},
+	"mincpus":       {head: "MIN_CPUS", whole: true, value: func(j *Job) string { return number(cmp.Or(j.MinCPUs, j.CPUs)) }},
+	"minmemory":     {head: "MIN_MEMORY", value: func(j *Job) string { return memory(j.MinMemMiB) }},
+	"mintmpdisk":    {head: "MIN_TMP_DISK", value: fixed("0")},
+	"name":          {head: "NAME", value: func(j *Job) string { return j.Name }},
+	"nice":          {head: "NICE", value: fixed("0")},
+	"nodelist":      {head: "NODELIST", value: func(j *Job) string { return j.NodeList }},
+	"nodes":         {head: "NODELIST", value: func(j *Job) string { return j.NodeList }},
+	"numcpus":       {head: "CPUS", whole: true, value: func(j *Job) string { return number(j.CPUs) }},
+	"numnodes":      {head: "NODES", whole: true, value: func(j *Job) string { return number(j.Nodes) }},
+	"numtasks":      {head: "TASKS", value: fixed("1")},
+	"oversubscribe": {head: "OVER_SUBSCRIBE", value: fixed("OK")},
+	"partition":     {head: "PARTITION", value: func(j *Job) string { return j.Partition }},
+	"priority":      {head: "PRIORITY", value: (*Job).fraction},
+	"prioritylong":  {head: "PRIORITY", whole: true, value: func(j *Job) string { return number(j.Priority) }},
+	"qos":           {head: "QOS", value: func(j *Job) string { return orNull(j.QOS) }},
+	"reason":        {head: "REASON", value: func(j *Job) string { return j.Reason }},
+	"reasonlist":    {head: "NODELIST(REASON)", value: (*Job).where},
+	"reqnodes":      {head: "REQ_NODES", value: func(j *Job) string { return j.ReqNodes }},
+	"requeue":       {head: "REQUEUE", whole: true, value: func(j *Job) string { return number(flag(j.Requeue)) }},
+	"reservation":   {head: "RESERVATION", value: fixed(null)},
+	"restartcnt":    {head: "RESTART_COUNT", whole: true, value: func(j *Job) string { return number(j.Restarts) }},
+	"sct":           {head: "S:C:T", value: fixed("*:*:*")},
+	"schednodes":    {head: "SCHEDNODES", value: fixed(null)},
+	"sockets":       {head: "SOCKETS_PER_NODE", value: fixed("*")},
+	"starttime":     {head: "START_TIME", value: (*Job).start},
+	"state":         {head: "STATE", value: func(j *Job) string { return j.State }},
+	"statecompact":  {head: "ST", value: func(j *Job) string { return j.Code }},
+	"stderr":        {head: "STDERR", value: func(j *Job) string { return j.Stderr }},
+	"stdin":         {head: "STDIN", value: func(j *Job) string { return j.Stdin }},
+	"stdout":        {head: "STDOUT", value: func(j *Job) string { return j.Stdout }},
+	"submittime":    {head: "SUBMIT_TIME", value: func(j *Job) string { return stamp(j.Submitted, "N/A") }},
+	"switches":      {head: "", value: fixed("")},
+	"threads":       {head: "THREADS_PER_CORE", value: fixed("*")},
+	"timeleft":      {head: "TIME_LEFT", whole: true, value: (*Job).left},
+	"timelimit":     {head: "TIME_LIMIT", whole: true, value: (*Job).limit},
+	"timeused":      {head: "TIME", whole: true, value: func(j *Job) string { return span(j.Ran) }},
+	"trespernode":   {head: "TRES_PER_NODE", value: func(j *Job) string { return orNA(j.Gres) }},
+	"userid":        {head: "UID", whole: true, value: func(j *Job) string { return number(j.UID) }},
+	"username":      {head: "USER", value: func(j *Job) string { return j.User }},
+	"wckey":         {head: "WCKEY", value: fixed(null)},
+	"workdir":       {head: "WORK_DIR", value: func(j *Job) string { return j.Dir }},
+}
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// jobLetters are the letters of squeue -o.
+var jobLetters = letters(map[byte]string{
+	'i': "jobarrayid", 'A': "jobid", 'a': "account", 'b': "trespernode", 'c': "mincpus", 'C': "numcpus", 'd': "mintmpdisk", 'D': "numnodes",
+	'e': "endtime", 'E': "dependency", 'f': "feature", 'F': "arrayjobid", 'g': "groupname", 'G': "groupid", 'h': "oversubscribe", 'H': "sockets",
+	'I': "cores", 'j': "name", 'J': "threads", 'k': "comment", 'K': "arraytaskid", 'l': "timelimit", 'L': "timeleft", 'm': "minmemory", 'M': "timeused",
+	'n': "reqnodes", 'N': "nodelist", 'o': "command", 'O': "contiguous", 'p': "priority", 'P': "partition", 'q': "qos", 'Q': "prioritylong",
+	'r': "reason", 'R': "reasonlist", 's': "switches", 'S': "starttime", 't': "statecompact", 'T': "state", 'u': "username", 'U': "userid",
+	'v': "reservation", 'V': "submittime", 'w': "wckey", 'W': "licenses", 'x': "excnodes", 'X': "corespec", 'y': "nice", 'Y': "schednodes",
+	'z': "sct", 'Z': "workdir", 'B': "batchhost",
+}, jobFields)
+
+func letters[T any](names map[byte]string, fields map[string]column[T]) map[byte]column[T] {
+	out := make(map[byte]column[T], len(names))
+	for c, name := range names {
+		out[c] = fields[name]
+	}
+	return out
+}

@@ -1,0 +1,199 @@
+package slurm
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// column is one field that a format may name.
+type column[T any] struct {
+	head  string
+	value func(*T) string
+	// whole is never cut, only filled: Slurm prints numbers and times so.
+	whole bool
+}
+
+// cell is one column in a layout, with the text that stands before it.
+type cell[T any] struct {
+	before string
+	column[T]
+	width int // 0 is as wide as the text; fits is as wide as the widest
+	right bool
+}
+
+// fits makes a column as wide as its widest text, at least as its head in
+// Slurm's own tables; sinfo writes it as %#P.
+const fits = -1
+
+// layout is a format that was read.
+type layout[T any] struct {
+	cells  []cell[T]
+	after  string
+	faults []string
+}
+
+// byLetter reads a format of -o: %[[.]size]letter among other text. What
+// follows a % that names no column is a fault and stays as text.
+func byLetter[T any](format string, columns map[byte]column[T]) layout[T] {
+	var l layout[T]
+	text := ""
+	for i := 0; i < len(format); {
+		if format[i] != '%' {
+			text += format[i : i+1]
+			i++
+			continue
+		}
+		c := cell[T]{before: text}
+		at := i + 1
+		if at < len(format) && format[at] == '.' {
+			c.right = true
+			at++
+		}
+		if at < len(format) && format[at] == '#' {
+			c.width = fits
+			at++
+		}
+		from := at
+		for at < len(format) && '0' <= format[at] && format[at] <= '9' {
+			at++
+		}
+		if at > from {
+			c.width = size(format[from:at])
+		}
+		switch {
+		case at == len(format): // a lone % at the end says nothing
+			i = at
+		case format[at] == '%' && at == i+1:
+			i = at + 1
+		default:
+			col, ok := columns[format[at]]
+			if !ok {
+				l.faults = append(l.faults, fmt.Sprintf("Invalid job format specification: %c", format[at]))
+				text += format[i : at+1]
+				i = at + 1
+				continue
+			}
+			c.column = col
+			l.cells = append(l.cells, c)
+			text, i = "", at+1
+		}
+	}
+	l.after = text
+	return l
+}
+
+// defaultWidth is that of a column of -O without one.
+const defaultWidth = 20
+
+// byName reads a format of -O: name[:[.]size] separated by commas. Names may
+// be written with -, _ and capitals.
+func byName[T any](format string, columns map[string]column[T]) layout[T] {
+	var l layout[T]
+	for _, field := range strings.Split(format, ",") {
+		name, spec, _ := strings.Cut(field, ":")
+		c := cell[T]{width: defaultWidth}
+		if rest, ok := strings.CutPrefix(spec, "."); ok {
+			c.right, spec = true, rest
+		}
+		if spec != "" {
+			c.width = size(strings.TrimRight(spec, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+		}
+		col, ok := columns[plainName(name)]
+		if !ok {
+			l.faults = append(l.faults, "Invalid job format specification: "+name)
+			continue
+		}
+		c.column = col
+		l.cells = append(l.cells, c)
+	}
+	return l
+}
+
+// plainName is a name of a field as the tables hold it.
+func plainName(s string) string {
+	return strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(s))
+}
+
+// maxWidth bounds a column; wider ones are taken as this.
+const maxWidth = 4096
+
+func size(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil || n > maxWidth {
+		return maxWidth
+	}
+	return n
+}
+
+// heads is the first line of a table.
+func (l *layout[T]) heads() string {
+	return l.line(func(c *cell[T]) string { return c.head })
+}
+
+func (l *layout[T]) row(t *T) string {
+	return l.line(func(c *cell[T]) string { return c.value(t) })
+}
+
+func (l *layout[T]) line(text func(*cell[T]) string) string {
+	var b strings.Builder
+	for i := range l.cells {
+		c := &l.cells[i]
+		b.WriteString(c.before)
+		s := text(c)
+		width := c.width
+		if c.whole && width > 0 {
+			width = max(width, len(s))
+		}
+		b.WriteString(pad(s, width, c.right))
+	}
+	b.WriteString(l.after)
+	return b.String()
+}
+
+// fit gives columns that are as wide as their text a width.
+func (l *layout[T]) fit(rows []T, least int) {
+	for i := range l.cells {
+		c := &l.cells[i]
+		if c.width != fits {
+			continue
+		}
+		c.width = max(least, len(c.head))
+		for k := range rows {
+			c.width = max(c.width, len(c.value(&rows[k])))
+		}
+	}
+}
+
+// keys is the text of all columns but those left out, by which sinfo puts
+// nodes together.
+func (l *layout[T]) keys(t *T, leave ...string) string {
+	var parts []string
+	for i := range l.cells {
+		if c := &l.cells[i]; !slices.Contains(leave, c.head) {
+			parts = append(parts, c.value(t))
+		}
+	}
+	return strings.Join(parts, "\x00")
+}
+
+// pad cuts or fills text to a width; 0 leaves it as it is. Slurm counts bytes,
+// we count characters, so that no name is cut within one.
+func pad(s string, width int, right bool) string {
+	if width <= 0 {
+		return s
+	}
+	n := 0
+	for i := range s {
+		if n == width {
+			return s[:i]
+		}
+		n++
+	}
+	fill := strings.Repeat(" ", width-n)
+	if right {
+		return fill + s
+	}
+	return s + fill
+}

@@ -1,0 +1,186 @@
+package slurm
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Formats of squeue's tables.
+const (
+	queueFormat = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
+	queueLong   = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
+	queueStart  = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+)
+
+// Squeue is what squeue was asked for.
+type Squeue struct {
+	// Format is that of -o, Fields that of -O; both "" take a table of Slurm's.
+	Format, Fields string
+	// Long, Start and NoHead are -l, --start and -h.
+	Long, Start, NoHead bool
+	// Sort is that of -S; "" is Slurm's own.
+	Sort string
+	// Jobs, Users, Names, Partitions, Nodes and States choose; empty is all. States
+	// holds names or codes, in capitals, or "ALL".
+	Jobs                                    []uint64
+	Users, Names, Partitions, Nodes, States []string
+}
+
+// Print writes the jobs as squeue does at a time. The error tells of a format
+// or an order that names no field; then nothing was written.
+func (q *Squeue) Print(w io.Writer, jobs []Job, now time.Time) error {
+	l, err := q.layout()
+	if err != nil {
+		return err
+	}
+	order, err := sortKeys(cmp.Or(q.Sort, q.ownSort()))
+	if err != nil {
+		return err
+	}
+	var rows []Job
+	for i := range jobs {
+		if q.wants(&jobs[i]) {
+			rows = append(rows, jobs[i])
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b Job) int { return order(&a, &b) })
+	l.fit(rows, 0)
+	var b strings.Builder
+	if q.Long && !q.NoHead {
+		fmt.Fprintln(&b, now.Format("Mon Jan 02 15:04:05 2006"))
+	}
+	if !q.NoHead {
+		fmt.Fprintln(&b, l.heads())
+	}
+	for i := range rows {
+		fmt.Fprintln(&b, l.row(&rows[i]))
+	}
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+func (q *Squeue) ownSort() string {
+	if q.Start {
+		return "S"
+	}
+	return "P,t,-p"
+}
+
+func (q *Squeue) layout() (layout[Job], error) {
+	var l layout[Job]
+	switch {
+	case q.Fields != "":
+		l = byName(q.Fields, jobFields)
+	case q.Format != "":
+		l = byLetter(q.Format, jobLetters)
+	case q.Start:
+		l = byLetter(queueStart, jobLetters)
+	case q.Long:
+		l = byLetter(queueLong, jobLetters)
+	default:
+		l = byLetter(queueFormat, jobLetters)
+	}
+	if len(l.faults) > 0 {
+		return l, fmt.Errorf("%s", l.faults[0])
+	}
+	return l, nil
+}
+
+// wants tells whether a job was asked for. Without states those that have
+// not ended are, as with Slurm.
+func (q *Squeue) wants(j *Job) bool {
+	if q.Start && !j.waiting() {
+		return false
+	}
+	switch {
+	case slices.Contains(q.States, "ALL"):
+	case len(q.States) > 0:
+		if !slices.Contains(q.States, j.State) && !slices.Contains(q.States, j.Code) {
+			return false
+		}
+	case !j.Ended.IsZero():
+		return false
+	}
+	one := func(among []string, v string) bool { return len(among) == 0 || slices.Contains(among, v) }
+	return (len(q.Jobs) == 0 || slices.Contains(q.Jobs, j.ID)) &&
+		(one(q.Users, j.User) || slices.Contains(q.Users, strconv.FormatUint(uint64(j.UID), 10))) &&
+		one(q.Names, j.Name) && one(q.Partitions, j.Partition) && one(q.Nodes, j.NodeList)
+}
+
+// states in the order in which Slurm sorts them: by their numbers.
+var stateOrder = []string{"PD", "R", "S", "CD", "CA", "F", "TO", "NF", "PR", "BF", "DL", "OOM", "CF", "CG"}
+
+// sortKeys reads an order: letters of -o separated by commas, each with + or -
+// before it.
+func sortKeys(spec string) (func(a, b *Job) int, error) {
+	type key struct {
+		by  func(a, b *Job) int
+		dir int
+	}
+	var keys []key
+	for _, field := range strings.Split(spec, ",") {
+		k := key{dir: 1}
+		name := strings.TrimLeft(field, "+-")
+		if strings.HasPrefix(field, "-") {
+			k.dir = -1
+		}
+		if len(name) != 1 {
+			return nil, fmt.Errorf("Invalid sort specification: %s", field)
+		}
+		col, ok := jobLetters[name[0]]
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("Invalid sort specification: %s", field)
+		case name == "i" || name == "A" || name == "F":
+			k.by = func(a, b *Job) int { return cmp.Compare(a.ID, b.ID) }
+		case name == "p" || name == "Q":
+			k.by = func(a, b *Job) int { return cmp.Compare(a.Priority, b.Priority) }
+		case name == "t" || name == "T":
+			k.by = func(a, b *Job) int {
+				return cmp.Compare(slices.Index(stateOrder, a.Code), slices.Index(stateOrder, b.Code))
+			}
+		case name == "M":
+			k.by = func(a, b *Job) int { return cmp.Compare(a.Ran, b.Ran) }
+		case name == "l":
+			k.by = func(a, b *Job) int { return cmp.Compare(limitOr(a), limitOr(b)) }
+		case name == "S":
+			k.by = func(a, b *Job) int { return cmp.Compare(begins(a), begins(b)) }
+		case name == "V":
+			k.by = func(a, b *Job) int { return a.Submitted.Compare(b.Submitted) }
+		default:
+			k.by = func(a, b *Job) int { return cmp.Compare(col.value(a), col.value(b)) }
+		}
+		keys = append(keys, k)
+	}
+	return func(a, b *Job) int {
+		for _, k := range keys {
+			if c := k.by(a, b); c != 0 {
+				return k.dir * c
+			}
+		}
+		return cmp.Compare(a.ID, b.ID)
+	}, nil
+}
+
+// begins is when a job starts, the unknown last.
+func begins(j *Job) int64 {
+	switch {
+	case !j.Started.IsZero():
+		return j.Started.Unix()
+	case !j.Expected.IsZero():
+		return j.Expected.Unix()
+	}
+	return 1<<63 - 1
+}
+
+func limitOr(j *Job) time.Duration {
+	if j.Limit == 0 {
+		return 1<<63 - 1
+	}
+	return j.Limit
+}

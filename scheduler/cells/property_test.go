@@ -1,0 +1,321 @@
+package cells
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// world is a cluster under test: who runs there is all its state.
+type world struct {
+	nodes   []*cluster.Node
+	tenants []Tenant
+	jobs    []Job
+	next    cluster.JobID
+}
+
+// drawWorld draws a fleet and guarantees that it can keep.
+func drawWorld(t *rapid.T, maxNodes int, sizes []int, names []string) *world {
+	w := &world{next: 1}
+	n := rapid.IntRange(1, maxNodes).Draw(t, "nodes")
+	for i := range n {
+		w.nodes = append(w.nodes, node(fmt.Sprintf("n%d", i), rapid.SampledFrom(sizes).Draw(t, "size")))
+	}
+	for _, name := range names {
+		w.tenants = append(w.tenants, Tenant{Name: name})
+	}
+	for range rapid.IntRange(0, 6).Draw(t, "cells") {
+		i := rapid.IntRange(0, len(names)-1).Draw(t, "tenant")
+		c := Cell{"g", 1 << rapid.IntRange(0, 3).Draw(t, "level"), 1}
+		w.tenants[i].Cells = append(w.tenants[i].Cells, c)
+		if Check(w.nodes, w.tenants) != nil {
+			w.tenants[i].Cells = w.tenants[i].Cells[:len(w.tenants[i].Cells)-1]
+		}
+	}
+	return w
+}
+
+func (w *world) bind() *Binding { return Bind(w.nodes, w.tenants, w.jobs) }
+
+func (w *world) draw(t *rapid.T, most int) Request {
+	r := Request{ID: w.next, GPUType: "g", GPUs: rapid.IntRange(1, most).Draw(t, "gpus"), Preemptible: rapid.Bool().Draw(t, "preemptible")}
+	r.Tenant = rapid.SampledFrom(append([]string{"nobody"}, w.names()...)).Draw(t, "of")
+	return r
+}
+
+func (w *world) names() []string {
+	var out []string
+	for _, t := range w.tenants {
+		out = append(out, t.Name)
+	}
+	return out
+}
+
+func (w *world) start(r Request, a Answer) {
+	w.jobs = append(w.jobs, Job{ID: r.ID, Tenant: r.Tenant, Preemptible: r.Preemptible, Since: cluster.Time(r.ID), GPUs: a.GPUs})
+	w.next++
+}
+
+func (w *world) end(ids ...cluster.JobID) {
+	w.jobs = slices.DeleteFunc(w.jobs, func(j Job) bool { return slices.Contains(ids, j.ID) })
+}
+
+// check holds an answer against what every answer must obey.
+func (w *world) check(t *rapid.T, b *Binding, r Request, a Answer) {
+	if len(a.GPUs) == 0 {
+		return
+	}
+	on := map[cluster.GPUID]Job{}
+	for _, j := range w.jobs {
+		for _, g := range j.GPUs {
+			on[g] = j
+		}
+	}
+	var must []cluster.JobID
+	at := ""
+	for _, g := range a.GPUs {
+		n := string(g[:len(g)-3])
+		if at != "" && at != n {
+			t.Fatalf("%v lies on two nodes", a.GPUs)
+		}
+		at = n
+		if j, busy := on[g]; busy && !slices.Contains(must, j.ID) {
+			must = append(must, j.ID)
+		}
+	}
+	slices.Sort(must)
+	if len(a.GPUs) != r.GPUs || a.Now != (len(must) == 0) {
+		t.Fatalf("%+v is answered by %+v with %v there", r, a, must)
+	}
+	if d := cmp.Diff(must, a.Victims); d != "" {
+		t.Fatalf("%+v: victims other than those in its way (-in its way +named):\n%s", r, d)
+	}
+	for _, j := range w.jobs {
+		if slices.Contains(must, j.ID) && (!j.Preemptible || b.Own(j.ID)) {
+			t.Fatalf("job %d is to end, preemptible %v, its tenant's own %v", j.ID, j.Preemptible, b.Own(j.ID))
+		}
+	}
+	if len(must) > 0 && !a.Guaranteed {
+		t.Fatalf("%+v ends %v beyond its guarantee", r, must)
+	}
+}
+
+// safe holds the state against the guarantees, by a search of its own.
+func (w *world) safe(t *rapid.T, b *Binding) {
+	if s := b.Short(); len(s) > 0 {
+		t.Fatalf("guarantees are broken: %v\njobs %+v", s, w.jobs)
+	}
+	if g, ok := b.Keeps(); !ok {
+		t.Fatalf("%s lies in a cell of somebody else\njobs %+v", g, w.jobs)
+	}
+	if !w.possible(firm(w.jobs, func(j Job) bool { return !j.Preemptible }), "", 0) {
+		t.Fatalf("no binding is left\njobs %+v", w.jobs)
+	}
+}
+
+// firm says whose each card is that somebody holds for good.
+func firm(jobs []Job, own func(Job) bool) map[cluster.GPUID]string {
+	out := map[cluster.GPUID]string{}
+	for _, j := range jobs {
+		for _, g := range j.GPUs {
+			if own(j) {
+				out[g] = j.Tenant
+			}
+		}
+	}
+	return out
+}
+
+// possible tries all bindings: is there one in which nobody lies in a cell of
+// somebody else and, when a tenant is named, its cells on some node have so
+// many cards that nobody holds?
+func (w *world) possible(held map[cluster.GPUID]string, tenant string, want int) bool {
+	type cell struct {
+		tenant string
+		size   int
+	}
+	var cells []cell
+	for _, t := range w.tenants {
+		for _, c := range t.Cells {
+			for range c.Count {
+				cells = append(cells, cell{t.Name, c.GPUs})
+			}
+		}
+	}
+	label := map[cluster.GPUID]string{}
+	var try func(i int) bool
+	try = func(i int) bool {
+		if i == len(cells) {
+			if tenant == "" {
+				return true
+			}
+			for _, n := range w.nodes {
+				k := 0
+				for j := range n.GPUs {
+					if _, busy := held[n.GPUs[j].ID]; label[n.GPUs[j].ID] == tenant && !busy {
+						k++
+					}
+				}
+				if k >= want {
+					return true
+				}
+			}
+			return false
+		}
+		for _, n := range w.nodes {
+			for lo := 0; lo+cells[i].size <= len(n.GPUs); lo += cells[i].size {
+				ok := true
+				for k := lo; k < lo+cells[i].size; k++ {
+					g := n.GPUs[k].ID
+					_, taken := label[g]
+					h, busy := held[g]
+					ok = ok && !taken && (!busy || h == cells[i].tenant)
+				}
+				if !ok {
+					continue
+				}
+				for k := lo; k < lo+cells[i].size; k++ {
+					label[n.GPUs[k].ID] = cells[i].tenant
+				}
+				if try(i + 1) {
+					return true
+				}
+				for k := lo; k < lo+cells[i].size; k++ {
+					delete(label, n.GPUs[k].ID)
+				}
+			}
+		}
+		return false
+	}
+	return try(0)
+}
+
+// TestSharingSafety is the promise: a request that fits the cells of its
+// tenant never waits for anybody but who borrowed them. Whether it fits is
+// asked of all bindings there are, one by one. And whatever starts, every
+// guarantee can still be kept afterwards.
+func TestSharingSafety(t *testing.T) {
+	t.Parallel()
+	guaranteed, evicting := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t, 3, []int{2, 4, 4, 8, 6}, []string{"x", "y", "z"})
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			if len(w.jobs) > 0 && rapid.IntRange(0, 2).Draw(t, "what") == 0 {
+				w.end(rapid.SampledFrom(w.jobs).Draw(t, "ends").ID)
+				w.safe(t, w.bind())
+				continue
+			}
+			b, r := w.bind(), w.draw(t, 8)
+			held := firm(w.jobs, func(j Job) bool { return b.Own(j.ID) })
+			promised := b.Guaranteed(r.Tenant, "g", r.GPUs) && w.possible(held, r.Tenant, r.GPUs)
+			a := b.Place(r, nil)
+			w.check(t, b, r, a)
+			if promised && len(a.GPUs) == 0 {
+				t.Fatalf("%+v fits its cells and waits\ntenants %+v\njobs %+v", r, w.tenants, w.jobs)
+			}
+			if promised {
+				guaranteed++
+			}
+			if len(a.Victims) > 0 {
+				evicting++
+				w.end(a.Victims...)
+				b = w.bind()
+				if a = b.Place(r, nil); !a.Now {
+					t.Fatalf("%+v waits still after its victims have ended: %+v", r, a)
+				}
+			}
+			if a.Now {
+				w.start(r, a)
+			}
+			w.safe(t, w.bind())
+		}
+	})
+	if guaranteed == 0 || evicting == 0 {
+		t.Errorf("%d requests within a guarantee, %d that ended others: the law was asked nothing", guaranteed, evicting)
+	}
+}
+
+// TestPrivateCluster holds tenants whose jobs and cells are all of one size
+// against a cluster of their own: what would start there starts here, whatever
+// the others do, and all others do what they like.
+func TestPrivateCluster(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t, 4, []int{4, 8, 8, 16}, []string{"x", "y", "z"})
+		size := 1 << rapid.IntRange(0, 3).Draw(t, "cell")
+		for i := range w.tenants { // z's cells become as many of one size as they can
+			if w.tenants[i].Name == "z" {
+				w.tenants[i].Cells = nil
+				for Check(w.nodes, w.tenants) == nil {
+					w.tenants[i].Cells = append(w.tenants[i].Cells, Cell{"g", size, 1})
+				}
+				w.tenants[i].Cells = w.tenants[i].Cells[:len(w.tenants[i].Cells)-1]
+			}
+		}
+		own := len(w.tenants[2].Cells)
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			if len(w.jobs) > 0 && rapid.IntRange(0, 2).Draw(t, "what") == 0 {
+				w.end(rapid.SampledFrom(w.jobs).Draw(t, "ends").ID)
+				continue
+			}
+			b, r := w.bind(), w.draw(t, 8)
+			if r.Tenant == "z" {
+				r.GPUs = size
+			}
+			running := 0
+			for _, j := range w.jobs {
+				if j.Tenant == "z" {
+					running++
+				}
+			}
+			a := b.Place(r, nil)
+			if r.Tenant == "z" && running < own && len(a.GPUs) == 0 {
+				t.Fatalf("z has %d of %d cells in use and waits\ntenants %+v\njobs %+v", running, own, w.tenants, w.jobs)
+			}
+			w.end(a.Victims...)
+			if len(a.GPUs) > 0 {
+				w.start(r, a)
+			}
+			w.safe(t, w.bind())
+		}
+	})
+}
+
+// TestIsAFunction permutes what is listed.
+func TestIsAFunction(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t, 4, []int{4, 6, 8}, []string{"x", "y"})
+		for range rapid.IntRange(0, 12).Draw(t, "steps") {
+			b, r := w.bind(), w.draw(t, 6)
+			if a := b.Place(r, nil); a.Now {
+				w.start(r, a)
+			}
+		}
+		r := w.draw(t, 8)
+		want := w.bind().Place(r, nil)
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		p := &world{nodes: slices.Clone(w.nodes), tenants: slices.Clone(w.tenants), jobs: slices.Clone(w.jobs)}
+		for i, n := range p.nodes {
+			c := *n
+			c.GPUs = slices.Clone(n.GPUs)
+			rng.Shuffle(len(c.GPUs), func(i, j int) { c.GPUs[i], c.GPUs[j] = c.GPUs[j], c.GPUs[i] })
+			p.nodes[i] = &c
+		}
+		rng.Shuffle(len(p.nodes), func(i, j int) { p.nodes[i], p.nodes[j] = p.nodes[j], p.nodes[i] })
+		rng.Shuffle(len(p.jobs), func(i, j int) { p.jobs[i], p.jobs[j] = p.jobs[j], p.jobs[i] })
+		rng.Shuffle(len(p.tenants), func(i, j int) { p.tenants[i], p.tenants[j] = p.tenants[j], p.tenants[i] })
+		if d := cmp.Diff(want, p.bind().Place(r, nil)); d != "" {
+			t.Fatalf("in another order (-want +got):\n%s", d)
+		}
+		if d := cmp.Diff(want, w.bind().Place(r, nil)); d != "" {
+			t.Fatalf("asked again (-want +got):\n%s", d)
+		}
+	})
+}

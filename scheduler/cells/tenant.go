@@ -1,0 +1,130 @@
+package cells
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Bounds of what a tenant may be guaranteed.
+const (
+	// MaxLevel is the largest level: cells of 2^MaxLevel GPUs.
+	MaxLevel = 12
+	// MaxCount is the largest number of cells of one level.
+	MaxCount = 100_000
+)
+
+// Cell is a guarantee of Count cells of GPUs cards each: aligned groups of
+// one node and one type. GPUs is a power of two.
+type Cell struct {
+	GPUType string
+	GPUs    int
+	Count   int
+}
+
+// String returns the form that ParseCell reads.
+func (c Cell) String() string { return fmt.Sprintf("%s:%d=%d", c.GPUType, c.GPUs, c.Count) }
+
+// Tenant is a group of users with a guarantee; none is allowed, and then all
+// its jobs run on what others leave.
+type Tenant struct {
+	Name  string
+	Cells []Cell
+}
+
+// ParseCell reads TYPE:GPUS=COUNT, for example "A100-SXM4-80GB:8=2": two
+// groups of eight GPUs. The error says what was wrong and what is wanted.
+func ParseCell(s string) (Cell, error) {
+	head, count, ok1 := cutLast(s, "=")
+	name, size, ok2 := cutLast(head, ":")
+	if !ok1 || !ok2 || name == "" {
+		return Cell{}, fmt.Errorf("%.80q: want TYPE:GPUS=COUNT, such as A100-SXM4-80GB:8=2 for two groups of 8 GPUs", s)
+	}
+	c := Cell{GPUType: name}
+	var err error
+	if c.GPUs, err = strconv.Atoi(size); err != nil || c.GPUs < 1 || c.GPUs > 1<<MaxLevel || bits.OnesCount(uint(c.GPUs)) != 1 {
+		return Cell{}, fmt.Errorf("%.80q: a cell of %.20q GPUs; want a power of two from 1 to %d", s, size, 1<<MaxLevel)
+	}
+	if c.Count, err = strconv.Atoi(count); err != nil || c.Count < 1 || c.Count > MaxCount {
+		return Cell{}, fmt.Errorf("%.80q: %.20q cells; want 1 to %d", s, count, MaxCount)
+	}
+	return c, nil
+}
+
+// cutLast splits at the last sep, since names of types may hold it.
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// sortTenants returns the tenants by name.
+func sortTenants(ts []Tenant) []Tenant {
+	ts = slices.Clone(ts)
+	slices.SortStableFunc(ts, func(a, b Tenant) int { return cmp.Compare(a.Name, b.Name) })
+	return ts
+}
+
+// level is the power of two that g GPUs need at least.
+func level(g int) int { return bits.Len(uint(g - 1)) }
+
+// needs returns how many cells of each level each tenant has of a type.
+func needs(ts []Tenant, gpuType string) [][]int {
+	out := make([][]int, len(ts)+1) // one for who is no tenant
+	for i := range out {
+		out[i] = make([]int, MaxLevel+1)
+	}
+	for i, t := range ts {
+		for _, c := range t.Cells {
+			if c.GPUType == gpuType {
+				out[i][level(c.GPUs)] += c.Count
+			}
+		}
+	}
+	return out
+}
+
+// Shortage is a guarantee that the hardware in service cannot keep.
+type Shortage struct {
+	Tenant  string
+	GPUType string
+	// GPUs is the size of the cells, Missing how many of Want there is no room
+	// for.
+	GPUs, Want, Missing int
+}
+
+// String says it for people.
+func (s Shortage) String() string {
+	return fmt.Sprintf("tenant %s: %d of its %d cells of %d GPUs (%s) cannot be kept", s.Tenant, s.Missing, s.Want, s.GPUs, s.GPUType)
+}
+
+// Check tells whether the cells of all tenants fit into the nodes when nobody
+// runs there and every node is in service. The error is a *cluster.Error of
+// CodeInvalid that names the tenant, the level and what is short.
+func Check(nodes []*cluster.Node, tenants []Tenant) error {
+	all := make([]*cluster.Node, len(nodes))
+	for i, n := range nodes {
+		c := *n
+		c.State, c.Drain = cluster.NodeReady, false
+		all[i] = &c
+	}
+	b := Bind(all, tenants, nil)
+	if len(b.short) == 0 {
+		return nil
+	}
+	s := b.short[0]
+	f := b.types[s.GPUType]
+	have := "there is no GPU of that type"
+	if f != nil {
+		have = fmt.Sprintf("the nodes have %d groups of %d, and the cells of that size and larger of all tenants take more", len(f.at(level(s.GPUs))), s.GPUs)
+	}
+	return cluster.Errorf(cluster.CodeInvalid, "tenant %s: %s:%d=%d does not fit: %d of them are short; %s; lower a guarantee or add nodes",
+		s.Tenant, s.GPUType, s.GPUs, s.Want, s.Missing, have)
+}
