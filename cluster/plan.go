@@ -85,6 +85,9 @@ type Snapshot struct {
 	Nodes []*Node
 	// Ledger is the scheduler's own copy.
 	Ledger *Ledger
+	// Partitions are those of the cluster, by name, for whoever plans one after
+	// the other; a policy sees the part of one and does not look.
+	Partitions []*Partition
 	// Waiting are the jobs in states PENDING and QUEUED, Running those with a
 	// live attempt; both sorted by id.
 	Waiting, Running []*Job

@@ -82,7 +82,7 @@ func (c *Coordinator) limitOn(m *interfere.Model, k kindOfCard) float64 {
 	if _, known := sharingOf(m, k); !known {
 		return 0
 	}
-	return float64(max(0, c.cfg.Policy.MaxSlowdownMilli)) / 1000
+	return float64(max(0, c.scheduling().Policy.MaxSlowdownMilli)) / 1000
 }
 
 // partsOf says where the slowdown of the i-th job of a set comes from, one

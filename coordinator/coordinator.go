@@ -72,6 +72,11 @@ type Config struct {
 	// PreemptEvery is the least time between two passes whose preemptions are
 	// carried out; 0 means a minute.
 	PreemptEvery time.Duration
+	// Partitions are the policies of partitions that have others than Policy and
+	// Planner. Interval is Scheduling's. These four may be replaced while the
+	// coordinator runs, see SetScheduling.
+	Partitions map[string]Chosen
+	Interval   time.Duration
 	// Learning may be left zero.
 	Learning Learning
 	// MaxQueued is how many jobs may wait; 0 means 200,000.
@@ -129,6 +134,7 @@ type Coordinator struct {
 	builtIn   fsm.WeightsVersion
 
 	office atomic.Pointer[office]
+	sched  atomic.Pointer[Scheduling]
 	fatal  sync.Once
 	began  time.Time
 }
@@ -170,6 +176,7 @@ func New(cfg Config) (*Coordinator, error) {
 	c.raft = node
 	c.prop, c.promising = newProposer(node, c.fsm, cfg.Clock), make(chan struct{}, 1)
 	c.learn = newLearner(c)
+	c.sched.Store(&Scheduling{Chosen: Chosen{cfg.Policy, cfg.Planner}, Partitions: cfg.Partitions, Interval: cfg.Interval})
 	c.plan = newPlanner(c)
 	c.live = newLiveness(c)
 	c.feed = newFeed(c)

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -53,10 +54,41 @@ func (c *Coordinator) admit(jobs []*cluster.Job, now cluster.Time) error {
 			defer func() { j.ID = 0 }()
 		}
 	}
-	if err := scheduler.Admit(snap, jobs, c.cfg.Policy); err != nil {
-		return err
+	byPart := map[string][]*cluster.Job{}
+	for _, j := range jobs {
+		byPart[j.Spec.Partition] = append(byPart[j.Spec.Partition], j)
+	}
+	for _, name := range slices.Sorted(maps.Keys(byPart)) {
+		part := partitionOf(snap, byPart[name][0])
+		pol := c.scheduling().of(name).Policy
+		pol.DeadlineShareMilli /= int64(overlaps(snap, part))
+		if err := scheduler.Admit(within(snap, part), byPart[name], pol); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// overlaps is the most partitions that a node of part belongs to: each of them
+// promises its part of what deadlines may claim, and no GPU is promised twice.
+func overlaps(snap *cluster.Snapshot, part *cluster.Partition) int {
+	most := 1
+	if part == nil {
+		return most
+	}
+	for _, n := range snap.Nodes {
+		if !part.Nodes.Holds(n.ID) {
+			continue
+		}
+		of := 0
+		for _, p := range snap.Partitions {
+			if p.Nodes.Holds(n.ID) {
+				of++
+			}
+		}
+		most = max(most, of)
+	}
+	return most
 }
 
 // termsOf gathers what policies go by beside specs: the deadlines of those who

@@ -12,8 +12,6 @@ import (
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
-	"github.com/berth-scheduler/berth/scheduler"
-	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
 // Bounds of one planning cycle.
@@ -35,8 +33,7 @@ const (
 type planner struct {
 	fsm     *fsm.FSM
 	prop    *proposer
-	policy  scheduler.Policy
-	other   policies.Policy // makes the passes instead of the scheduler, or nil
+	sched   func() *Scheduling
 	clock   func() time.Time
 	log     *slog.Logger
 	metrics *metrics
@@ -46,7 +43,8 @@ type planner struct {
 	released map[cluster.GPUID]struct{}
 	arrived  bool
 	full     bool
-	due      bool // the last pass saw somebody with a deadline wait
+	due      bool                // the last pass saw somebody with a deadline wait
+	waited   map[string]struct{} // partitions of which somebody waited in the last full pass; replaced, never changed
 	wake     chan struct{}
 
 	// preemptEvery is the least time between passes that preempt, and
@@ -57,7 +55,7 @@ type planner struct {
 
 func newPlanner(c *Coordinator) *planner {
 	return &planner{
-		fsm: c.fsm, prop: c.prop, policy: c.cfg.Policy, other: c.cfg.Planner, clock: c.cfg.Clock, log: c.log.With("component", "planner"),
+		fsm: c.fsm, prop: c.prop, sched: c.scheduling, clock: c.cfg.Clock, log: c.log.With("component", "planner"),
 		metrics: c.metrics, company: c.learn.company, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
 		preemptEvery: c.cfg.PreemptEvery,
 	}
@@ -75,7 +73,7 @@ func (p *planner) note(cs []fsm.Change) {
 		switch {
 		case c.New:
 			p.arrived, hit = true, true
-		case c.Node != "":
+		case c.Node != "" || c.Partition != "":
 			p.full, hit = true, true
 		case len(c.Released) > 0 || p.ended(c.Job):
 			// What a job held beside its GPUs may be all that another one, which
@@ -114,7 +112,7 @@ func (p *planner) poke() {
 func (p *planner) run(ctx context.Context) error {
 	p.again()
 	var lastFull, nextArrival time.Time
-	interval := fullEvery
+	interval := p.sched().interval()
 	timer := time.NewTimer(interval)
 	defer timer.Stop()
 	seen := uint64(0) // index after the last full pass
@@ -131,7 +129,7 @@ func (p *planner) run(ctx context.Context) error {
 		released, arrived, full := p.takeWork()
 		due := time.Since(lastFull) >= interval
 		// Other policies may look at the time alone, and so do preemptions.
-		full = full || due && (p.other != nil || p.fsm.Index() != seen || time.Since(lastFull) >= p.preemptEvery)
+		full = full || due && (p.others(p.sched()) || p.fsm.Index() != seen || time.Since(lastFull) >= p.preemptEvery)
 		if err := p.fast(ctx, released); err != nil {
 			return err
 		}
@@ -142,7 +140,7 @@ func (p *planner) run(ctx context.Context) error {
 				return err
 			}
 			lastFull, seen = time.Now(), p.fsm.Index()
-			interval = max(fullEvery, fullShare*took)
+			interval = max(p.sched().interval(), fullShare*took)
 		case full:
 			p.keepFull()
 			fallthrough
@@ -191,14 +189,14 @@ func (p *planner) keepArrived() {
 	p.mu.Unlock()
 }
 
-// fast starts the heads of the queues of GPUs on which something ended. Other
-// policies make a pass instead, see note.
+// fast starts the heads of the queues of GPUs on which something ended, where
+// a queue alone can say who is next.
 func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
-	if len(gpus) == 0 || p.other != nil {
+	if len(gpus) == 0 {
 		return nil
 	}
 	p.mu.Lock()
-	due := p.due
+	due, waited := p.due, p.waited
 	p.mu.Unlock()
 	if due {
 		// The fast path looks at the queues of these GPUs alone, and would give
@@ -208,8 +206,12 @@ func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
 	}
 	slices.Sort(gpus)
 	var plan cluster.Plan
-	know := p.company.newest()
-	p.fsm.Read(func(st *fsm.State) { plan = scheduler.OnRelease(releaseView{st, know}, gpus, p.policy) })
+	var again bool
+	know, sched := p.company.newest(), p.sched()
+	p.fsm.Read(func(st *fsm.State) { plan, again = onRelease(releaseView{st, know}, gpus, sched, waited) })
+	if again {
+		p.again()
+	}
 	return p.propose(ctx, &plan, "release")
 }
 
@@ -217,7 +219,8 @@ func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
 // yet ("arrival"). It returns how long the planning took, the committing not
 // counted.
 func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, err error) {
-	arrival := kind == "arrival" && p.other == nil
+	sched := p.sched()
+	arrival := kind == "arrival" && !p.others(sched)
 	counts := p.fsm.Counts()
 	if counts[cluster.JobPending] == 0 && (arrival || counts[cluster.JobQueued] == 0) {
 		return 0, nil
@@ -234,7 +237,8 @@ func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, er
 	p.mu.Lock()
 	p.due = due
 	p.mu.Unlock()
-	if arrival {
+	p.noteWaiting(kind, snap)
+	if arrival && len(snap.Partitions) == 0 {
 		// All that stand in no queue, and not only those that came: else an
 		// older one could be passed for ever.
 		snap.Waiting = inNoQueue(snap.Waiting)
@@ -242,7 +246,7 @@ func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, er
 			return 0, nil
 		}
 	}
-	plan := p.plan(snap)
+	plan := plan(snap, sched, kind == "arrival")
 	took = time.Since(began)
 	p.metrics.cycle(kind, took)
 	preempt := plan.Preempt
@@ -252,11 +256,34 @@ func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, er
 	return took, p.preempt(ctx, preempt)
 }
 
-func (p *planner) plan(snap *cluster.Snapshot) cluster.Plan {
-	if p.other != nil {
-		return p.other.Plan(snap)
+// others tells whether some passes are not the scheduler's own.
+func (p *planner) others(sched *Scheduling) bool {
+	return sched.Planner != nil || sched.planners() && len(p.fsm.Partitions()) > 0
+}
+
+// plan makes one pass over the cluster, or one over each of its partitions.
+func plan(snap *cluster.Snapshot, sched *Scheduling, arrival bool) cluster.Plan {
+	if len(snap.Partitions) > 0 {
+		return planPartitions(snap, sched, arrival)
 	}
-	return scheduler.Schedule(snap, p.policy)
+	return sched.plan(snap)
+}
+
+// noteWaiting keeps for the fast path of which partitions somebody waits.
+func (p *planner) noteWaiting(kind string, snap *cluster.Snapshot) {
+	if kind != "full" {
+		return
+	}
+	var waited map[string]struct{}
+	if len(snap.Partitions) > 0 {
+		waited = map[string]struct{}{}
+		for _, j := range snap.Waiting {
+			waited[j.Spec.Partition] = struct{}{}
+		}
+	}
+	p.mu.Lock()
+	p.waited = waited
+	p.mu.Unlock()
 }
 
 func inNoQueue(jobs []*cluster.Job) []*cluster.Job {

@@ -153,6 +153,11 @@ func (c *Coordinator) nodeView(n *cluster.Node) *apiv1.Node {
 		v.Jobs = append(v.Jobs, uint64(j.ID))
 	}
 	v.Gossip = c.members.view(string(n.ID))
+	for _, p := range c.fsm.Partitions() {
+		if p.Nodes.Holds(n.ID) {
+			v.Partitions = append(v.Partitions, p.Name)
+		}
+	}
 	for _, g := range v.Gpus {
 		for _, id := range c.fsm.GPUJobs(cluster.GPUID(g.Uuid)) {
 			g.Jobs = append(g.Jobs, uint64(id))

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"crypto/sha256"
+	"slices"
 	"strconv"
 	"time"
 
@@ -69,7 +70,9 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 	}
 	nodes := s.c.fsm.Nodes()
 	types, now := gpuTypes(nodes), cluster.TimeOf(s.c.cfg.Clock())
+	parts := s.c.fsm.Partitions()
 	var jobs []*cluster.Job
+	var warnings []string
 	for _, js := range req.Jobs {
 		job, err := s.c.learn.job(who, js, types)
 		if err != nil {
@@ -78,8 +81,15 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 		if err := setDeadline(job.Spec, now); err != nil {
 			return nil, err
 		}
+		part, warning, err := enter(job.Spec, parts)
+		if err != nil {
+			return nil, err
+		}
+		if warning != "" && !slices.Contains(warnings, warning) {
+			warnings = append(warnings, warning)
+		}
 		jobs = append(jobs, job)
-		if err := scheduler.NeverFits(nodes, job, s.c.cfg.Policy); err != nil {
+		if err := s.c.neverFits(nodes, part, job); err != nil {
 			return nil, err
 		}
 		cmd.Jobs = append(cmd.Jobs, &logv1.NewJob{Spec: conv.SpecToLog(job.Spec), Estimates: conv.EstimatesToLog(job.Estimates)})
@@ -88,7 +98,9 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 	if err != nil {
 		return nil, err
 	}
-	return submitted(r.Jobs, r.Index), nil
+	resp := submitted(r.Jobs, r.Index)
+	resp.Warnings = warnings
+	return resp, nil
 }
 
 func submitted(ids []cluster.JobID, index uint64) *apiv1.SubmitJobsResponse {
@@ -195,8 +207,8 @@ func (s *jobServer) query(req *apiv1.ListJobsRequest) (fsm.Query, error) {
 		}
 		q.After = cluster.JobID(after)
 	}
-	if len(req.States)+len(req.Users)+len(req.Ids) > maxIDsPerFilter {
-		return q, cluster.Errorf(cluster.CodeInvalid, "filter: more than %d states, users and ids", maxIDsPerFilter)
+	if len(req.States)+len(req.Users)+len(req.Ids)+len(req.Partitions) > maxIDsPerFilter {
+		return q, cluster.Errorf(cluster.CodeInvalid, "filter: more than %d states, users, ids and partitions", maxIDsPerFilter)
 	}
 	for _, name := range req.States {
 		st, err := cluster.ParseJobState(name)
@@ -216,12 +228,13 @@ func (s *jobServer) query(req *apiv1.ListJobsRequest) (fsm.Query, error) {
 	for _, id := range req.Ids {
 		ids[cluster.JobID(id)] = struct{}{}
 	}
-	if len(users)+len(ids) > 0 {
+	if len(users)+len(ids)+len(req.Partitions) > 0 {
 		q.Keep = func(j *cluster.Job) bool {
 			_, byName := users[j.Owner.Name]
 			_, byUID := users[strconv.FormatUint(uint64(j.Owner.UID), 10)]
 			_, byID := ids[j.ID]
-			return (len(users) == 0 || byName || byUID) && (len(ids) == 0 || byID)
+			return (len(users) == 0 || byName || byUID) && (len(ids) == 0 || byID) &&
+				(len(req.Partitions) == 0 || slices.Contains(req.Partitions, j.Spec.Partition))
 		}
 	}
 	return q, nil
@@ -296,12 +309,18 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	snap := s.c.fsm.SchedulerSnapshot()
 	snap.Now = max(snap.Now, cluster.TimeOf(s.c.cfg.Clock()))
 	snap.Interference = s.c.learn.company.forScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
-	for _, e := range scheduler.Explain(snap, j, s.c.cfg.Policy) {
+	pol, part := s.c.policyOf(j), partitionOf(snap, j)
+	resp.Explanations = explainPartition(snap, part)
+	snap = within(snap, part)
+	if part != nil && len(snap.Nodes) == 0 {
+		return resp, nil // what there is to say has been said
+	}
+	for _, e := range scheduler.Explain(snap, j, pol) {
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{
 			Code: string(e.Reason.Code), Detail: e.Reason.Detail, Count: uint32(e.Count), GpuType: e.GPUType,
 		})
 	}
-	if f, ok := scheduler.ForecastStart(snap, j, s.c.cfg.Policy); ok {
+	if f, ok := scheduler.ForecastStart(snap, j, pol); ok && (part == nil || !part.Down) {
 		resp.Forecast = forecastToAPI(&f)
 	}
 	return resp, nil

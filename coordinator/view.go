@@ -27,7 +27,7 @@ func (c *Coordinator) view(j *cluster.Job, who caller, d detail) *apiv1.Job {
 	})
 	if d == full {
 		m.PredictedSlowdown = c.slowdown(j)
-		if s, ok := scheduler.Slack(j, cluster.TimeOf(c.cfg.Clock()), c.cfg.Policy); ok {
+		if s, ok := scheduler.Slack(j, cluster.TimeOf(c.cfg.Clock()), c.policyOf(j)); ok {
 			m.Slack = durationpb.New(s)
 		}
 	}

@@ -111,6 +111,9 @@ func (s *State) Node(id cluster.NodeID) (*cluster.Node, bool) {
 	return n, ok
 }
 
+// Nodes returns all nodes by id.
+func (s *State) Nodes() []*cluster.Node { return s.sortedNodes() }
+
 // OnGPU returns the jobs that lie on a GPU, by id.
 func (s *State) OnGPU(g cluster.GPUID) []cluster.JobID { return s.gpuJobs[g] }
 
@@ -244,8 +247,9 @@ func (f *FSM) SchedulerSnapshot() *cluster.Snapshot {
 	s := f.st
 	return &cluster.Snapshot{
 		Index: s.index, Now: s.now, Nodes: s.sortedNodes(), Ledger: s.ledger.Clone(), Queues: maps.Clone(s.queues),
-		Waiting: s.inStates(cluster.JobPending, cluster.JobQueued),
-		Running: s.inStates(cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable),
+		Partitions: s.Partitions(),
+		Waiting:    s.inStates(cluster.JobPending, cluster.JobQueued),
+		Running:    s.inStates(cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable),
 	}
 }
 

@@ -54,6 +54,8 @@ type Options struct {
 	MaxSlowdownMilli int64
 	// Planner is passed on.
 	Planner policies.Policy
+	// Partitions are passed on.
+	Partitions map[string]coordinator.Chosen
 	// Registry takes the metrics of a cluster of one.
 	Registry prometheus.Registerer
 }
@@ -75,6 +77,7 @@ type node struct {
 	raft, api *link
 	socket    string
 	killed    bool
+	co        *coordinator.Coordinator
 }
 
 // Start brings a cluster up; it is taken down when the test ends.
@@ -156,7 +159,7 @@ func (c *Cluster) Restart(i int) {
 		Peers: c.peers, Timing: raftnode.FastTiming(), Raft: n.raft, Listener: n.api, Credentials: insecure.NewCredentials(), Socket: sock,
 		Peer: peer, Dial: func(addr string) (*grpc.ClientConn, error) { return c.dial(c.apiOf(addr), "coordinator", "peer") },
 		Users: userName, AllowRoot: c.opts.AllowRoot, MinUID: 1000, Admins: []cluster.UID{2000},
-		Lease: c.opts.Lease, MaxShares: 3, Policy: policy, Planner: c.opts.Planner, Clock: c.opts.Clock, MaxQueued: c.opts.MaxQueued, Learning: c.opts.Learning, Registry: c.opts.Registry, Certs: certifier{},
+		Lease: c.opts.Lease, MaxShares: 3, Policy: policy, Planner: c.opts.Planner, Partitions: c.opts.Partitions, Clock: c.opts.Clock, MaxQueued: c.opts.MaxQueued, Learning: c.opts.Learning, Registry: c.opts.Registry, Certs: certifier{},
 		Fatal: func(err error) { c.t.Errorf("%s cannot go on: %v", c.peers[i].ID, err) },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
@@ -164,7 +167,7 @@ func (c *Cluster) Restart(i int) {
 		c.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	n.stop = cancel
+	n.stop, n.co = cancel, co
 	c.nodes[i] = n
 	go func() {
 		defer close(n.done)
@@ -173,6 +176,9 @@ func (c *Cluster) Restart(i int) {
 		}
 	}()
 }
+
+// Coordinator returns coordinator i, which runs.
+func (c *Cluster) Coordinator(i int) *coordinator.Coordinator { return c.nodes[i].co }
 
 // Stop ends coordinator i gracefully.
 func (c *Cluster) Stop(i int) {

@@ -1,0 +1,219 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// ListPartitions describes partitions by name, and what is there now.
+func (s *clusterServer) ListPartitions(ctx context.Context, req *apiv1.ListPartitionsRequest) (*apiv1.ListPartitionsResponse, error) {
+	resp := &apiv1.ListPartitionsResponse{}
+	parts := s.c.fsm.Partitions()
+	for _, name := range req.Names {
+		if !slices.ContainsFunc(parts, func(p *cluster.Partition) bool { return p.Name == name }) {
+			return nil, toStatus(ctx, s.c.log, noSuchPartition(name))
+		}
+	}
+	waiting, live := s.c.fsm.PartitionJobs()
+	for _, p := range parts {
+		if len(req.Names) == 0 || slices.Contains(req.Names, p.Name) {
+			resp.Partitions = append(resp.Partitions, s.c.partitionView(p, waiting[p.Name], live[p.Name]))
+		}
+	}
+	return resp, nil
+}
+
+func noSuchPartition(name string) error {
+	return cluster.Errorf(cluster.CodeNotFound, "partition %q is not known; see: berth partition list", name)
+}
+
+func (c *Coordinator) partitionView(p *cluster.Partition, waiting, live int) *apiv1.Partition {
+	m := conv.PartitionToAPI(p)
+	m.Policy = c.scheduling().of(p.Name).Name()
+	m.JobsWaiting, m.JobsRunning = uint32(waiting), uint32(live)
+	c.fsm.Read(func(st *fsm.State) {
+		for _, n := range partNodes(st.Nodes(), p) {
+			m.NodesTotal++
+			if n.Schedulable() {
+				m.NodesReady++
+			}
+			for i := range n.GPUs {
+				m.GpusTotal++
+				if u, ok := st.Ledger().GPU(n.GPUs[i].ID); ok && u.Shares > 0 {
+					m.GpusUsed++
+				}
+			}
+		}
+	})
+	return m
+}
+
+// SetPartition adds a partition, or changes what the request says of one.
+func (s *clusterServer) SetPartition(ctx context.Context, req *apiv1.SetPartitionRequest) (*apiv1.SetPartitionResponse, error) {
+	resp, err := s.setPartition(ctx, req)
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	return resp, nil
+}
+
+// setTries bounds how often a change is made again from what another
+// administrator made of the partition meanwhile.
+const setTries = 5
+
+func (s *clusterServer) setPartition(ctx context.Context, req *apiv1.SetPartitionRequest) (*apiv1.SetPartitionResponse, error) {
+	who := callerOf(ctx)
+	if err := s.c.authorize(who, actAdmin, nil); err != nil {
+		return nil, err
+	}
+	for try := 1; ; try++ {
+		old, _ := s.c.fsm.Partition(req.Name)
+		p, err := merged(old, req)
+		if err != nil {
+			return nil, err
+		}
+		cmd := &logv1.SetPartition{Partition: conv.PartitionToLog(p)}
+		if old != nil {
+			cmd.Base = old.Revision
+		}
+		_, err = s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_SetPartition{SetPartition: cmd}})
+		if e, ok := errors.AsType[*cluster.Error](err); ok && e.Code == cluster.CodeConflict && try < setTries {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.c.log.InfoContext(ctx, "partition set", "partition", p.Name, "nodes", p.Nodes.String(), "default", p.Default, "down", p.Down, "uid", who.uid)
+		waiting, live := s.c.fsm.PartitionJobs()
+		return &apiv1.SetPartitionResponse{
+			Partition: s.c.partitionView(p, waiting[p.Name], live[p.Name]), Warnings: s.c.doubts(p),
+		}, nil
+	}
+}
+
+// merged is a partition as a request changes it; old is nil for a new one.
+func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (*cluster.Partition, error) {
+	p := &cluster.Partition{Name: req.Name}
+	if old != nil {
+		*p = *old
+	} else if err := cluster.CheckPartitionName(req.Name); err != nil {
+		return nil, err
+	} else if req.Nodes == nil {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "nodes: partition %s is not there yet and needs some; give a host list such as gpu[01-04],n7, or %s", req.Name, cluster.AllNodes)
+	}
+	var err error
+	if req.Nodes != nil {
+		if p.Nodes, err = cluster.ParseHostList(req.GetNodes()); err != nil {
+			return nil, err
+		}
+	}
+	if req.SetGpuTypes {
+		p.GPUTypes = slices.Compact(slices.Sorted(slices.Values(req.GpuTypes)))
+	}
+	if req.Default != nil {
+		p.Default = req.GetDefault()
+	}
+	if req.Down != nil {
+		p.Down = req.GetDown()
+	}
+	if d := req.MaxTime; d != nil {
+		p.MaxTime = d.AsDuration()
+	}
+	if d := req.DefaultTime; d != nil {
+		p.DefaultTime = d.AsDuration()
+	}
+	return p, p.Check()
+}
+
+// doubts are what may be meant and may be a slip.
+func (c *Coordinator) doubts(p *cluster.Partition) []string {
+	var out, unknown []string
+	for _, id := range p.Nodes.Names() {
+		if _, ok := c.fsm.Node(id); !ok {
+			unknown = append(unknown, string(id))
+		}
+	}
+	if n := len(unknown); n > 0 {
+		more := ""
+		if n > 5 {
+			unknown, more = unknown[:5], fmt.Sprintf(" and %d more", n-5)
+		}
+		out = append(out, fmt.Sprintf("no such node yet: %s%s; jobs run there once it joins", strings.Join(unknown, ", "), more))
+	}
+	nodes := partNodes(c.fsm.Nodes(), p)
+	for _, t := range p.GPUTypes {
+		if !slices.ContainsFunc(nodes, func(n *cluster.Node) bool {
+			return slices.ContainsFunc(n.GPUs, func(g cluster.GPU) bool { return g.Type == t })
+		}) {
+			out = append(out, fmt.Sprintf("no node of the partition has a GPU of type %s now", t))
+		}
+	}
+	outside := 0
+	running, _ := c.fsm.Jobs(fsm.Query{
+		States: []cluster.JobState{cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable},
+		Keep:   func(j *cluster.Job) bool { return j.Spec.Partition == p.Name },
+	})
+	for _, j := range running {
+		if a := j.Live(); a != nil && !p.Nodes.Holds(a.Berth.Node) {
+			outside++
+		}
+	}
+	if outside > 0 {
+		out = append(out, fmt.Sprintf("%d of its jobs run on nodes that are not in it any more; they go on there", outside))
+	}
+	return out
+}
+
+// RemovePartition forgets a partition of which no job waits or runs.
+func (s *clusterServer) RemovePartition(ctx context.Context, req *apiv1.RemovePartitionRequest) (*apiv1.RemovePartitionResponse, error) {
+	who := callerOf(ctx)
+	if err := s.c.authorize(who, actAdmin, nil); err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	_, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_RemovePartition{RemovePartition: &logv1.RemovePartition{Name: req.Name}}})
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	s.c.log.InfoContext(ctx, "partition removed", "partition", req.Name, "uid", who.uid)
+	return &apiv1.RemovePartitionResponse{}, nil
+}
+
+// neverFits refuses a job that no node of its partition could ever run.
+func (c *Coordinator) neverFits(nodes []*cluster.Node, part *cluster.Partition, j *cluster.Job) error {
+	err := scheduler.NeverFits(partNodes(nodes, part), j, c.policyOf(j))
+	switch {
+	case err == nil:
+		return nil
+	case part == nil:
+		return err
+	}
+	return cluster.Errorf(err.Code, "in partition %s: %s", part.Name, err.Msg)
+}
+
+// explainPartition says what a job's partition has to do with its waiting.
+func explainPartition(snap *cluster.Snapshot, part *cluster.Partition) []*apiv1.Explanation {
+	switch {
+	case part == nil:
+		return nil
+	case part.Down:
+		return []*apiv1.Explanation{{Code: string(cluster.ReasonPartitionDown), Detail: "partition " + part.Name + " is down: nothing starts there until an administrator sets it up"}}
+	}
+	own := len(partNodes(snap.Nodes, part))
+	switch {
+	case own == 0:
+		return []*apiv1.Explanation{{Code: string(cluster.ReasonPartition), Detail: fmt.Sprintf("no node of partition %s (%s) is registered; the cluster has %d others", part.Name, part.Nodes, len(snap.Nodes))}}
+	case own < len(snap.Nodes):
+		return []*apiv1.Explanation{{Code: string(cluster.ReasonPartition), Detail: fmt.Sprintf("only the nodes of partition %s count, %d of %d", part.Name, own, len(snap.Nodes))}}
+	}
+	return nil
+}

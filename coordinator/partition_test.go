@@ -1,0 +1,190 @@
+package coordinator_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/berth-scheduler/berth/coordinator"
+	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/policies"
+)
+
+// chosen makes a policy as the daemon does.
+func chosen(t testing.TB, name string) coordinator.Chosen {
+	t.Helper()
+	pol := scheduler.Default()
+	place, order, _ := strings.Cut(name, "+")
+	if place == "slot" {
+		pol.Mode = scheduler.ModeSlot
+	}
+	if order == "" && (place == "slot" || place == "ffd") {
+		return coordinator.Chosen{Policy: pol}
+	}
+	p, err := policies.New(name, policies.Options{Base: pol, Age: pol.FIFOAge, HoldAge: pol.FIFOAge})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return coordinator.Chosen{Policy: pol, Planner: p}
+}
+
+func setPartition(t *testing.T, cc *grpc.ClientConn, req *apiv1.SetPartitionRequest) *apiv1.SetPartitionResponse {
+	t.Helper()
+	resp, err := apiv1.NewClusterServiceClient(cc).SetPartition(as(t, admin), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+func in(partition string, s *apiv1.JobSpec) *apiv1.JobSpec {
+	s.Partition = partition
+	return s
+}
+
+// TestTwoPoliciesInOneCluster: a partition by slot and one by ffd, each with a
+// node: two small jobs share a card in the one and not in the other, and
+// nobody lands on another partition's node.
+func TestTwoPoliciesInOneCluster(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1, Partitions: map[string]coordinator.Chosen{"whole": chosen(t, "slot+fifo"), "shared": chosen(t, "ffd")}})
+	cc := c.Dial(0, "gate", "g")
+	a, b := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1")), c.Agent(0, "n2", "b1", coordtest.T4("GPU-2"))
+	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "whole", Nodes: proto.String("n1"), Default: proto.Bool(true)})
+	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "shared", Nodes: proto.String("n2")})
+	ids, err := submit(t, cc, alice, reqID(1), spec(2000), spec(2000), in("shared", spec(2000)), in("shared", spec(2000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two, three := assigned(t, a, ids[0]), assigned(t, b, ids[2]), assigned(t, b, ids[3])
+	a.Report(one, running, 0)
+	b.Report(two, running, 0)
+	b.Report(three, running, 0)
+	if j := await(t, cc, ids[0], "RUNNING"); j.Node != "n1" || !j.Gpus[0].Share.Exclusive || j.Partition != "whole" {
+		t.Errorf("runs as %v, want the whole card of n1", j)
+	}
+	if j := await(t, cc, ids[3], "RUNNING"); j.Node != "n2" || j.Gpus[0].Share.Exclusive || !slices.Contains(j.Neighbours, ids[2]) {
+		t.Errorf("runs as %v, want a share of n2's card", j)
+	}
+	if j := job(t, cc, alice, ids[1]); j.State != "PENDING" {
+		t.Errorf("the second is %s on %s, want PENDING", j.State, j.Node)
+	}
+	a.Report(one, completed, 0)
+	two = assigned(t, a, ids[1])
+	a.Report(two, running, 0)
+	if j := await(t, cc, ids[1], "RUNNING"); j.Node != "n1" {
+		t.Errorf("runs on %s, want n1", j.Node)
+	}
+	list, err := apiv1.NewClusterServiceClient(cc).ListPartitions(as(t, alice), &apiv1.ListPartitionsRequest{})
+	if err != nil || len(list.Partitions) != 2 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	if p := list.Partitions[1]; p.Name != "whole" || p.Policy != "slot+fifo" || !p.Default || p.NodesReady != 1 || p.GpusUsed != 1 || p.JobsRunning != 1 || p.JobsWaiting != 0 {
+		t.Errorf("listed as %v", p)
+	}
+}
+
+// TestQueuesOfPartitions: the scheduler's own policies queue at the cards of
+// the partition, and the fast path starts who is next.
+func TestQueuesOfPartitions(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	c.Agent(0, "n2", "b1", coordtest.T4("GPU-2"))
+	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "a", Nodes: proto.String("n1")})
+	ids, err := submit(t, cc, alice, reqID(1), in("a", spec(10_000)), in("a", spec(10_000)), in("a", spec(10_000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		as := assigned(t, a, id)
+		a.Report(as, running, 0)
+		for _, later := range ids {
+			if later > id {
+				if j := await(t, cc, later, "QUEUED"); j.Queue != "GPU-1" {
+					t.Errorf("job %d waits at %s, want GPU-1", later, j.Queue)
+				}
+			}
+		}
+		a.Report(as, completed, 0)
+	}
+}
+
+// TestPartitionsAreJudgedAtSubmit: what a partition does not allow is refused
+// in figures, and a cluster without partitions takes the scripts of others.
+func TestPartitionsAreJudgedAtSubmit(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	c.Agent(0, "n2", "b1", coordtest.T4("GPU-2"), coordtest.T4("GPU-3"))
+	jobs := apiv1.NewJobServiceClient(cc)
+	resp, err := jobs.SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: reqID(0), Jobs: []*apiv1.JobSpec{in("gpu", spec(0))}})
+	if err != nil || len(resp.Warnings) != 1 || !strings.Contains(resp.Warnings[0], "has no partitions") {
+		t.Errorf("without partitions: %v, %v", resp, err)
+	}
+	admins := apiv1.NewClusterServiceClient(cc)
+	if _, err := admins.SetPartition(as(t, alice), &apiv1.SetPartitionRequest{Name: "a", Nodes: proto.String("n1")}); err == nil || !strings.Contains(err.Error(), "only an administrator") {
+		t.Errorf("a user sets a partition: %v", err)
+	}
+	if w := setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "a", Nodes: proto.String("n[1,8-9]"), MaxTime: durationpb.New(time.Hour), GpuTypes: []string{"H100", "T4"}, SetGpuTypes: true}).Warnings; len(w) != 2 ||
+		!strings.Contains(w[0], "no such node yet: n8, n9") || !strings.Contains(w[1], "type H100") {
+		t.Errorf("warnings %q", w)
+	}
+	two := spec(2000)
+	two.Gpus = 2
+	long := spec(0)
+	long.TimeLimit = durationpb.New(2 * time.Hour)
+	elsewhere := spec(0)
+	elsewhere.Node = "n2"
+	for i, x := range []struct {
+		spec *apiv1.JobSpec
+		want string
+	}{
+		{spec(0), "partition: is missing, and none is the default; name one with --partition: a"},
+		{in("b", spec(0)), `partition "b" is not known; the partitions are a`},
+		{in("a", long), "time: 2h0m0s is above the most that partition a allows, 1h0m0s"},
+		{in("a", elsewhere), "node n2 is not in partition a, which has n[1,8-9]"},
+		{in("a", two), "in partition a: never satisfiable: 2 GPUs"},
+		{in("a b", spec(0)), "may hold letters, digits"},
+	} {
+		if _, err := submit(t, cc, alice, reqID(i+1), x.spec); err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("got %v, want %q", err, x.want)
+		}
+	}
+	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "a", Default: proto.Bool(true), Down: proto.Bool(true)})
+	resp, err = jobs.SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: reqID(20), Jobs: []*apiv1.JobSpec{spec(2000)}})
+	if err != nil || len(resp.Warnings) != 1 || !strings.Contains(resp.Warnings[0], "is down") {
+		t.Fatalf("while it is down: %v, %v", resp, err)
+	}
+	j := job(t, cc, alice, resp.Ids[0])
+	if j.Reason != "PartitionDown" || j.Spec.TimeLimit.AsDuration() != time.Hour || j.Partition != "a" {
+		t.Errorf("waits as %v", j)
+	}
+	why, err := jobs.ExplainJob(as(t, alice), &apiv1.ExplainJobRequest{Id: resp.Ids[0]})
+	if err != nil || len(why.Explanations) == 0 || why.Explanations[0].Code != "PartitionDown" || why.Forecast != nil {
+		t.Errorf("why: %v, %v", why, err)
+	}
+	if _, err := admins.RemovePartition(as(t, admin), &apiv1.RemovePartitionRequest{Name: "a"}); err == nil || !strings.Contains(err.Error(), "1 jobs that wait") {
+		t.Errorf("a partition with jobs is removed: %v", err)
+	}
+	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "a", Down: proto.Bool(false)})
+	await(t, cc, resp.Ids[0], "STARTING")
+	list, err := jobs.ListJobs(as(t, alice), &apiv1.ListJobsRequest{Partitions: []string{"a"}})
+	if err != nil || len(list.Jobs) != 1 || list.Jobs[0].Partition != "a" {
+		t.Errorf("listed %v, %v", list, err)
+	}
+	nodes, err := admins.ListNodes(as(t, alice), &apiv1.ListNodesRequest{})
+	if err != nil || fmt.Sprint(nodes.Nodes[0].Partitions, nodes.Nodes[1].Partitions) != "[a] []" {
+		t.Errorf("nodes %v, %v", nodes, err)
+	}
+}
