@@ -79,6 +79,7 @@ type host struct {
 	idleMem      int64
 	plainCPU     int64 // what they keep from jobs without GPUs
 	plainMem     int64
+	idle         int64 // of its GPUs when the pass began, in thousandths of one
 	place        int32 // in the tree of nodes, -1 when it takes no jobs
 	foreignQueue bool  // somebody waits here too long whom the snapshot does not hold
 	offered      offer // what the leaves of its cards hold, see reroom
@@ -283,17 +284,19 @@ func (k *class) whichOf(c *card) *tree {
 }
 
 // indexHosts orders the nodes for jobs without GPUs: nodes without GPUs
-// first, then the fullest as the pass finds them. First fit keeps it so, as
-// it fills the fuller ones up before it turns to the next.
+// first, then those of whose GPUs the least is idle, then the fullest as the
+// pass finds them. First fit keeps it so, as it fills the fuller ones up before
+// it turns to the next.
 func (f *fleet) indexHosts() {
 	for i := range f.hosts {
 		if f.hosts[i].use.Schedulable {
+			f.hosts[i].idle = f.idleOf(&f.hosts[i])
 			f.order = append(f.order, int32(i))
 		}
 	}
 	slices.SortFunc(f.order, func(a, b int32) int {
 		x, y := &f.hosts[a], &f.hosts[b]
-		return cmp.Or(compareBool(x.lo != x.hi, y.lo != y.hi), cmp.Compare(y.full(), x.full()), cmp.Compare(a, b))
+		return cmp.Or(compareBool(x.lo != x.hi, y.lo != y.hi), cmp.Compare(x.idle, y.idle), cmp.Compare(y.full(), x.full()), cmp.Compare(a, b))
 	})
 	for place, i := range f.order {
 		f.hosts[i].place = int32(place)

@@ -14,11 +14,13 @@ import (
 type naive struct {
 	led   *cluster.Ledger
 	nodes []*cluster.Node // by id
-	full  []*cluster.Node // the fullest at the beginning first
+	full  []*cluster.Node // at the beginning: without GPUs, the fewest idle, the fullest first
 	pol   scheduler.Policy
 	// kept is what the idle GPUs of a node keep of cores and host memory,
 	// keptPlain what they keep from jobs without GPUs.
 	kept, keptPlain map[cluster.NodeID][2]int64
+	// typical is what jobs take beside so many thousandths of GPUs.
+	typical struct{ cpu, mem, milli int64 }
 }
 
 type naiveClass struct {
@@ -36,8 +38,12 @@ func newNaive(s *cluster.Snapshot, pol scheduler.Policy) *naive {
 		return max(u.UsedCPU*1000/u.CPUMilli, u.UsedMem*1000/u.MemMiB)
 	}
 	fullest := slices.Clone(nodes)
-	slices.SortStableFunc(fullest, func(a, b *cluster.Node) int { return cmp.Compare(full(b), full(a)) })
-	v := &naive{s.Ledger.Clone(), nodes, fullest, pol, map[cluster.NodeID][2]int64{}, nil}
+	slices.SortStableFunc(fullest, func(a, b *cluster.Node) int {
+		return cmp.Or(cmp.Compare(min(1, len(a.GPUs)), min(1, len(b.GPUs))),
+			cmp.Compare(idleMilli(s.Ledger, a, pol), idleMilli(s.Ledger, b, pol)), cmp.Compare(full(b), full(a)))
+	})
+	v := &naive{led: s.Ledger.Clone(), nodes: nodes, full: fullest, pol: pol, kept: map[cluster.NodeID][2]int64{}}
+	v.learn(s)
 	for _, n := range nodes {
 		_, least := v.parts(n)
 		idle := int64(len(v.idle(n)))
@@ -267,19 +273,72 @@ func (v *naive) berth(j *cluster.Job) (b cluster.Berth, est cluster.Estimate, ok
 	return options[best].berth, options[best].est, true
 }
 
-func (v *naive) plain(j *cluster.Job) (cluster.Berth, bool) {
-	for _, bare := range []bool{true, false} {
-		for _, n := range v.full {
-			b := v.on(n, j)
-			whole := b
-			whole.CPUMilli += v.keptPlain[n.ID][0]
-			whole.MemMiB += v.keptPlain[n.ID][1]
-			if (len(n.GPUs) == 0) == bare && v.may(n, j) && v.led.Fits(&whole).Code == "" {
-				return b, true
-			}
+// plain is where a job without GPUs costs idle ones least: by how many
+// thousandths of them fewer find beside them what typical jobs take.
+func (v *naive) plain(j *cluster.Job) (best cluster.Berth, found bool) {
+	least := int64(1 << 62)
+	for _, n := range v.full {
+		b := v.on(n, j)
+		whole := b
+		whole.CPUMilli += v.keptPlain[n.ID][0]
+		whole.MemMiB += v.keptPlain[n.ID][1]
+		if !v.may(n, j) || v.led.Fits(&whole).Code != "" {
+			continue
+		}
+		if cost := v.usable(n, 0, 0) - v.usable(n, b.CPUMilli, b.MemMiB); cost < least {
+			best, least, found = b, cost, true
 		}
 	}
-	return cluster.Berth{}, false
+	return best, found
+}
+
+// usable is how much of a node's idle GPUs typical jobs could take, if so much
+// more of its cores and host memory were gone.
+func (v *naive) usable(n *cluster.Node, cpu, mem int64) int64 {
+	u, _ := v.led.Node(n.ID)
+	all, t := idleMilli(v.led, n, v.pol), v.typical
+	if t.milli == 0 || v.pol.KeepCPUMilli+v.pol.KeepMemMiB == 0 {
+		return 0
+	}
+	if t.cpu > 0 {
+		all = min(all, (u.CPUMilli-u.UsedCPU-cpu)*t.milli/t.cpu)
+	}
+	if t.mem > 0 {
+		all = min(all, (u.MemMiB-u.UsedMem-mem)*t.milli/t.mem)
+	}
+	return all
+}
+
+// idleMilli is what is idle of a node's GPUs: of each the larger of its two
+// fractions.
+func idleMilli(led *cluster.Ledger, n *cluster.Node, pol scheduler.Policy) (all int64) {
+	for i := range n.GPUs {
+		if u, _ := led.GPU(n.GPUs[i].ID); u.SellableMiB > 0 {
+			all += max(u.FreeMilli(), u.FreeMiB()*1000/u.SellableMiB)
+		}
+	}
+	return all
+}
+
+// learn sums up what jobs take beside GPUs.
+func (v *naive) learn(s *cluster.Snapshot) {
+	for _, j := range append(slices.Clone(s.Running), s.Waiting...) {
+		most := int64(0)
+		for _, c := range v.classes() {
+			share, _, r := scheduler.ShareOn(j, c.rep, v.pol)
+			if r.Code == "" && share.Exclusive {
+				most = 1000
+			} else if r.Code == "" {
+				most = max(most, share.Milli, share.MemMiB*1000/c.sellable)
+			}
+		}
+		if most > 0 && j.Spec.GPUs > 0 {
+			b := v.on(v.nodes[0], j)
+			v.typical.cpu += b.CPUMilli
+			v.typical.mem += b.MemMiB
+			v.typical.milli += most * int64(j.Spec.GPUs)
+		}
+	}
 }
 
 func (v *naive) may(n *cluster.Node, j *cluster.Job) bool {

@@ -53,6 +53,7 @@ func (p *pass) mayFit(it *item, c int) bool {
 // order of nodes and ids, then to the first empty one, so that empty cards
 // stay empty. Whole cards come from the node with the fewest empty ones.
 func (p *pass) fit(it *item, c int, to []int32) []int32 {
+	p.frag.begin(p, it, c)
 	want := p.want(it, c)
 	k := &p.f.classes[c]
 	lo, hi, ok := p.span(it, k)
@@ -64,6 +65,8 @@ func (p *pass) fit(it *item, c int, to []int32) []int32 {
 		to = p.fitBulky(it, c, want, lo, hi, to)
 	case it.gpus > 1:
 		to = p.fitSpread(it, c, &want, lo, hi, to)
+	case p.frag != nil:
+		to = p.bestShare(it, c, &want, lo, hi, to)
 	default:
 		place := p.suited(it, c, &want, lo, hi)
 		if place < 0 || place >= hi {
@@ -73,6 +76,7 @@ func (p *pass) fit(it *item, c int, to []int32) []int32 {
 			to = append(to, k.cards[place])
 		}
 	}
+	p.frag.chose(p, it, c, to)
 	if len(to) == 0 {
 		s := p.shapeOf(it, c)
 		if u, ok := p.failed[s]; !ok || want.until < u {
@@ -117,7 +121,12 @@ func (p *pass) fitWhole(k *class, it *item, want *room, to []int32) []int32 {
 		if near && (n < 2 || !k.parted) {
 			continue
 		}
-		for free := n; free < len(k.free); free++ {
+		if p.frag != nil {
+			if to = p.bestWhole(k, it, want, near, to); len(to) > 0 {
+				return to
+			}
+		}
+		for free := n; free < len(k.free) && p.frag == nil; free++ {
 			for i := k.free[free].next(0); i >= 0; i = k.free[free].next(i + 1) {
 				g := &k.groups[i]
 				if near && p.nearest(k, g, n, want, nil) < 0 {
@@ -230,26 +239,20 @@ func (p *pass) fitBulky(it *item, c int, want room, lo, hi int, to []int32) []in
 }
 
 // startPlain places a job that needs no GPU: a node without GPUs if one has
-// room, then the fullest.
+// room, then where it takes nothing that idle GPUs need, see plainPlace.
 func (p *pass) startPlain(it *item) bool {
 	want := room{mem: -1, milli: -1, slots: -1, cpu: it.cpu, host: it.mem, until: -1}
-	place := -1
-	if node := it.node; node != "" {
-		if h, ok := p.f.hostAt[node]; ok && p.f.hosts[h].place >= 0 {
-			if i := int(p.f.hosts[h].place); p.f.plain.at[p.f.plain.leaves+i].holds(&want) {
-				place = i
-			}
-		}
-	} else {
-		place = p.f.plain.first(0, &want)
+	if !p.f.plain.may(&want) {
+		return false
 	}
+	place, why := p.plainPlace(it, &want)
 	if place < 0 {
 		return false
 	}
 	hi := p.f.order[place]
 	e, _ := cluster.EstimateFor(it.job.Estimates, cluster.CPUType)
 	p.commit(it, &cluster.Start{
-		Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: e, Why: "the fullest node with room, those without GPUs first",
+		Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: e, Why: why,
 		Berth: cluster.Berth{Node: p.f.hosts[hi].node.ID, CPUMilli: it.cpu, MemMiB: it.mem},
 	}, hi)
 	return true
@@ -290,8 +293,12 @@ func (p *pass) commit(it *item, st *cluster.Start, host int32) {
 	}
 	p.f.led.Take(&st.Berth)
 	it.gone = true
+	p.frag.changed(host)
 	p.plan.Starts = append(p.plan.Starts, *st)
 	p.f.took(host, st.Berth.GPUs)
+	if h := &p.f.hosts[host]; p.mild != nil && h.place >= 0 {
+		p.mild.tree.set(int(h.place), p.mildRoom(h))
+	}
 }
 
 // why says in words why a job lies where it lies.

@@ -64,6 +64,11 @@ type Policy struct {
 	// more than the part of its GPUs gets no more than leaves that. 0 for both
 	// switches the rule off, also for jobs without GPUs.
 	KeepCPUMilli, KeepMemMiB int64
+	// FragNodes is how many nodes a job that fits on many looks at to choose
+	// where the fragmentation of the cluster grows least, rather than the first;
+	// 0 takes the first. It is asked only where cores or host memory are short,
+	// and where no more than FragJobs wait: many are packed better by size.
+	FragNodes, FragJobs int
 	// NearAge bounds how long a gang waits for GPUs of one NUMA group where
 	// others are free; it never waits for more than a tenth of its run.
 	NearAge time.Duration
@@ -101,6 +106,7 @@ func Default() Policy {
 		FIFOAge: 4 * time.Hour, AssumedDuration: time.Hour,
 		DefaultCPUMilli: 1000, DefaultMemMiB: 2048,
 		NearAge: 10 * time.Minute, DeadlineShareMilli: 500, KeepCPUMilli: 2000, KeepMemMiB: 2048,
+		FragNodes: 64, FragJobs: 256,
 		ReleaseDepth: 8, MaxReasons: 256,
 	}
 }

@@ -129,7 +129,8 @@ func TestIndexEqualsScan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, false)
 		pol := scheduler.Default()
-		pol.FIFOAge = 0 // the scan knows of no queue
+		pol.FIFOAge = 0   // the scan knows of no queue
+		pol.FragNodes = 0 // nor of fragmentation
 		pol.MaxShares = rapid.IntRange(1, 4).Draw(t, "policy's shares")
 		if rapid.IntRange(0, 9).Draw(t, "slot") == 0 {
 			pol.Mode = scheduler.ModeSlot

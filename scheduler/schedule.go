@@ -26,6 +26,9 @@ type pass struct {
 	keptPlain bool
 	keepsIdle bool // keepForIdle was called
 	bulks     map[shape]bool
+	typical   *learn // of what runs and waits, made when first asked for
+	frag      *frag  // nil where fragmentation plays no part
+	mild      *mild
 	unseen    bool    // somebody stands in a queue whom the snapshot does not hold
 	picked    []int32 // scratch
 	chosen    []int   // scratch
@@ -52,6 +55,7 @@ func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
 	p.gather(snap.Waiting)
 	p.f.asks(p.items)
 	p.markUnseen()
+	p.frag = p.newFrag()
 	for _, r := range p.order() {
 		it := &p.items[r.item]
 		if r.tier == tierPlain && !p.keepsIdle {
@@ -117,7 +121,11 @@ func (p *pass) start(it *item) bool {
 	if best < 0 || p.declines(it, best, fits) {
 		return false
 	}
-	p.picked = p.fit(it, best, p.picked[:0])
+	if p.frag != nil {
+		p.picked = append(p.picked[:0], p.frag.sites[best].cards...)
+	} else {
+		p.picked = p.fit(it, best, p.picked[:0])
+	}
 	p.place(it, best, p.picked)
 	return true
 }
@@ -153,6 +161,8 @@ func (p *pass) prefer(it *item, a, b int) bool {
 	switch {
 	case na.dur != nb.dur:
 		return na.dur > nb.dur
+	case ka.sellable == kb.sellable && p.frag != nil:
+		return p.frag.sites[a].better(&p.frag.sites[b])
 	case ka.sellable == kb.sellable:
 		return a < b
 	case na.way == wayWhole && it.job.Spec.GPUMemMiB == 0 && !p.sure(it, ka.gpuType):

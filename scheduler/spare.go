@@ -154,3 +154,103 @@ func (p *pass) keepForIdle() {
 		}
 	}
 }
+
+// beside is what typical jobs take with a GPU: cpu and host for each milli
+// thousandths of one. milli is 0 where nothing is known.
+type beside struct{ cpu, host, milli int64 }
+
+// usable is how much of idle GPUs, in thousandths of one, finds beside it what
+// typical jobs take, with so much left of a node.
+func (b *beside) usable(idle, cpu, host int64) int64 {
+	if b.milli == 0 {
+		return 0
+	}
+	if b.cpu > 0 {
+		idle = min(idle, max(0, cpu)*b.milli/b.cpu)
+	}
+	if b.host > 0 {
+		idle = min(idle, max(0, host)*b.milli/b.host)
+	}
+	return idle
+}
+
+// idleOf is what is idle of a node's GPUs, in thousandths of one.
+func (f *fleet) idleOf(h *host) (idle int64) {
+	for i := h.lo; i < h.hi; i++ {
+		if f.cards[i].class >= 0 {
+			left := f.leftOf(&f.cards[i])
+			idle += left.Idle()
+		}
+	}
+	return idle
+}
+
+// mild is where jobs without GPUs take nothing that typical jobs need beside
+// GPUs that are idle: a tree of what is left beyond that, over the same places
+// as fleet.plain.
+type mild struct {
+	beside
+	tree *tree
+}
+
+// needMild makes the tree when first asked for; nil where the site wants
+// nothing to be kept.
+func (p *pass) needMild() *mild {
+	if p.mild != nil || p.pol.KeepCPUMilli <= 0 && p.pol.KeepMemMiB <= 0 {
+		return p.mild
+	}
+	l := p.learned()
+	p.mild = &mild{beside: beside{l.cpu, l.host, l.milli}, tree: newTree(len(p.f.order))}
+	for place, i := range p.f.order {
+		p.mild.tree.put(place, p.mildRoom(&p.f.hosts[i]))
+	}
+	p.mild.tree.build()
+	return p.mild
+}
+
+func (p *pass) mildRoom(h *host) room {
+	r := p.f.hostRoom(h)
+	if r.until < 0 {
+		return r
+	}
+	b := &p.mild.beside
+	use := b.usable(p.f.idleOf(h), h.freeCPU(), h.freeMem())
+	if use == 0 {
+		return r
+	}
+	r.cpu = min(r.cpu, h.freeCPU()-(use*b.cpu+b.milli-1)/b.milli)
+	r.host = min(r.host, h.freeMem()-(use*b.host+b.milli-1)/b.milli)
+	return r
+}
+
+// plainPlace finds a place in fleet.order for a job without GPUs: the first
+// where it takes nothing from idle GPUs, nodes without GPUs first, then those
+// with the fewest idle; else where it takes the cores of the fewest.
+func (p *pass) plainPlace(it *item, want *room) (int, string) {
+	t := p.f.plain
+	if it.node != "" {
+		h, ok := p.f.hostAt[it.node]
+		if !ok || p.f.hosts[h].place < 0 || !t.leaf(int(p.f.hosts[h].place)).holds(want) {
+			return -1, ""
+		}
+		return int(p.f.hosts[h].place), "the node that it asks for"
+	}
+	m := p.needMild()
+	if m == nil {
+		return t.first(0, want), "a node with room, those without GPUs first, then those with the fewest idle"
+	}
+	for place := m.tree.first(0, want); place >= 0; place = m.tree.first(place+1, want) {
+		if t.leaf(place).holds(want) {
+			return place, "leaves idle GPUs the cores and memory that jobs for them take; nodes without GPUs first, then those with the fewest idle"
+		}
+	}
+	best, least := -1, int64(forever)
+	for place := t.first(0, want); place >= 0 && least > 0; place = t.first(place+1, want) {
+		h := &p.f.hosts[p.f.order[place]]
+		idle := p.f.idleOf(h)
+		if cost := m.usable(idle, h.freeCPU(), h.freeMem()) - m.usable(idle, h.freeCPU()-it.cpu, h.freeMem()-it.mem); cost < least {
+			best, least = place, cost
+		}
+	}
+	return best, "the node where it takes the cores and memory of the fewest idle GPUs"
+}

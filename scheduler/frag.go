@@ -1,0 +1,308 @@
+package scheduler
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// frag lets a pass choose among cards on which a job fits by how little the
+// expected fragmentation of the cluster grows (Weng et al., ATC 2023). Other
+// than there the target workload is learned from what runs and waits, and only
+// Policy.FragNodes nodes are looked at for each job: those that first fit would
+// come to first, of each class as many.
+type frag struct {
+	typical []Typical   // by class
+	nodes   [][]measure // by class and group
+	vers    []int32     // of hosts: rises when something starts there
+	sites   []site      // by class: what fit found last
+	each    int         // nodes of a class to look at
+	left    []CardLeft  // scratch
+	cards   []int32     // scratch
+	was, is [maxLook]CardLeft
+}
+
+// maxLook bounds the cards of one job whose score is computed; wider jobs are
+// scored as if they took that many.
+const maxLook = 16
+
+type measure struct {
+	Measure
+	made int32 // version of the host, plus one
+}
+
+// site is the best place for a job on the cards of one class.
+type site struct {
+	cards []int32
+	score int8
+	used  bool // joins somebody
+	host  int32
+}
+
+func (s *site) better(o *site) bool {
+	if s.score != o.score {
+		return s.score > o.score
+	}
+	if s.used != o.used {
+		return s.used
+	}
+	return s.host < o.host
+}
+
+// sampled bounds how many of the running and of the waiting jobs are looked
+// at to learn what is typical.
+const sampled = 512
+
+// every is the step in which n jobs are sampled: a power of two, so that the
+// sample changes little from pass to pass.
+func every(n int) int {
+	step := 1
+	for n > sampled*step {
+		step *= 2
+	}
+	return step
+}
+
+// learn counts what jobs ask for, on each class of cards.
+type learn struct {
+	mix []Mix
+	// cpu and host are what jobs for GPUs take beside them, milli how much of
+	// GPUs that is, in thousandths.
+	cpu, host, milli int64
+}
+
+func newLearn(classes int) *learn { return &learn{mix: make([]Mix, classes)} }
+
+// add counts one job.
+func (l *learn) add(j *cluster.Job, f *fleet, weight int64) {
+	cpu, host := hostOf(j, *f.pol)
+	most := int64(0)
+	for c := range f.classes {
+		k := &f.classes[c]
+		if j.Spec.GPUs == 0 {
+			l.mix[c].AddUnable(weight)
+			continue
+		}
+		e, _ := cluster.EstimateFor(j.Estimates, k.gpuType)
+		n := needOn(j, k.rep, &e, f.pol)
+		if n.way == wayNone {
+			l.mix[c].AddUnable(weight)
+			continue
+		}
+		s := shapeOn(&n, k, j.Spec.GPUs, cpu, host)
+		most = max(most, s.Mem, s.Milli)
+		l.mix[c].Add(s, weight)
+	}
+	if most > 0 {
+		l.cpu += weight * cpu
+		l.host += weight * host
+		l.milli += weight * most * int64(j.Spec.GPUs)
+	}
+}
+
+func shapeOn(n *need, k *class, gpus int, cpu, host int64) Shape {
+	s := Shape{GPUs: gpus, Alone: n.way == wayWhole, Mem: cluster.WholeGPU, Milli: cluster.WholeGPU, CPUMilli: cpu, HostMiB: host}
+	if !s.Alone {
+		s.Mem, s.Milli = min(cluster.WholeGPU, n.mem*cluster.WholeGPU/max(1, k.sellable)), n.milli
+	}
+	return s
+}
+
+// learned is what the pass knows of typical jobs, learned when first asked
+// for from a sample of those that run and of those that wait.
+func (p *pass) learned() *learn {
+	if p.typical != nil {
+		return p.typical
+	}
+	p.typical = newLearn(len(p.f.classes))
+	running := p.running
+	if !slices.IsSortedFunc(running, byJob) {
+		running = slices.Clone(running)
+		slices.SortFunc(running, byJob)
+	}
+	step := every(len(running))
+	for i := 0; i < len(running); i += step {
+		p.typical.add(running[i], p.f, int64(step))
+	}
+	step = every(len(p.items))
+	for i := 0; i < len(p.items); i += step {
+		p.typical.add(p.items[i].job, p.f, int64(step))
+	}
+	return p.typical
+}
+
+// newFrag returns nil where fragmentation plays no part: when the site wants
+// none of it, when so many wait that the order by size does better, and when
+// nobody asks for more cores or host memory than what goes with its GPUs.
+func (p *pass) newFrag() *frag {
+	if p.pol.FragNodes <= 0 || len(p.items) > p.pol.FragJobs {
+		return nil
+	}
+	l := p.learned()
+	w := &frag{typical: make([]Typical, len(p.f.classes)), sites: make([]site, len(p.f.classes))}
+	tight := false
+	for c := range w.typical {
+		w.typical[c] = l.mix[c].Typical()
+		tight = tight || w.typical[c].binds(p.f.classes[c].easyCPU, p.f.classes[c].easyMem)
+	}
+	if !tight {
+		return nil
+	}
+	w.vers = make([]int32, len(p.f.hosts))
+	w.nodes = make([][]measure, len(p.f.classes))
+	for c := range w.nodes {
+		w.nodes[c] = make([]measure, len(p.f.classes[c].groups))
+	}
+	return w
+}
+
+// changed notes that something started on a node.
+func (w *frag) changed(host int32) {
+	if w != nil {
+		w.vers[host]++
+	}
+}
+
+// begin forgets what was found on a class for another job, and says how many
+// nodes of it this one may look at.
+func (w *frag) begin(p *pass, it *item, c int) {
+	if w == nil {
+		return
+	}
+	w.sites[c].cards = w.sites[c].cards[:0]
+	able := 0
+	for i := range it.needs {
+		if it.needs[i].way != wayNone {
+			able++
+		}
+	}
+	w.each = max(1, p.pol.FragNodes/max(1, able))
+}
+
+// chose notes the cards that a job gets on a class where only one place was
+// looked at, so that its score can be compared with those of other classes.
+func (w *frag) chose(p *pass, it *item, c int, cards []int32) {
+	if w != nil && len(cards) > 0 && len(w.sites[c].cards) == 0 {
+		w.offer(p, it, c, p.f.cards[cards[0]].group, cards)
+	}
+}
+
+func (f *fleet) leftOf(c *card) CardLeft {
+	return CardLeft{
+		Mem: c.use.FreeMiB() * cluster.WholeGPU / max(1, c.use.SellableMiB), Milli: c.use.FreeMilli(),
+		Takes: c.use.FreeShares() > 0 && c.use.Shares < max(1, f.pol.MaxShares), Empty: c.use.Shares == 0,
+	}
+}
+
+// score tells how well a job lies on cards of group gi.
+func (w *frag) score(p *pass, it *item, c int, gi int32, cards []int32) int8 {
+	k := &p.f.classes[c]
+	g, t, m := &k.groups[gi], &w.typical[c], &w.nodes[c][gi]
+	h := &p.f.hosts[g.host]
+	cpu, host := h.use.CPUMilli-h.use.UsedCPU, h.use.MemMiB-h.use.UsedMem
+	if m.made != w.vers[g.host]+1 {
+		m.made = w.vers[g.host] + 1
+		w.left = w.left[:0]
+		for _, i := range k.cards[g.lo:g.hi] {
+			w.left = append(w.left, p.f.leftOf(&p.f.cards[i]))
+		}
+		t.Measure(&m.Measure, cpu, host, w.left)
+	}
+	s := shapeOn(&it.needs[c], k, it.gpus, it.cpu, it.mem)
+	n := min(len(cards), maxLook)
+	for x, i := range cards[:n] {
+		cd := &p.f.cards[i]
+		last := cd.use.FreeShares() < 2 || cd.use.Shares+1 >= max(1, p.pol.MaxShares)
+		w.was[x] = p.f.leftOf(cd)
+		w.is[x] = w.was[x].After(&s, last)
+	}
+	return FragmentationScore(t.Growth(&m.Measure, cpu-it.cpu, host-it.mem, w.was[:n], w.is[:n]))
+}
+
+// offer keeps cards if they are the best that was found of a class.
+func (w *frag) offer(p *pass, it *item, c int, gi int32, cards []int32) {
+	best := &w.sites[c]
+	s := site{
+		score: w.score(p, it, c, gi, cards), used: p.f.cards[cards[0]].use.Shares > 0, host: p.f.classes[c].groups[gi].host,
+	}
+	if len(best.cards) == 0 || s.better(best) {
+		s.cards = append(best.cards[:0], cards...)
+		*best = s
+	}
+}
+
+// bestShare looks for one share: first on nodes with a card in use that holds
+// it, then on others, in the order of nodes. On a node that it looks at it asks
+// about each card.
+func (p *pass) bestShare(it *item, c int, want *room, lo, hi int, to []int32) []int32 {
+	k, w := &p.f.classes[c], p.frag
+	left, tries := w.each, 0
+	for place := k.used.first(lo, want); place >= 0 && place < hi && left > 0; {
+		g := p.f.cards[k.cards[place]].group
+		if p.offerCards(it, c, g, want, &tries) {
+			left--
+		}
+		if tries > mateTries && !it.kept && !p.old(it.job) {
+			break
+		}
+		place = k.used.first(int(k.groups[g].hi), want)
+	}
+	for place := k.empty.first(lo, want); place >= 0 && place < hi && left > 0; {
+		g := p.f.cards[k.cards[place]].group
+		p.offerCards(it, c, g, want, nil)
+		left--
+		place = k.empty.first(int(k.groups[g].hi), want)
+	}
+	return append(to, w.sites[c].cards...)
+}
+
+// offerCards offers the cards of a node that hold one share, of those in the
+// same state the first. With tries nil only empty ones are asked about; else it
+// counts those in use on which somebody would be too slow.
+func (p *pass) offerCards(it *item, c int, gi int32, want *room, tries *int) (any bool) {
+	k := &p.f.classes[c]
+	g := &k.groups[gi]
+	empty := false
+	for place := int(g.lo); place < int(g.hi); place++ {
+		i := k.cards[place]
+		u := &p.f.cards[i].use
+		switch {
+		case u.Shares == 0:
+			if empty || !k.empty.leaf(place).holds(want) {
+				continue
+			}
+			empty = true
+		case tries == nil || !k.used.leaf(place).holds(want):
+			continue
+		case p.crowd != nil && !p.suits(it, c, i):
+			*tries++
+			continue
+		}
+		p.frag.cards = append(p.frag.cards[:0], i)
+		p.frag.offer(p, it, c, gi, p.frag.cards)
+		any = true
+	}
+	return any
+}
+
+// bestWhole looks for whole cards on the nodes with the fewest empty ones that
+// are enough.
+func (p *pass) bestWhole(k *class, it *item, want *room, near bool, to []int32) []int32 {
+	n, left, c := it.gpus, p.frag.each, int(p.f.cards[k.cards[0]].class)
+	for free := n; free < len(k.free) && left > 0; free++ {
+		for i := k.free[free].next(0); i >= 0 && left > 0; i = k.free[free].next(i + 1) {
+			g := &k.groups[i]
+			if near && p.nearest(k, g, n, want, nil) < 0 {
+				continue
+			}
+			if p.frag.cards = p.takeEmpty(k, it, g, want, p.frag.cards[:0]); len(p.frag.cards) > 0 {
+				p.frag.offer(p, it, c, int32(i), p.frag.cards)
+				left--
+			}
+		}
+	}
+	return append(to, p.frag.sites[c].cards...)
+}
+
+// leaf is what a place holds.
+func (t *tree) leaf(i int) *room { return &t.at[t.leaves+i] }
