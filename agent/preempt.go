@@ -41,12 +41,12 @@ func (t *task) save(ctx context.Context, as *nodev1.Assignment) (left time.Durat
 		}
 		t.saving = now
 	}
-	if !t.signaled {
-		sig := saveSignal(as.Preempt.Signal)
+	if t.signaled.IsZero() {
+		sig, now := saveSignal(as.Preempt.Signal), time.Now()
 		if err := t.rt.Signal(ctx, t.id, sig); err != nil {
 			return 0, fmt.Errorf("send %s: %w", sig, err)
 		}
-		t.signaled, t.stopping = true, stopRoom
+		t.signaled, t.stopping = now, stopRoom
 		t.log.Info("attempt is to save its state and make room", "signal", as.Preempt.Signal, "dur", as.Preempt.Grace.AsDuration())
 		if err := t.noteSaving(as, t.saving, true); err != nil {
 			return 0, err
@@ -65,6 +65,15 @@ func (t *task) noteSaving(as *nodev1.Assignment, at time.Time, sent bool) error 
 // remember takes over from the journal how far an attempt is with making room.
 func (t *task) remember(as *nodev1.Assignment) {
 	if p := as.GetPreempt(); p.GetAt() != nil {
-		t.saving, t.signaled, t.stopping = p.At.AsTime(), p.Sent, stopRoom
+		t.saving, t.stopping = p.At.AsTime(), stopRoom
+		if p.Sent {
+			t.signaled = t.saving
+		}
 	}
+}
+
+// madeRoom tells whether an attempt that ended was on its way out to make
+// room. What had ended before it was told came to its own end.
+func (t *task) madeRoom(s Task) bool {
+	return t.stopping == stopRoom && (s.Ended.IsZero() || !s.Ended.Before(t.signaled))
 }

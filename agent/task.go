@@ -51,7 +51,7 @@ type task struct {
 	started  time.Time
 	stopping stopCause
 	saving   time.Time // since when it saves its state, see save
-	signaled bool      // it was told to
+	signaled time.Time // when it was told to, zero before
 	killAt   time.Time // zero until it got TERM
 	killed   bool
 	end      *nodev1.Report

@@ -29,7 +29,7 @@ func (a *Agent) verdict(ctx context.Context, t *task, s Task) *nodev1.Report {
 		r.State = nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY
 		r.Reason = string(cluster.ReasonHostOOM)
 		r.Detail = fmt.Sprintf("the kernel ended it at its host memory cap of %d MiB; ask for more with --mem", as.GetMemMib())
-	case t.stopping == stopRoom && !s.Ended.Before(t.saving):
+	case t.madeRoom(s):
 		r.State = nodev1.AttemptState_ATTEMPT_STATE_PREEMPTED
 		r.Reason = string(cluster.ReasonPreempted)
 	case t.stopping == stopTimeLimit:

@@ -23,15 +23,14 @@ type Runtime struct {
 	launched map[cluster.AttemptID]*agent.Launch
 	calls    []string
 	fail     map[string][]error
-	// IgnoreTERM makes tasks end by SIGKILL alone.
-	ignoreTERM bool
+	ignored  map[syscall.Signal]bool
 }
 
 // New returns a runtime with no tasks.
 func New() *Runtime {
 	return &Runtime{
 		exits: make(chan cluster.AttemptID, 100), tasks: map[cluster.AttemptID]*agent.Task{},
-		launched: map[cluster.AttemptID]*agent.Launch{}, fail: map[string][]error{},
+		launched: map[cluster.AttemptID]*agent.Launch{}, fail: map[string][]error{}, ignored: map[syscall.Signal]bool{},
 	}
 }
 
@@ -44,10 +43,13 @@ func (r *Runtime) Fail(op string, errs ...error) {
 }
 
 // IgnoreTERM makes tasks end by SIGKILL alone.
-func (r *Runtime) IgnoreTERM() {
+func (r *Runtime) IgnoreTERM() { r.Ignore(syscall.SIGTERM) }
+
+// Ignore makes tasks go on when they get sig.
+func (r *Runtime) Ignore(sig syscall.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ignoreTERM = true
+	r.ignored[sig] = true
 }
 
 // Calls lists the calls that changed something, as "create j1-a1".
@@ -146,7 +148,7 @@ func (r *Runtime) Start(_ context.Context, id cluster.AttemptID) error {
 func (r *Runtime) Signal(_ context.Context, id cluster.AttemptID, sig syscall.Signal) error {
 	r.mu.Lock()
 	err := r.begin(sig.String(), id)
-	ignored := r.ignoreTERM && sig == syscall.SIGTERM
+	ignored := r.ignored[sig]
 	r.mu.Unlock()
 	if err != nil || ignored {
 		return err
