@@ -44,6 +44,16 @@ type Job struct {
 	Command, Dir, Comment string
 	Stdin, Stdout, Stderr string
 	Dependency            string
+	// LastEval is when the scheduler looked at it last, SubmitHost where it was
+	// submitted, as HOST:SESSION.
+	LastEval   time.Time
+	SubmitHost string
+	// Tasked is how many tasks it has, GPUs how many cards it takes in all,
+	// CPUIDs the cores and MemUsedMiB the memory that it was given.
+	Tasked     int64
+	GPUs       int
+	CPUIDs     string
+	MemUsedMiB int64
 	// Priority is greater for those who go first, 0 for a job that is held.
 	Priority         int64
 	ExitCode, Signal int32

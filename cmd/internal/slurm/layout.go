@@ -129,21 +129,21 @@ func size(s string) int {
 
 // heads is the first line of a table.
 func (l *layout[T]) heads() string {
-	return l.line(func(c *cell[T]) string { return c.head })
+	return l.line(func(c *cell[T]) (string, bool) { return c.head, false })
 }
 
 func (l *layout[T]) row(t *T) string {
-	return l.line(func(c *cell[T]) string { return c.value(t) })
+	return l.line(func(c *cell[T]) (string, bool) { return c.value(t), c.whole })
 }
 
-func (l *layout[T]) line(text func(*cell[T]) string) string {
+func (l *layout[T]) line(text func(*cell[T]) (s string, whole bool)) string {
 	var b strings.Builder
 	for i := range l.cells {
 		c := &l.cells[i]
 		b.WriteString(c.before)
-		s := text(c)
+		s, whole := text(c)
 		width := c.width
-		if c.whole && width > 0 {
+		if whole && width > 0 {
 			width = max(width, len(s))
 		}
 		b.WriteString(pad(s, width, c.right))

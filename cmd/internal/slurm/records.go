@@ -1,0 +1,208 @@
+package slurm
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Record is how scontrol show writes things: lines of KEY=value, or all of
+// them in one line.
+type Record struct {
+	// OneLine is -o, Detail -d.
+	OneLine, Detail bool
+}
+
+// write prints lines as one record.
+func (r *Record) write(w io.Writer, lines []string, end string) error {
+	if r.OneLine {
+		_, err := io.WriteString(w, strings.Join(lines, " ")+" \n")
+		return err
+	}
+	_, err := io.WriteString(w, strings.Join(lines, "\n   ")+end)
+	return err
+}
+
+// Job prints a job as scontrol show job does.
+func (r *Record) Job(w io.Writer, j *Job) error {
+	lines := r.jobWho(j)
+	lines = append(lines, r.jobWhen(j)...)
+	lines = append(lines, r.jobWhere(j)...)
+	lines = append(lines, r.jobFiles(j)...)
+	return r.write(w, lines, "\n   \n\n")
+}
+
+func (r *Record) jobWho(j *Job) []string {
+	lines := []string{
+		fmt.Sprintf("JobId=%d JobName=%s", j.ID, j.Name),
+		fmt.Sprintf("UserId=%s(%d) GroupId=%s(%d) MCS_label=N/A", j.User, j.UID, j.Group, j.GID),
+		fmt.Sprintf("Priority=%d Nice=0 Account=%s QOS=%s", j.Priority, orNull(j.Account), orNull(j.QOS)),
+		fmt.Sprintf("JobState=%s Reason=%s Dependency=%s", j.State, cmp.Or(j.Reason, "None"), orNull(j.Dependency)),
+		fmt.Sprintf("Requeue=%d Restarts=%d BatchFlag=1 Reboot=0 ExitCode=%d:%d", flag(j.Requeue), j.Restarts, j.ExitCode, j.Signal),
+	}
+	if r.Detail {
+		lines = append(lines, fmt.Sprintf("DerivedExitCode=%d:%d", j.ExitCode, j.Signal))
+	}
+	return lines
+}
+
+func (r *Record) jobWhen(j *Job) []string {
+	start, end, limit := stamp(j.Started, ""), stamp(j.Ended, "Unknown"), "UNLIMITED"
+	from := j.Started
+	if j.Started.IsZero() {
+		start, from = stamp(j.Expected, "Unknown"), j.Expected
+	}
+	if j.Limit > 0 {
+		limit = long(j.Limit)
+		if j.Ended.IsZero() && !from.IsZero() {
+			end = stamp(from.Add(j.Limit), "")
+		}
+	}
+	if start == "Unknown" && !j.Ended.IsZero() {
+		start = end // Slurm's word for a job that ended without a start
+	}
+	return []string{
+		fmt.Sprintf("RunTime=%s TimeLimit=%s TimeMin=N/A", long(j.Ran), limit),
+		fmt.Sprintf("SubmitTime=%s EligibleTime=%s", stamp(j.Submitted, "Unknown"), stamp(j.Eligible, "Unknown")),
+		fmt.Sprintf("AccrueTime=%s", stamp(j.Eligible, "Unknown")),
+		fmt.Sprintf("StartTime=%s EndTime=%s Deadline=%s", start, end, stamp(j.Deadline, "N/A")),
+		fmt.Sprintf("SuspendTime=None SecsPreSuspend=0 LastSchedEval=%s Scheduler=Main", stamp(j.LastEval, "Unknown")),
+	}
+}
+
+func (r *Record) jobWhere(j *Job) []string {
+	lines := []string{
+		fmt.Sprintf("Partition=%s AllocNode:Sid=%s", j.Partition, cmp.Or(j.SubmitHost, "localhost:0")),
+		fmt.Sprintf("ReqNodeList=%s ExcNodeList=(null)", orNull(j.ReqNodes)),
+		"NodeList=" + j.NodeList,
+	}
+	if j.NodeList != "" {
+		lines = append(lines, "BatchHost="+j.NodeList)
+	}
+	each := cmp.Or(j.MinCPUs, j.CPUs)
+	lines = append(lines,
+		fmt.Sprintf("NumNodes=%d NumCPUs=%d NumTasks=%d CPUs/Task=%d ReqB:S:C:T=0:0:*:*", j.Nodes, j.CPUs, max(1, j.Tasked), each),
+		"TRES="+j.tres(),
+		"Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*",
+	)
+	if r.Detail && j.NodeList != "" && j.GresUsed != "" {
+		gres, _, _ := strings.Cut(j.GresUsed, "(")
+		lines = append(lines, "JOB_GRES="+gres, fmt.Sprintf("  Nodes=%s CPU_IDs=%s Mem=%d GRES=%s", j.NodeList, j.CPUIDs, j.MemUsedMiB, j.GresUsed))
+	}
+	return append(lines,
+		fmt.Sprintf("MinCPUsNode=%d MinMemoryNode=%s MinTmpDiskNode=0", each, memory(j.MinMemMiB)),
+		"Features=(null) DelayBoot=00:00:00",
+		"OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null)",
+	)
+}
+
+func (r *Record) jobFiles(j *Job) []string {
+	lines := []string{"Command=" + orNull(j.Command), "WorkDir=" + j.Dir}
+	switch {
+	case j.Comment != "" && r.OneLine:
+		lines = append(lines, "Comment="+j.Comment)
+	case j.Comment != "":
+		lines = append(lines, "Comment="+j.Comment+" ")
+	}
+	lines = append(lines, "StdErr="+j.Stderr, "StdIn="+cmp.Or(j.Stdin, "/dev/null"), "StdOut="+j.Stdout, "Power=")
+	if j.Gres != "" {
+		lines = append(lines, "TresPerNode="+j.Gres)
+	}
+	return lines
+}
+
+// tres is what of each trackable resource it takes; Slurm leaves out memory that was
+// given without being asked for.
+func (j *Job) tres() string {
+	s := fmt.Sprintf("cpu=%d,", j.CPUs)
+	if j.MemUsedMiB > 0 {
+		s += "mem=" + memory(j.MemUsedMiB) + ","
+	}
+	s += fmt.Sprintf("node=%d,billing=%d", j.Nodes, j.CPUs)
+	if j.GPUs > 0 {
+		s += fmt.Sprintf(",gres/gpu=%d", j.GPUs)
+	}
+	return s
+}
+
+// Node prints a node as scontrol show node does.
+func (r *Record) Node(w io.Writer, n *Node) error {
+	lines := []string{
+		fmt.Sprintf("NodeName=%s Arch=%s CoresPerSocket=1 ", n.Name, cmp.Or(n.Arch, "x86_64")),
+		fmt.Sprintf("CPUAlloc=%d CPUEfctv=%d CPUTot=%d CPULoad=%s", n.CPUsUsed, n.CPUs, n.CPUs, orNA(n.Load)),
+		"AvailableFeatures=(null)",
+		"ActiveFeatures=(null)",
+		"Gres=" + orNull(n.Gres),
+		fmt.Sprintf("NodeAddr=%s NodeHostName=%s Version=%s", n.Addr, n.Host, n.Version),
+		"OS=" + cmp.Or(n.OS, "Linux"),
+		fmt.Sprintf("RealMemory=%d AllocMem=%d FreeMem=%d Sockets=%d Boards=1", n.MemMiB, n.MemUsed, n.FreeMem, n.CPUs),
+		fmt.Sprintf("State=%s ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A", n.starred()),
+		"Partitions=" + strings.Join(n.Partitions, ",") + " ",
+		fmt.Sprintf("BootTime=%s SlurmdStartTime=%s", stamp(n.Boot, "None"), stamp(n.Registered, "None")),
+		"LastBusyTime=" + stamp(n.Contact, "Unknown"),
+		fmt.Sprintf("CfgTRES=cpu=%d,mem=%s,billing=%d", n.CPUs, memory(n.MemMiB), n.CPUs),
+		"AllocTRES=" + n.allocated(),
+		"CapWatts=n/a",
+		"CurrentWatts=0 AveWatts=0",
+		"ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s",
+	}
+	if n.Reason != "" {
+		lines = append(lines, fmt.Sprintf("Reason=%s [%s@%s]", n.Reason, n.user(), stamp(n.ReasonAt, "Unknown")))
+	}
+	return r.write(w, lines, "\n\n")
+}
+
+func (n *Node) starred() string {
+	if n.Silent {
+		return n.State + "*"
+	}
+	return n.State
+}
+
+func (n *Node) allocated() string {
+	if n.CPUsUsed == 0 && n.MemUsed == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("cpu=%d", n.CPUsUsed)
+	if n.MemUsed > 0 {
+		s += ",mem=" + memory(n.MemUsed)
+	}
+	return s
+}
+
+// Partition prints a partition as scontrol show partition does.
+func (r *Record) Partition(w io.Writer, p *Partition, nodes []Node) error {
+	var cpus, mem int64
+	var count int
+	for i := range nodes {
+		for _, name := range p.Nodes {
+			if nodes[i].Name == name {
+				cpus, mem, count = cpus+nodes[i].CPUs, mem+nodes[i].MemMiB, count+1
+			}
+		}
+	}
+	yes := map[bool]string{true: "YES", false: "NO"}[p.Default]
+	state := map[bool]string{true: "UP", false: "DOWN"}[p.Up]
+	most, usual := "UNLIMITED", "NONE"
+	if p.MaxTime > 0 {
+		most = long(p.MaxTime)
+	}
+	if p.DefaultTime > 0 {
+		usual = long(p.DefaultTime)
+	}
+	return r.write(w, []string{
+		"PartitionName=" + p.Name,
+		"AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL",
+		fmt.Sprintf("AllocNodes=ALL Default=%s QoS=N/A", yes),
+		fmt.Sprintf("DefaultTime=%s DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO", usual),
+		fmt.Sprintf("MaxNodes=UNLIMITED MaxTime=%s MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED", most),
+		"Nodes=" + Fold(p.Nodes),
+		"PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO",
+		"OverTimeLimit=NONE PreemptMode=OFF",
+		fmt.Sprintf("State=%s TotalCPUs=%d TotalNodes=%d SelectTypeParameters=NONE", state, cpus, count),
+		"JobDefaults=(null)",
+		"DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED",
+		fmt.Sprintf("TRES=cpu=%d,mem=%s,node=%d,billing=%d", cpus, memory(mem), count, cpus),
+	}, "\n\n")
+}

@@ -1,0 +1,156 @@
+package slurm
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Formats of sinfo's tables.
+const (
+	nodesFormat   = "%#P %.5a %.10l %.6D %.6t %N"
+	nodesLong     = "%#P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
+	nodesSummary  = "%#P %.5a %.10l %.16F %N"
+	nodesReasons  = "%20E %9u %19H %N"
+	nodesEach     = "%#N %.6D %.#P %6t"
+	nodesEachLong = "%#N %.6D %.#P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"
+	leastFit      = 9 // of %#P and %#N
+)
+
+// Sinfo is what sinfo was asked for.
+type Sinfo struct {
+	// Format is that of -o, Fields that of -O; both "" take a table of Slurm's.
+	Format, Fields string
+	// Each, Long, Summary, Reasons and NoHead are -N, -l, -s, -R and -h.
+	Each, Long, Summary, Reasons, NoHead bool
+	// Nodes, Partitions and States choose; empty is all. States are in small
+	// letters, in either form.
+	Nodes, Partitions, States []string
+}
+
+// Print writes the nodes as sinfo does at a time. Nodes are sorted by name.
+// Where there are no partitions all nodes are in one. The error tells of a
+// format that names no field; then nothing was written.
+func (s *Sinfo) Print(w io.Writer, parts []Partition, nodes []Node, now time.Time) error {
+	l, err := s.layout()
+	if err != nil {
+		return err
+	}
+	rows := s.groups(&l, parts, nodes)
+	l.fit(rows, leastFit)
+	var b strings.Builder
+	if s.Long && !s.NoHead {
+		fmt.Fprintln(&b, now.Format("Mon Jan 02 15:04:05 2006"))
+	}
+	if !s.NoHead {
+		fmt.Fprintln(&b, l.heads())
+	}
+	for i := range rows {
+		fmt.Fprintln(&b, l.row(&rows[i]))
+	}
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+func (s *Sinfo) layout() (layout[group], error) {
+	format := nodesFormat
+	switch {
+	case s.Format != "":
+		format = s.Format
+	case s.Reasons:
+		format = nodesReasons
+	case s.Summary:
+		format = nodesSummary
+	case s.Each && s.Long:
+		format = nodesEachLong
+	case s.Each:
+		format = nodesEach
+	case s.Long:
+		format = nodesLong
+	}
+	l := byLetter(format, groupLetters)
+	if s.Fields != "" {
+		l = byName(s.Fields, groupFields)
+	}
+	if len(l.faults) > 0 {
+		return l, fmt.Errorf("%s", strings.Replace(l.faults[0], "job", "node", 1))
+	}
+	return l, nil
+}
+
+// groups makes the lines: nodes of a partition for which all columns but those
+// that sum up are alike stand in one.
+func (s *Sinfo) groups(l *layout[group], parts []Partition, nodes []Node) []group {
+	var out []group
+	for p := range parts {
+		part := &parts[p]
+		if len(s.Partitions) > 0 && !slices.Contains(s.Partitions, part.Name) {
+			continue
+		}
+		var own []group
+		at := map[string]int{}
+		for i := range nodes {
+			n := &nodes[i]
+			if !slices.Contains(part.Nodes, n.Name) || !s.wants(n) {
+				continue
+			}
+			one := group{part: part, nodes: []*Node{n}}
+			key := n.Name
+			if !s.Each {
+				key = l.keys(&one, "NODELIST", "NODES", "CPUS(A/I/O/T)", "NODES(A/I)", "NODES(A/I/O/T)")
+			}
+			if k, ok := at[key]; ok {
+				own[k].nodes = append(own[k].nodes, n)
+				continue
+			}
+			at[key] = len(own)
+			own = append(own, one)
+		}
+		if !s.Each {
+			slices.SortStableFunc(own, func(a, b group) int { return cmp.Compare(b.nodes[0].rank(), a.nodes[0].rank()) })
+		}
+		if len(own) == 0 && !s.Reasons && len(s.Nodes)+len(s.States) == 0 && !s.Each {
+			own = append(own, group{part: part, nodes: nil})
+		}
+		out = append(out, own...)
+	}
+	if s.Reasons {
+		out = oncePerNode(out)
+	}
+	if s.Each {
+		slices.SortStableFunc(out, func(a, b group) int { return cmp.Compare(a.nodes[0].Name, b.nodes[0].Name) })
+	}
+	return out
+}
+
+// oncePerNode leaves out the lines of further partitions.
+func oncePerNode(rows []group) []group {
+	var out []group
+	for _, g := range rows {
+		if !slices.ContainsFunc(out, func(o group) bool { return o.names() == g.names() }) {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+func (s *Sinfo) wants(n *Node) bool {
+	if s.Reasons && n.Reason == "" {
+		return false
+	}
+	return (len(s.Nodes) == 0 || slices.Contains(s.Nodes, n.Name)) &&
+		(len(s.States) == 0 || slices.Contains(s.States, n.form(0)) || slices.Contains(s.States, n.form(1)))
+}
+
+// rank is Slurm's number of a state, flags above the base state.
+func (n *Node) rank() int {
+	base, flags, _ := strings.Cut(n.State, "+")
+	r := slices.Index([]string{"UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED"}, base)
+	if flags != "" {
+		r += 0x200
+	}
+	return r
+}

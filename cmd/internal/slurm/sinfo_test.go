@@ -1,0 +1,119 @@
+package slurm
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func recordedNodes(t *testing.T) ([]Partition, []Node) {
+	t.Helper()
+	n := func(name string, cpus int64, used string) Node {
+		return Node{Name: name, Addr: "127.0.0.1", Host: "ctl-a", State: StateOf(true, false, cpus, 8), CPUs: 8, CPUsUsed: cpus, Load: "4.27",
+			MemMiB: 4096, FreeMem: 21110, Gres: "gpu:fake:8,shard:fake:32", GresUsed: used, Partitions: []string{"main", "parked"}}
+	}
+	both := []string{"n1", "n2"}
+	return []Partition{{Name: "main", Default: true, Up: true, Nodes: both}, {Name: "parked", Nodes: both}},
+		[]Node{n("n1", 1, "gpu:fake:4(IDX:0-3),shard:fake:0"), n("n2", 2, "gpu:fake:8(IDX:0-7),shard:fake:0")}
+}
+
+// TestSinfoAsRecorded prints the recorded session as Slurm did.
+func TestSinfoAsRecorded(t *testing.T) {
+	const letters = "%P|%a|%l|%D|%t|%T|%N|%c|%C|%m|%G|%f|%O|%e|%z|%X|%Y|%Z|%E|%H|%u|%U|%w|%d|%A|%F|%B|%g|%h|%I|%L|%M|%n|%o|%p|%r|%R|%s|%S"
+	for _, c := range []struct {
+		file string
+		s    Sinfo
+	}{
+		{"sinfo", Sinfo{}}, {"sinfo_l", Sinfo{Long: true}}, {"sinfo_s", Sinfo{Summary: true}}, {"sinfo_R", Sinfo{Reasons: true}},
+		{"sinfo_o1", Sinfo{Format: letters}}, {"sinfo_o2", Sinfo{NoHead: true, Format: "%10P %.5a %.10l %.6D %.6t %N"}},
+		{"sinfo_O", Sinfo{Fields: "nodelist,cpus,memory,gres,gresused,statelong,partition"}},
+		{"sinfo_n", Sinfo{Nodes: []string{"n1"}}}, {"sinfo_h", Sinfo{NoHead: true}}, {"sinfo_Nl", Sinfo{Each: true, Long: true}},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			parts, nodes := recordedNodes(t)
+			same(t, c.file, &c.s, parts, nodes)
+		})
+	}
+	t.Run("sinfo_R2", func(t *testing.T) {
+		parts, nodes := recordedNodes(t)
+		nodes[1].State, nodes[1].Reason, nodes[1].User, nodes[1].ReasonAt = StateOf(true, true, 2, 8), "GPU 2 ECC", "root", at(t, "10:41:23")
+		same(t, "sinfo_R2", &Sinfo{Reasons: true}, parts, nodes)
+	})
+}
+
+func same(t *testing.T, file string, s *Sinfo, parts []Partition, nodes []Node) {
+	t.Helper()
+	want, err := os.ReadFile(filepath.Join("testdata", "recorded", file+".txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	if err := s.Print(&got, parts, nodes, at(t, "10:41:23")); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); d != "" {
+		t.Errorf("differs from Slurm (-) (+ours):\n%s", d)
+	}
+}
+
+func TestFold(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{"n1,n2,n3,n5", "n[1-3,5]"}, {"n1", "n1"}, {"login", "login"}, {"n01,n02,n10", "n[01-02,10]"}, {"a1,b1,a2", "a[1-2],b1"}, {"", ""},
+		{"gpu-a1,gpu-a2,x", "gpu-a[1-2],x"},
+	} {
+		var names []string
+		if c.in != "" {
+			names = strings.Split(c.in, ",")
+		}
+		if got := Fold(names); got != c.want {
+			t.Errorf("Fold(%s) = %s, want %s", c.in, got, c.want)
+		}
+	}
+}
+
+// TestUnfold: as scontrol show hostnames was recorded, and lists that are none.
+func TestUnfold(t *testing.T) {
+	got, err := Unfold("n[1-3,07],c1")
+	if want := []string{"n1", "n2", "n3", "n07", "c1"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	if got, err := Unfold("r[1-2]n[1-2]"); err != nil || strings.Join(got, " ") != "r1n1 r1n2 r2n1 r2n2" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for _, bad := range []string{"n[1-3", "n[3-1]", "n[a]", "n[]", "n[1-99999999]", "n[1-9999]m[1-9999]", "n]1["} {
+		if got, err := Unfold(bad); err == nil {
+			t.Errorf("%s: got %d names, want an error", bad, len(got))
+		}
+	}
+}
+
+// TestFoldUnfold: what was folded names the same nodes.
+func TestFoldUnfold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names := rapid.SliceOfDistinct(rapid.StringMatching(`[a-c]{1,2}[0-9]{0,3}`), func(s string) string { return s }).Draw(t, "names")
+		got, err := Unfold(Fold(names))
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(got)
+		slices.Sort(names)
+		if !slices.Equal(got, names) {
+			t.Fatalf("got %v, want %v by way of %s", got, names, Fold(names))
+		}
+	})
+}
+
+func FuzzUnfold(f *testing.F) {
+	f.Add("n[1-3,07],c1")
+	f.Add("r[1-2]n[001-2],[]")
+	f.Fuzz(func(t *testing.T, s string) {
+		if names, err := Unfold(s); err == nil && len(names) > maxHosts {
+			t.Errorf("%d names", len(names))
+		}
+	})
+}
