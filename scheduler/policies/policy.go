@@ -155,8 +155,9 @@ type placement struct {
 	make func(*pass) placer
 	// marginMilli is added to predicted memory, in thousandths of it.
 	marginMilli int64
-	// queues is a placement that keeps queues of cards itself.
-	queues bool
+	// queues is a placement that keeps queues of cards itself, last one that
+	// has the last word about preemptions, see finisher.
+	queues, last bool
 }
 
 // placements is the table of all rules. It is a function, so that nobody can
@@ -170,7 +171,7 @@ func placements() []placement {
 		{name: "bestfit", own: "fifo", make: func(*pass) placer { return bestFit{} }},
 		{name: "random", own: "fifo", make: func(p *pass) placer { return byChance{p.opt.Seed ^ p.snap.Index} }},
 		{name: "fgd", own: "fifo", make: newFGD},
-		{name: "reactive", own: "fifo", make: newReactive},
+		{name: "reactive", own: "fifo", make: newReactive, last: true},
 		{name: "schedtune", own: "fifo", make: newSchedTune, marginMilli: schedTuneError, queues: true},
 		{name: "lucid", own: "qssf", make: func(*pass) placer { return lucid{} }},
 		{name: "horus", own: "fifo", make: func(p *pass) placer { return horus{p.now} }},
@@ -188,6 +189,12 @@ type engine struct {
 }
 
 func (e *engine) Name() string { return e.name }
+
+// StartsOnly tells that plans hold nothing but starts, for jobs that stand in
+// no queue of a card: a caller who sees that nobody fits need not ask.
+func (e *engine) StartsOnly() bool {
+	return !e.place.queues && !e.place.last && e.order.over == nil
+}
 
 func (e *engine) Plan(snap *cluster.Snapshot) cluster.Plan {
 	p := newPass(snap, e)

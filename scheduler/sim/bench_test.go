@@ -71,12 +71,12 @@ func BenchmarkQueues(b *testing.B) {
 	if dir == "" {
 		b.Skip("set BERTH_TRACES to a folder with lucid-window")
 	}
-	for _, mix := range []string{"m3", "v2"} {
+	for mix, nodes := range map[string]int{"m3": 8, "v2": 64} {
 		w, _, err := trace.Load(dir+"/lucid-window", trace.Options{Mix: mix})
 		if err != nil {
 			b.Fatal(err)
 		}
-		f, _ := trace.FleetFor(w)
+		f := sim.Homogeneous(nodes, 8, "gpu", 24<<10)
 		f.Pool = true
 		for _, name := range []string{"ffd", "slot+fifo", "slot+qssf", "slot+las"} {
 			b.Run(mix+"/"+name, func(b *testing.B) {

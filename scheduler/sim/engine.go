@@ -87,6 +87,7 @@ type engine struct {
 	touched          []int32
 	zoom             *zoom
 	fresh            []*cluster.Job // arrived at this moment
+	roomy            roomy
 }
 
 // Run replays w on f. It returns an error when an option or a job cannot be, or
@@ -138,6 +139,7 @@ func newEngine(w *Workload, f *Fleet, opt *Options) (*engine, error) {
 		e.st = newPlain(e.nodes)
 	}
 	e.addSlots(f)
+	e.roomy = newRoomy(e)
 	if !opt.NoZoom {
 		e.zoom = newZoom(e)
 	}
@@ -259,6 +261,7 @@ func (e *engine) happen(at int64) error {
 	for e.next < len(e.tasks) && e.tasks[e.next].job.Submit.Microseconds() == at {
 		t := &e.tasks[e.next]
 		t.state, t.arrived, t.began = waits, at, -1
+		e.roomy.wait(t.job, 1)
 		e.cur.demand += int64(t.job.GPUs)
 		batch = append(batch, t.view)
 		e.next++

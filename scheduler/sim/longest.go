@@ -26,7 +26,7 @@ func (l Longest) Plan(snap *cluster.Snapshot) cluster.Plan {
 		return cmp.Or(cmp.Compare(predicted(b), predicted(a)), cmp.Compare(a.ID, b.ID))
 	})
 	one := *snap
-	one.Queues = nil
+	one.Queues, one.Ledger = nil, snap.Ledger.Clone()
 	for _, j := range jobs {
 		one.Waiting = []*cluster.Job{j}
 		p := scheduler.Schedule(&one, l.Policy)

@@ -12,9 +12,17 @@ import (
 type Planner interface {
 	// Name is what reports call it.
 	Name() string
-	// Plan decides what starts now. It may change the snapshot's ledger and
-	// slices, but not the jobs.
+	// Plan decides what starts now. It may change what the slices of waiting
+	// and running jobs hold, but neither the ledger and maps nor the jobs, and
+	// keeps nothing of the snapshot.
 	Plan(snap *cluster.Snapshot) cluster.Plan
+}
+
+// Starter is a Planner that may know that its plans hold nothing but starts.
+// Then it is not asked while no card has room for any job that waits.
+type Starter interface {
+	Planner
+	StartsOnly() bool
 }
 
 // Releaser is a Planner with a fast path after ends, as the coordinator uses
@@ -73,7 +81,7 @@ type Options struct {
 	// there starts again from its last checkpoint; Checkpoint 0 is never.
 	MTBF, Repair, Checkpoint time.Duration
 	// NoZoom plans each arrival over the whole fleet, even where a few cards
-	// are all that matters.
+	// are all that matters, and asks Starters also when nobody fits.
 	NoZoom bool
 	// Paranoid checks the ledger after each event, for tests.
 	Paranoid bool

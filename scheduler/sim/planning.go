@@ -90,6 +90,9 @@ func (e *engine) fullPass() error {
 	e.arrived, e.changed = false, false
 	e.nextFull = e.now + e.opt.PassEvery.Microseconds()
 	for range maxRounds {
+		if e.nobodyFits() {
+			break
+		}
 		plan, err := e.ask(e.full())
 		if err != nil {
 			return err

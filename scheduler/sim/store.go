@@ -3,7 +3,6 @@ package sim
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -127,10 +126,10 @@ func (p *plain) snapshot(now cluster.Time, pendingOnly bool) *cluster.Snapshot {
 	p.now = max(p.now, now)
 	p.compact()
 	s := &cluster.Snapshot{
-		Index: p.index, Now: p.now, Nodes: p.nodes, Ledger: p.ledger.Clone(), Queues: p.queues, Running: slices.Clone(p.run),
+		Index: p.index, Now: p.now, Nodes: p.nodes, Ledger: p.ledger, Queues: p.queues, Running: slices.Clone(p.run),
 	}
 	if !pendingOnly {
-		s.Waiting, s.Queues = slices.Clone(p.wait), maps.Clone(p.queues)
+		s.Waiting = slices.Clone(p.wait)
 		return s
 	}
 	for _, j := range p.wait {

@@ -35,6 +35,7 @@ func (e *engine) begin(a cluster.AttemptID) {
 	if t.began < 0 {
 		t.began = e.now
 	}
+	e.roomy.wait(t.job, -1)
 	if e.zoom != nil {
 		e.zoom.book(berth, e.nodeAt[berth.Node], 1)
 	}
@@ -92,6 +93,7 @@ func (e *engine) give(c int32, s cluster.Share, sign int64) {
 	e.cur.alloc += sign * milli
 	was := sl.alloc
 	sl.alloc += sign * milli
+	e.roomy.gave(sl, was)
 	e.cur.frag += strandedOf(sl.alloc) - strandedOf(was)
 }
 
@@ -208,7 +210,9 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 	}
 	e.retime(t.cards)
 	t.state = waits
-	if !again {
+	if again {
+		e.roomy.wait(t.job, 1)
+	} else {
 		t.state, t.ended = failed, e.now
 		if how == cluster.JobCompleted {
 			t.state = done
