@@ -2,7 +2,6 @@ package policies
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -90,7 +89,7 @@ func (p *pass) preemptFor(t *task) {
 	for _, ri := range best.runs {
 		r := &p.runs[ri]
 		p.plan.Preempt = append(p.plan.Preempt, cluster.Preemption{
-			Job: r.job.ID, Attempt: r.job.Live().No, For: t.id, Why: fmt.Sprintf("%s: job %d goes before it", p.label, t.id),
+			Job: r.job.ID, Attempt: r.job.Live().No, For: t.id, Why: p.label + ": that one goes first",
 		})
 		p.remove(ri)
 	}

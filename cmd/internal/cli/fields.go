@@ -132,6 +132,10 @@ func jobFields() []field {
 		}},
 		{"image", "", kindText, "run in this container `IMAGE` instead of the node's own files", text(func(r *request) *string { return &r.spec.Image })},
 		{"requeue-on-loss", "", kindTruth, "run again when the node is lost, even if the first run may still go on there", truth(func(r *request) *bool { return &r.spec.RequeueOnLoss })},
+		{"checkpoint", "", kindText, "how it saves its state when it must make room for others: a `HOOK` such as USR1@60s, the signal and the time that it may take; without one it is never preempted", func(r *request, v string) (err error) {
+			r.spec.Checkpoint, err = cluster.ParseCheckpoint(v)
+			return err
+		}},
 		{"comment", "", kindText, "`TEXT` kept with the job", text(func(r *request) *string { return &r.spec.Comment })},
 	}
 }

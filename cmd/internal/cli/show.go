@@ -94,6 +94,9 @@ func showJob(e *Env, j *apiv1.Job) {
 	if j.GetCancelRequested() && !terminal(state) {
 		state += " (its end was asked for)"
 	}
+	if j.GetReason() == string(cluster.ReasonPreempted) && !waiting(state) && !terminal(state) {
+		state += " (saves its state to make room)"
+	}
 	kv := []string{
 		"Job", fmt.Sprintf("%d  %s", j.GetId(), j.GetName()),
 		"User", fmt.Sprintf("%s (%d)", j.GetUser(), j.GetUid()),
@@ -148,6 +151,7 @@ func specKeys(s *apiv1.JobSpec) []string {
 	add(s.GetNode() != "", "node %s", s.GetNode())
 	return []string{
 		"Asked for", strings.Join(asked, ", "),
+		"Checkpoint", checkpointText(s),
 		"Command", quoteCommand(texts(s.GetCommand())),
 		"Image", s.GetImage(),
 		"Directory", string(s.GetDir()),
@@ -191,6 +195,14 @@ func deadlineText(e *Env, j *apiv1.Job) string {
 		return at + ", expected to miss it by " + units.HumanDuration(-d)
 	}
 	return at + ", slack " + units.HumanDuration(d)
+}
+
+// checkpointText tells how a job saves its state when it must make room.
+func checkpointText(s *apiv1.JobSpec) string {
+	if s.GetCheckpointSignal() == "" {
+		return ""
+	}
+	return fmt.Sprintf("saves its state at %s within %s, and may be preempted", s.GetCheckpointSignal(), units.HumanDuration(s.GetCheckpointGrace().AsDuration()))
 }
 
 // slowedText tells what sharing is predicted to cost a job.

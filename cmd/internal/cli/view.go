@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -132,6 +133,8 @@ type specView struct {
 	Objective string     `json:"objective"`
 	MaxPowerW int64      `json:"max_power_w"`
 	MaxCost   float64    `json:"max_cost"`
+
+	Checkpoint string `json:"checkpoint"`
 }
 
 func slackSeconds(j *apiv1.Job) *float64 {
@@ -210,6 +213,7 @@ func viewSpec(s *apiv1.JobSpec) *specView {
 		Stdin: string(s.GetStdin()), Stdout: string(s.GetStdout()), Stderr: string(s.GetStderr()),
 		RequeueOnLoss: s.GetRequeueOnLoss(), Comment: s.GetComment(),
 		Deadline: stamp(s.GetDeadline()), Objective: s.GetObjective(), MaxPowerW: s.GetMaxPowerW(), MaxCost: float64(s.GetMaxCostMilli()) / 1000,
+		Checkpoint: cluster.Checkpoint{Signal: s.GetCheckpointSignal(), Grace: s.GetCheckpointGrace().AsDuration()}.String(),
 	}
 }
 
