@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // Coordinator is the configuration of berth coordinator. Each field is the
@@ -101,6 +103,31 @@ type Scheduling struct {
 	Prices []string `yaml:"prices"`
 	// Policy is a placement of package policies, or "placement+order".
 	Policy string `yaml:"policy"`
+	// Policies are PARTITION=POLICY where it is another one.
+	Policies []string `yaml:"policies"`
+}
+
+// PolicyOf is the policy of each partition that has its own, and what is wrong
+// with each item of policies, by its place.
+func (s *Scheduling) PolicyOf() (of map[string]string, wrong map[int]string) {
+	of, wrong = map[string]string{}, map[int]string{}
+	for i, line := range s.Policies {
+		name, policy, ok := strings.Cut(line, "=")
+		if !ok || name == "" || policy == "" {
+			wrong[i] = fmt.Sprintf("is %.80q, want PARTITION=POLICY such as debug=slot+fifo", line)
+			continue
+		}
+		if err := cluster.CheckPartitionName(name); err != nil {
+			wrong[i] = fmt.Sprintf("is %.80q: %v", line, err)
+			continue
+		}
+		if _, twice := of[name]; twice {
+			wrong[i] = fmt.Sprintf("names partition %.80q twice", name)
+			continue
+		}
+		of[name] = policy
+	}
+	return of, wrong
 }
 
 // PerHourMilli is what an hour of a GPU of each type costs, in thousandths.
@@ -205,6 +232,7 @@ func (c *Coordinator) Validate() error {
 	p.span("scheduling.interval", c.Scheduling.Interval, 10*time.Millisecond, time.Minute)
 	p.number("scheduling.memory_headroom_mib", c.Scheduling.MemoryHeadroomMiB, 0, 64<<10)
 	p.policy("scheduling.policy", c.Scheduling.Policy)
+	p.policies("scheduling.policies", &c.Scheduling)
 	if _, err := c.Scheduling.PerHourMilli(); err != nil {
 		p.addf("scheduling.prices", "%v", err)
 	}

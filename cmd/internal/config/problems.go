@@ -124,6 +124,19 @@ func (p *Problems) policy(key, s string) {
 	}
 }
 
+// policies names a policy for some partitions.
+func (p *Problems) policies(key string, s *Scheduling) {
+	_, wrong := s.PolicyOf()
+	for i, line := range s.Policies {
+		if why, bad := wrong[i]; bad {
+			p.addf(indexed(key, i), "%s", why)
+			continue
+		}
+		_, policy, _ := strings.Cut(line, "=")
+		p.policy(indexed(key, i), policy)
+	}
+}
+
 // need tells whether a value may be left empty.
 type need int
 

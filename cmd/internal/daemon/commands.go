@@ -65,12 +65,18 @@ func newCoordinatorCommand(version string) *cobra.Command {
 	var o daemonOptions
 	cmd := &cobra.Command{
 		Use: "coordinator", Short: "Run a coordinator (daemon)", Args: cobra.NoArgs,
+		Long: "Run a coordinator. SIGHUP makes it read its configuration again: what it says of policies\n" +
+			"takes effect from the next pass on; changes of other keys are named in the log and need a\nrestart. A file that is wrong changes nothing.",
 		Example: "  berth coordinator --config /etc/berth/coordinator.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			src, err := o.sources()
 			if err != nil {
 				return err
 			}
+			// From the first moment on: by default the signal ends the process.
+			again := make(chan os.Signal, 1)
+			signal.Notify(again, syscall.SIGHUP)
+			defer signal.Stop(again)
 			l, err := config.LoadCoordinator(src)
 			if err == nil {
 				err = l.Config.CheckFiles()
@@ -87,7 +93,9 @@ func newCoordinatorCommand(version string) *cobra.Command {
 			}
 			ctx, stop := untilStopped(cmd.Context())
 			defer stop()
-			return RunCoordinator(ctx, l.Config, version, log)
+			return RunCoordinator(ctx, &Configured{
+				Loaded: l, Reload: again, Again: func() (*config.Loaded[config.Coordinator], error) { return config.LoadCoordinator(src) },
+			}, version, log)
 		},
 	}
 	o.flags(cmd, "/etc/berth/coordinator.yaml")

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"os"
 	"os/user"
@@ -32,8 +31,6 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
 	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
-	"github.com/berth-scheduler/berth/scheduler"
-	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
 // Exit codes of daemons beyond those of the command line: starting again does
@@ -45,7 +42,8 @@ const (
 )
 
 // RunCoordinator serves as a coordinator until ctx ends.
-func RunCoordinator(ctx context.Context, cfg *config.Coordinator, version string, log *slog.Logger) error {
+func RunCoordinator(ctx context.Context, conf *Configured, version string, log *slog.Logger) error {
+	cfg := conf.Config
 	src, err := tlsconf.OpenSource(tlsconf.Files{CA: cfg.TLS.CA, Cert: cfg.TLS.Cert, Key: cfg.TLS.Key}, log)
 	if err != nil {
 		return err
@@ -78,6 +76,8 @@ func RunCoordinator(ctx context.Context, cfg *config.Coordinator, version string
 	g.Go(func() error { return ports.mux.Run(gctx) })
 	g.Go(func() error { return c.Run(gctx) })
 	g.Go(func() error { return renewCoordinator(gctx, src, cfg) })
+	reload := newReloader(conf, c.SetScheduling, svc.reg, log)
+	g.Go(func() error { return reload.run(gctx) })
 	if err := svc.run(gctx, g, cfg.Listen.Metrics, c.Healthy); err != nil {
 		fail(err)
 	}
@@ -164,41 +164,12 @@ func advertise(cfg *config.Coordinator) string {
 	return cfg.Listen.Addr
 }
 
-// plannerOf makes the policy of a name: nil for the scheduler's own passes,
-// of which it sets the mode. Whatever the order, nobody waits for ever.
-func plannerOf(name string, base *scheduler.Policy) (policies.Policy, error) {
-	if place, order, _ := strings.Cut(name, "+"); place == string(scheduler.ModeSlot) {
-		base.Mode = scheduler.ModeSlot
-		if order == "" {
-			return nil, nil
-		}
-	}
-	if name == string(scheduler.ModeFFD) {
-		return nil, nil
-	}
-	p, err := policies.New(name, policies.Options{Base: *base, Age: base.FIFOAge, HoldAge: base.FIFOAge})
-	if err != nil {
-		return nil, fmt.Errorf("scheduling.policy: %w", err)
-	}
-	return p, nil
-}
-
 func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (*coordinator.Config, error) {
 	admins, err := resolveUIDs(cfg.Users.Admins)
 	if err != nil {
 		return nil, err
 	}
-	policy := scheduler.Default()
-	policy.MaxShares = cfg.Scheduling.MaxShares
-	policy.MaxSlowdownMilli = int64(math.Round(1000 * cfg.Scheduling.MaxSlowdown))
-	prices, err := cfg.Scheduling.PerHourMilli()
-	if err != nil {
-		return nil, fmt.Errorf("scheduling.prices: %w", err)
-	}
-	if len(prices) > 0 {
-		policy.Prices = &scheduler.Prices{PerHourMilli: prices}
-	}
-	planner, err := plannerOf(cfg.Scheduling.Policy, &policy)
+	sched, err := schedulingOf(&cfg.Scheduling)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +180,8 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 		Socket: p.socket, Peer: peerRole, Dial: Dialer(src, tlsconf.RoleCoordinator), Users: newNames().name,
 		AllowRoot: cfg.Users.AllowRoot, MinUID: cluster.UID(cfg.Users.MinUID), Admins: admins,
 		Lease: cfg.Lease.Agent, HeadroomMiB: int64(cfg.Scheduling.MemoryHeadroomMiB), MaxShares: cfg.Scheduling.MaxShares,
-		Policy: policy, Planner: planner, MaxQueued: cfg.Limits.QueuedTotal, Gossip: cfg.Gossip.Addr, GossipPeers: cfg.Gossip.Join,
+		Policy: sched.Policy, Planner: sched.Planner, Partitions: sched.Partitions, Interval: sched.Interval,
+		MaxQueued: cfg.Limits.QueuedTotal, Gossip: cfg.Gossip.Addr, GossipPeers: cfg.Gossip.Join,
 		Learning: coordinator.Learning{MinSamples: cfg.Learner.MinSamples, Every: cfg.Learner.Interval},
 	}
 	for _, peer := range cfg.Peers {

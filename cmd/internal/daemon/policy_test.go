@@ -18,7 +18,7 @@ func TestPlannerOf(t *testing.T) {
 		{name: "slot", mode: scheduler.ModeSlot},
 		{name: "slot+sjf", planner: "slot+sjf", mode: scheduler.ModeSlot},
 		{name: "fgd", planner: "fgd", mode: scheduler.ModeFFD},
-		{name: "best", wrong: `scheduling.policy: policy "best" is not known`},
+		{name: "best", wrong: `policy "best" is not known`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,28 @@
+package config
+
+// live lists the keys of a coordinator that take effect while it runs, when it
+// is told to read its configuration again.
+func live() map[string]struct{} {
+	return map[string]struct{}{
+		"scheduling.policy": {}, "scheduling.policies": {}, "scheduling.max_slowdown": {}, "scheduling.interval": {}, "scheduling.prices": {},
+	}
+}
+
+// Changes compares a configuration that was read again with the one a
+// coordinator started with and the one in use. taken are the keys whose new
+// values it takes over, restart those that it cannot change while it runs; both
+// are in the order of the file's sections.
+func Changes(started, inUse, again *Loaded[Coordinator]) (taken, restart []string) {
+	can := live()
+	for _, key := range again.table.keys {
+		now := formatValue(again.table.fields[key])
+		if _, ok := can[key]; !ok {
+			if now != formatValue(started.table.fields[key]) {
+				restart = append(restart, key)
+			}
+		} else if now != formatValue(inUse.table.fields[key]) {
+			taken = append(taken, key)
+		}
+	}
+	return taken, restart
+}

@@ -1,0 +1,127 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-scheduler/berth/cmd/internal/config"
+	"github.com/berth-scheduler/berth/coordinator"
+)
+
+// Configured is a coordinator's configuration, and how to read it again.
+type Configured struct {
+	*config.Loaded[config.Coordinator]
+	// Again reads it from the same sources.
+	Again func() (*config.Loaded[config.Coordinator], error)
+	// Reload delivers something whenever it is to be read again; may be nil.
+	Reload <-chan os.Signal
+}
+
+// reloader takes over what of a configuration may change while a coordinator
+// runs. What cannot be read or used changes nothing.
+type reloader struct {
+	cfg   *Configured
+	inUse *config.Loaded[config.Coordinator]
+	apply func(coordinator.Scheduling)
+	log   *slog.Logger
+	clock func() time.Time
+
+	reloads *prometheus.CounterVec
+	last    prometheus.Gauge // 1 when the last one was taken over
+	at      prometheus.Gauge // when one was taken over last
+}
+
+// The outcomes of a reload, for the metric.
+const (
+	reloadTaken   = "taken"
+	reloadRefused = "refused"
+)
+
+func newReloader(cfg *Configured, apply func(coordinator.Scheduling), reg prometheus.Registerer, log *slog.Logger) *reloader {
+	r := &reloader{
+		cfg: cfg, inUse: cfg.Loaded, apply: apply, log: log.With("component", "config"), clock: time.Now,
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_config_reloads_total", Help: "How often the configuration was read again, by outcome.",
+		}, []string{"result"}),
+		last: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_config_last_reload_successful", Help: "1 when the configuration on disk was good when it was read last.",
+		}),
+		at: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "berth_config_last_reload_success_timestamp_seconds", Help: "When a configuration was taken over last.",
+		}),
+	}
+	reg.MustRegister(r.reloads, r.last, r.at)
+	for _, result := range []string{reloadTaken, reloadRefused} {
+		r.reloads.WithLabelValues(result) // so that it can be told from one that is missing
+	}
+	r.taken()
+	return r
+}
+
+func (r *reloader) taken() {
+	r.last.Set(1)
+	r.at.Set(float64(r.clock().UnixMicro()) / 1e6)
+}
+
+// run reads the configuration again whenever it is asked to, until ctx ends.
+func (r *reloader) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.cfg.Reload:
+			r.reload(ctx)
+		}
+	}
+}
+
+// reload reads the configuration again once.
+func (r *reloader) reload(ctx context.Context) {
+	again, err := r.cfg.Again()
+	var s *coordinator.Scheduling
+	if err == nil {
+		s, err = r.schedulingOf(again)
+	}
+	if err != nil {
+		r.refused(ctx, err)
+		return
+	}
+	taken, restart := config.Changes(r.cfg.Loaded, r.inUse, again)
+	if len(taken) > 0 {
+		r.apply(*s)
+	}
+	r.inUse = again
+	r.reloads.WithLabelValues(reloadTaken).Inc()
+	r.taken()
+	r.log.InfoContext(ctx, "configuration read again", "taken", strings.Join(taken, " "), "count", len(taken))
+	for _, key := range restart {
+		r.log.WarnContext(ctx, "configuration: needs a restart to take effect", "key", key)
+	}
+}
+
+// schedulingOf makes the policies of a configuration that was read again, with
+// what nodes were registered by as it was at the start.
+func (r *reloader) schedulingOf(again *config.Loaded[config.Coordinator]) (*coordinator.Scheduling, error) {
+	sched := again.Config.Scheduling
+	sched.MaxShares = r.cfg.Config.Scheduling.MaxShares
+	return schedulingOf(&sched)
+}
+
+// refused says all that is wrong.
+func (r *reloader) refused(ctx context.Context, err error) {
+	r.reloads.WithLabelValues(reloadRefused).Inc()
+	r.last.Set(0)
+	if ps, ok := errors.AsType[config.Problems](err); ok {
+		for _, p := range ps {
+			r.log.ErrorContext(ctx, "configuration", "key", p.Key, "where", p.Where, "detail", p.Text)
+		}
+		err = errors.New("see the lines before")
+	}
+	r.log.ErrorContext(ctx, "configuration not read again; the one in use stays", "err", err)
+}
