@@ -1,9 +1,11 @@
 package cells
 
 import (
+	order "cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -140,7 +142,7 @@ func (w *world) possible(held map[cluster.GPUID]string, tenant string, want int)
 		tenant string
 		size   int
 	}
-	var cells []cell
+	var cells []cell // the largest first, equal ones together
 	for _, t := range w.tenants {
 		for _, c := range t.Cells {
 			for range c.Count {
@@ -148,9 +150,14 @@ func (w *world) possible(held map[cluster.GPUID]string, tenant string, want int)
 			}
 		}
 	}
+	slices.SortFunc(cells, func(a, b cell) int { return order.Or(b.size-a.size, strings.Compare(a.tenant, b.tenant)) })
 	label := map[cluster.GPUID]string{}
-	var try func(i int) bool
-	try = func(i int) bool {
+	budget := 200_000
+	var try func(i, from int) bool
+	try = func(i, from int) bool {
+		if budget--; budget < 0 {
+			return tenant == "" // too many to say
+		}
 		if i == len(cells) {
 			if tenant == "" {
 				return true
@@ -168,8 +175,12 @@ func (w *world) possible(held map[cluster.GPUID]string, tenant string, want int)
 			}
 			return false
 		}
+		at := 0
 		for _, n := range w.nodes {
 			for lo := 0; lo+cells[i].size <= len(n.GPUs); lo += cells[i].size {
+				if at++; at <= from { // equal cells in the order of nodes
+					continue
+				}
 				ok := true
 				for k := lo; k < lo+cells[i].size; k++ {
 					g := n.GPUs[k].ID
@@ -183,7 +194,11 @@ func (w *world) possible(held map[cluster.GPUID]string, tenant string, want int)
 				for k := lo; k < lo+cells[i].size; k++ {
 					label[n.GPUs[k].ID] = cells[i].tenant
 				}
-				if try(i + 1) {
+				next := 0
+				if i+1 < len(cells) && cells[i+1] == cells[i] {
+					next = at
+				}
+				if try(i+1, next) {
 					return true
 				}
 				for k := lo; k < lo+cells[i].size; k++ {
@@ -193,7 +208,7 @@ func (w *world) possible(held map[cluster.GPUID]string, tenant string, want int)
 		}
 		return false
 	}
-	return try(0)
+	return try(0, 0)
 }
 
 // TestSharingSafety is the promise: a request that fits the cells of its
