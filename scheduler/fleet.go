@@ -79,7 +79,7 @@ type host struct {
 	idleMem      int64
 	plainCPU     int64 // what they keep from jobs without GPUs
 	plainMem     int64
-	idle         int64 // of its GPUs when the pass began, in thousandths of one
+	idle         int64 // of its GPUs, in thousandths of one
 	place        int32 // in the tree of nodes, -1 when it takes no jobs
 	foreignQueue bool  // somebody waits here too long whom the snapshot does not hold
 	offered      offer // what the leaves of its cards hold, see reroom
@@ -179,12 +179,7 @@ func (f *fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]cluster.Wait
 	}
 	h.hi = int32(len(f.cards))
 	h.spare = spareOf(&h.use, int(h.hi-h.lo), f.pol)
-	for i := h.lo; i < h.hi; i++ {
-		if f.cards[i].use.Shares == 0 {
-			h.idleCPU += h.spare.leastCPU
-			h.idleMem += h.spare.leastMem
-		}
-	}
+	f.keepIdle(&h)
 	f.hostAt[n.ID] = int32(len(f.hosts))
 	f.hosts = append(f.hosts, h)
 }
@@ -294,15 +289,19 @@ func (f *fleet) indexHosts() {
 			f.order = append(f.order, int32(i))
 		}
 	}
-	slices.SortFunc(f.order, func(a, b int32) int {
-		x, y := &f.hosts[a], &f.hosts[b]
-		return cmp.Or(compareBool(x.lo != x.hi, y.lo != y.hi), cmp.Compare(x.idle, y.idle), cmp.Compare(y.full(), x.full()), cmp.Compare(a, b))
-	})
+	slices.SortFunc(f.order, f.comparePlain)
+	f.plain = newTree(len(f.order))
+	f.fillPlain()
+}
+
+func (f *fleet) comparePlain(a, b int32) int {
+	x, y := &f.hosts[a], &f.hosts[b]
+	return cmp.Or(compareBool(x.lo != x.hi, y.lo != y.hi), cmp.Compare(x.idle, y.idle), cmp.Compare(y.full(), x.full()), cmp.Compare(a, b))
+}
+
+func (f *fleet) fillPlain() {
 	for place, i := range f.order {
 		f.hosts[i].place = int32(place)
-	}
-	f.plain = newTree(len(f.order))
-	for place, i := range f.order {
 		f.plain.put(place, f.hostRoom(&f.hosts[i]))
 	}
 	f.plain.build()

@@ -15,6 +15,7 @@ type frag struct {
 	typical []Typical   // by class
 	nodes   [][]measure // by class and group
 	vers    []int32     // of hosts: rises when something starts there
+	age     int32       // rises when the typical shapes change
 	sites   []site      // by class: what fit found last
 	each    int         // nodes of a class to look at
 	left    []CardLeft  // scratch
@@ -28,7 +29,7 @@ const maxLook = 16
 
 type measure struct {
 	Measure
-	made int32 // version of the host, plus one
+	made int64 // version of the host, and age
 }
 
 // site is the best place for a job on the cards of one class.
@@ -49,9 +50,8 @@ func (s *site) better(o *site) bool {
 	return s.host < o.host
 }
 
-// sampled bounds how many of the running and of the waiting jobs are looked
-// at to learn what is typical.
-const sampled = 512
+// sampled bounds how many jobs are looked at to learn what is typical.
+const sampled = 1024
 
 // every is the step in which n jobs are sampled: a power of two, so that the
 // sample changes little from pass to pass.
@@ -109,7 +109,7 @@ func shapeOn(n *need, k *class, gpus int, cpu, host int64) Shape {
 }
 
 // learned is what the pass knows of typical jobs, learned when first asked
-// for from a sample of those that run and of those that wait.
+// for from a sample of those that run, then of those that wait, by id.
 func (p *pass) learned() *learn {
 	if p.typical != nil {
 		return p.typical
@@ -120,13 +120,13 @@ func (p *pass) learned() *learn {
 		running = slices.Clone(running)
 		slices.SortFunc(running, byJob)
 	}
-	step := every(len(running))
-	for i := 0; i < len(running); i += step {
-		p.typical.add(running[i], p.f, int64(step))
-	}
-	step = every(len(p.items))
-	for i := 0; i < len(p.items); i += step {
-		p.typical.add(p.items[i].job, p.f, int64(step))
+	n := len(running) + len(p.items)
+	for i, step := 0, every(n); i < n; i += step {
+		if i < len(running) {
+			p.typical.add(running[i], p.f, int64(step))
+		} else {
+			p.typical.add(p.items[i-len(running)].job, p.f, int64(step))
+		}
 	}
 	return p.typical
 }
@@ -138,22 +138,32 @@ func (p *pass) newFrag() *frag {
 	if p.pol.FragNodes <= 0 || len(p.items) > p.pol.FragJobs {
 		return nil
 	}
-	l := p.learned()
-	w := &frag{typical: make([]Typical, len(p.f.classes)), sites: make([]site, len(p.f.classes))}
-	tight := false
-	for c := range w.typical {
-		w.typical[c] = l.mix[c].Typical()
-		tight = tight || w.typical[c].binds(p.f.classes[c].easyCPU, p.f.classes[c].easyMem)
-	}
-	if !tight {
+	w := p.makeFrag()
+	if !w.learn(p) {
 		return nil
 	}
-	w.vers = make([]int32, len(p.f.hosts))
-	w.nodes = make([][]measure, len(p.f.classes))
+	return w
+}
+
+func (p *pass) makeFrag() *frag {
+	n := len(p.f.classes)
+	w := &frag{typical: make([]Typical, n), sites: make([]site, n), nodes: make([][]measure, n), vers: make([]int32, len(p.f.hosts))}
 	for c := range w.nodes {
 		w.nodes[c] = make([]measure, len(p.f.classes[c].groups))
 	}
 	return w
+}
+
+// learn takes over what the pass has learned. It reports false when cores and
+// host memory bind nobody.
+func (w *frag) learn(p *pass) (tight bool) {
+	l := p.learned()
+	w.age++
+	for c := range w.typical {
+		w.typical[c] = l.mix[c].Typical()
+		tight = tight || w.typical[c].binds(p.f.classes[c].easyCPU, p.f.classes[c].easyMem)
+	}
+	return tight
 }
 
 // changed notes that something started on a node.
@@ -200,8 +210,8 @@ func (w *frag) score(p *pass, it *item, c int, gi int32, cards []int32) int8 {
 	g, t, m := &k.groups[gi], &w.typical[c], &w.nodes[c][gi]
 	h := &p.f.hosts[g.host]
 	cpu, host := h.use.CPUMilli-h.use.UsedCPU, h.use.MemMiB-h.use.UsedMem
-	if m.made != w.vers[g.host]+1 {
-		m.made = w.vers[g.host] + 1
+	if made := int64(w.age)<<32 | int64(w.vers[g.host]); m.made != made {
+		m.made = made
 		w.left = w.left[:0]
 		for _, i := range k.cards[g.lo:g.hi] {
 			w.left = append(w.left, p.f.leftOf(&p.f.cards[i]))

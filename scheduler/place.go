@@ -296,9 +296,7 @@ func (p *pass) commit(it *item, st *cluster.Start, host int32) {
 	p.frag.changed(host)
 	p.plan.Starts = append(p.plan.Starts, *st)
 	p.f.took(host, st.Berth.GPUs)
-	if h := &p.f.hosts[host]; p.mild != nil && h.place >= 0 {
-		p.mild.tree.set(int(h.place), p.mildRoom(h))
-	}
+	p.spared(host)
 }
 
 // why says in words why a job lies where it lies.

@@ -108,6 +108,17 @@ func (h *host) mostMem(takes int64) int64 {
 	return most(h.freeMem(), h.spare.partMem, h.idleMem, h.spare.leastMem, takes)
 }
 
+// keepIdle counts what the idle GPUs of a node keep.
+func (f *fleet) keepIdle(h *host) {
+	h.idleCPU, h.idleMem = 0, 0
+	for i := h.lo; i < h.hi; i++ {
+		if f.cards[i].use.Shares == 0 {
+			h.idleCPU += h.spare.leastCPU
+			h.idleMem += h.spare.leastMem
+		}
+	}
+}
+
 // occupy notes that a job took idle GPUs of the node, and of what they kept as
 // much as it needs. What it leaves stays kept in this pass, so that no place
 // gets roomier while a pass takes.
@@ -199,13 +210,18 @@ func (p *pass) needMild() *mild {
 	if p.mild != nil || p.pol.KeepCPUMilli <= 0 && p.pol.KeepMemMiB <= 0 {
 		return p.mild
 	}
+	p.mild = &mild{tree: newTree(len(p.f.order))}
+	p.fillMild()
+	return p.mild
+}
+
+func (p *pass) fillMild() {
 	l := p.learned()
-	p.mild = &mild{beside: beside{l.cpu, l.host, l.milli}, tree: newTree(len(p.f.order))}
+	p.mild.beside = beside{l.cpu, l.host, l.milli}
 	for place, i := range p.f.order {
 		p.mild.tree.put(place, p.mildRoom(&p.f.hosts[i]))
 	}
 	p.mild.tree.build()
-	return p.mild
 }
 
 func (p *pass) mildRoom(h *host) room {
@@ -214,13 +230,22 @@ func (p *pass) mildRoom(h *host) room {
 		return r
 	}
 	b := &p.mild.beside
-	use := b.usable(p.f.idleOf(h), h.freeCPU(), h.freeMem())
+	use := b.usable(h.idle, h.freeCPU(), h.freeMem())
 	if use == 0 {
 		return r
 	}
 	r.cpu = min(r.cpu, h.freeCPU()-(use*b.cpu+b.milli-1)/b.milli)
 	r.host = min(r.host, h.freeMem()-(use*b.host+b.milli-1)/b.milli)
 	return r
+}
+
+// spared brings what is known of a node's idle GPUs up to its ledger.
+func (p *pass) spared(host int32) {
+	h := &p.f.hosts[host]
+	h.idle = p.f.idleOf(h)
+	if p.mild != nil && h.place >= 0 {
+		p.mild.tree.set(int(h.place), p.mildRoom(h))
+	}
 }
 
 // plainPlace finds a place in fleet.order for a job without GPUs: the first
@@ -247,8 +272,7 @@ func (p *pass) plainPlace(it *item, want *room) (int, string) {
 	best, least := -1, int64(forever)
 	for place := t.first(0, want); place >= 0 && least > 0; place = t.first(place+1, want) {
 		h := &p.f.hosts[p.f.order[place]]
-		idle := p.f.idleOf(h)
-		if cost := m.usable(idle, h.freeCPU(), h.freeMem()) - m.usable(idle, h.freeCPU()-it.cpu, h.freeMem()-it.mem); cost < least {
+		if cost := m.usable(h.idle, h.freeCPU(), h.freeMem()) - m.usable(h.idle, h.freeCPU()-it.cpu, h.freeMem()-it.mem); cost < least {
 			best, least = place, cost
 		}
 	}

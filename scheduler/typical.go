@@ -72,7 +72,7 @@ type Mix struct {
 	unable int64 // weight of the jobs that cannot run there
 }
 
-// Add counts a shape weight times.
+// Add counts a shape weight times; below 0 it takes back what was added.
 func (m *Mix) Add(s Shape, weight int64) {
 	up := func(v, step int64) int64 { return (v + step - 1) / step }
 	k := alike{int64(s.GPUs), up(s.Mem, stepCard), up(s.Milli, stepCard), up(s.CPUMilli, stepCPU), up(s.HostMiB, stepHost), s.Alone}
@@ -109,11 +109,13 @@ type Typical struct {
 
 // Typical returns the popular shapes of what was counted.
 func (m *Mix) Typical() Typical {
-	order := make([]int, len(m.sums))
+	order := make([]int, 0, len(m.sums))
 	all := m.unable
 	for i := range m.sums {
-		order[i] = i
-		all += m.sums[i].weight
+		if m.sums[i].weight > 0 {
+			order = append(order, i)
+			all += m.sums[i].weight
+		}
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		x, y := &m.sums[a], &m.sums[b]

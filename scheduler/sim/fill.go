@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
 )
 
 // FillOptions is what Fill may choose.
@@ -19,7 +20,8 @@ type FillOptions struct {
 	Progress func(done, all int)
 	// Clock measures planning; nil leaves the rates out.
 	Clock func() time.Duration
-	// NoZoom plans over the whole fleet, as Options.NoZoom does.
+	// NoZoom makes a pass over everything for each job, even of planners that
+	// know a shorter way.
 	NoZoom bool
 }
 
@@ -85,7 +87,7 @@ func demandOf(j *Job) float64 { return 1000 * float64(j.GPUs) * fraction(j) }
 // fill offers the jobs one by one and returns how many were turned away.
 func (e *engine) fill(ctx context.Context, jobs []Job, order []int, progress func(done, all int)) (int, error) {
 	st := e.st.(*plain)
-	turned, owners := 0, map[string]cluster.UID{}
+	turned, owners, short := 0, map[string]cluster.UID{}, e.shortcut()
 	for i, k := range order {
 		if i%64 == 0 {
 			if err := ctx.Err(); err != nil {
@@ -100,9 +102,8 @@ func (e *engine) fill(ctx context.Context, jobs []Job, order []int, progress fun
 		if err := st.submit(e.wallTime(), []*cluster.Job{v}); err != nil {
 			return 0, err
 		}
-		plan := e.glimpse(v)
+		plan := e.offer(short, v)
 		e.sums.passes++
-		plan.Moves = nil
 		started, err := st.apply(e.wallTime(), &plan)
 		if err != nil {
 			return 0, err
@@ -120,29 +121,40 @@ func (e *engine) fill(ctx context.Context, jobs []Job, order []int, progress fun
 	return turned, nil
 }
 
-// glimpse plans a job that waits alone, by a look at the cards that matter
-// where that is enough.
-func (e *engine) glimpse(j *cluster.Job) cluster.Plan {
-	began := e.clock()
-	defer func() { e.sums.took(e.clock() - began) }()
-	if e.zoom != nil {
-		switch e.zoom.look(j) {
-		case fitsNowhere:
-			return cluster.Plan{}
-		case zoomed:
-			if plan := e.opt.Planner.Plan(e.zoom.snapshot(j)); e.zoom.decided(&plan) {
-				return plan
-			}
-		}
+// offer plans a job that waits alone: with a pass over everything, unless
+// the planner knows a shorter way.
+func (e *engine) offer(short scheduler.Offers, j *cluster.Job) cluster.Plan {
+	if short == nil {
+		snap := e.st.snapshot(e.wallTime(), false)
+		began := e.clock()
+		plan := e.opt.Planner.Plan(snap)
+		e.sums.took(e.clock() - began)
+		plan.Moves = nil
+		return plan
 	}
-	return e.opt.Planner.Plan(e.st.snapshot(e.wallTime(), false))
+	began := e.clock()
+	st, ok := short.Offer(e.wallTime(), e.st.Index(), j)
+	e.sums.took(e.clock() - began)
+	if !ok {
+		return cluster.Plan{}
+	}
+	return cluster.Plan{BaseIndex: e.st.Index(), Starts: []cluster.Start{st}}
+}
+
+// shortcut is the planner's way to decide about arrivals, nil when it has none.
+func (e *engine) shortcut() scheduler.Offers {
+	a, ok := e.opt.Planner.(Arriver)
+	if !ok || e.opt.NoZoom {
+		return nil
+	}
+	if short, ok := a.Arrivals(e.nodes, e.st.Ledger()); ok {
+		return short
+	}
+	return nil
 }
 
 // stays books a berth for good.
 func (e *engine) stays(id int32, b *cluster.Berth) {
-	if e.zoom != nil {
-		e.zoom.book(b, e.nodeAt[b.Node], 1)
-	}
 	for _, g := range b.GPUs {
 		c := e.slotAt[g.GPU]
 		e.give(c, g.Share, 1)

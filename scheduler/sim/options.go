@@ -32,6 +32,15 @@ type Releaser interface {
 	OnRelease(v scheduler.View, gpus []cluster.GPUID) cluster.Plan
 }
 
+// Arriver is a Planner that can decide about jobs that come one by one
+// without a pass for each, as Fill asks it to. It decides the same.
+type Arriver interface {
+	Planner
+	// Arrivals begins with nodes on which nothing runs. It reports false when
+	// only a pass will do.
+	Arrivals(nodes []*cluster.Node, led *cluster.Ledger) (scheduler.Offers, bool)
+}
+
 // Errors is how far predictions lie from the truth: each factor is log-normal
 // with this sigma, drawn for each job from the seed and its id. Zero is exact.
 type Errors struct {
@@ -147,6 +156,11 @@ func (b Berth) Plan(snap *cluster.Snapshot) cluster.Plan { return scheduler.Sche
 // OnRelease implements Releaser.
 func (b Berth) OnRelease(v scheduler.View, gpus []cluster.GPUID) cluster.Plan {
 	return scheduler.OnRelease(v, gpus, b.Policy)
+}
+
+// Arrivals implements Arriver.
+func (b Berth) Arrivals(nodes []*cluster.Node, led *cluster.Ledger) (scheduler.Offers, bool) {
+	return scheduler.NewArrivals(nodes, led, b.Policy), b.Policy.PatienceMilli <= 0
 }
 
 // NewBerth returns the scheduler in a mode, with at most so many jobs to a

@@ -1,0 +1,127 @@
+package scheduler
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Offers decides about jobs one by one, see Arrivals.
+type Offers interface {
+	// Offer decides about a job at a time and an index of the log, and takes its
+	// berth when it starts. It reports false when it would have to wait.
+	Offer(now cluster.Time, index uint64, j *cluster.Job) (cluster.Start, bool)
+}
+
+// Arrivals decides about jobs that come one by one onto nodes from which
+// nothing leaves: about each as Schedule would if it waited alone, in
+// microseconds rather than the time of a pass. It is not safe for concurrent
+// use.
+type Arrivals struct {
+	p     *pass
+	frag  *frag
+	ran   []*cluster.Job
+	step  int
+	other bool    // what is typical is not what frag knows
+	odd   bool    // nor what the tree for jobs without GPUs knows
+	moved []int32 // nodes that something started on since that tree was made
+}
+
+// NewArrivals begins with nodes as the ledger has them, on which nothing runs.
+// Neither is changed. Of pol, PatienceMilli is not looked at: nobody declines
+// a free card.
+func NewArrivals(nodes []*cluster.Node, led *cluster.Ledger, pol Policy) *Arrivals {
+	pol.PatienceMilli = 0
+	p := &pass{pol: pol, failed: map[shape]int64{}, bulks: map[shape]bool{}}
+	p.f = newFleet(nodes, led.Clone(), nil, &p.pol)
+	p.typical = newLearn(len(p.f.classes))
+	a := &Arrivals{p: p, step: 1}
+	if pol.FragNodes > 0 && pol.FragJobs > 0 {
+		a.frag = p.makeFrag()
+	}
+	return a
+}
+
+// Offer implements Offers. The id of j must be higher than all before it.
+func (a *Arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (cluster.Start, bool) {
+	p := a.p
+	p.now, p.running, p.plan = int64(now), a.ran, cluster.Plan{BaseIndex: index}
+	p.started, p.residents, p.loaded = p.started[:0], nil, false
+	clear(p.failed)
+	p.gather([]*cluster.Job{j})
+	if len(p.items) == 0 {
+		return cluster.Start{}, false
+	}
+	weight := a.learn(j)
+	if j.Spec.GPUs == 0 {
+		a.reorder()
+	}
+	ok := p.start(&p.items[0])
+	if !ok {
+		if weight > 0 {
+			p.typical.add(j, p.f, -weight)
+			a.other = true
+		}
+		return cluster.Start{}, false
+	}
+	st := p.plan.Starts[0]
+	a.ran = append(a.ran, j)
+	a.settle(p.f.hostAt[st.Berth.Node])
+	return st, true
+}
+
+// learn brings what is typical up to those that run and j, and returns the
+// weight with which j counts.
+func (a *Arrivals) learn(j *cluster.Job) (weight int64) {
+	p, n := a.p, len(a.ran)
+	if step := every(n + 1); step != a.step {
+		a.step, a.other = step, true
+		p.typical = newLearn(len(p.f.classes))
+		for i := 0; i < n; i += step {
+			p.typical.add(a.ran[i], p.f, int64(step))
+		}
+	}
+	if n%a.step == 0 {
+		weight, a.other = int64(a.step), true
+		p.typical.add(j, p.f, weight)
+	}
+	if a.other {
+		p.frag, a.odd, a.other = nil, true, false
+		if a.frag != nil && a.frag.learn(p) {
+			p.frag = a.frag
+		}
+	}
+	return weight
+}
+
+// settle makes a node that something started on what a new pass would find.
+func (a *Arrivals) settle(host int32) {
+	f := a.p.f
+	h := &f.hosts[host]
+	f.keepIdle(h)
+	f.keeps(host, nil)
+	a.frag.changed(host)
+	if !slices.Contains(a.moved, host) {
+		a.moved = append(a.moved, host)
+	}
+}
+
+// reorder brings the order of nodes for jobs without GPUs up to what started.
+func (a *Arrivals) reorder() {
+	p := a.p
+	f := p.f
+	if len(a.moved) > 0 {
+		f.order = slices.DeleteFunc(f.order, func(i int32) bool { return slices.Contains(a.moved, i) })
+		for _, i := range a.moved {
+			if f.hosts[i].place >= 0 {
+				at, _ := slices.BinarySearchFunc(f.order, i, f.comparePlain)
+				f.order = slices.Insert(f.order, at, i)
+			}
+		}
+		f.fillPlain()
+	}
+	if p.mild != nil && (a.odd || len(a.moved) > 0) {
+		p.fillMild()
+	}
+	a.odd, a.moved = false, a.moved[:0]
+}
