@@ -98,8 +98,8 @@ func (b *Binding) Place(r Request, ok func(gpus []cluster.GPUID, victims []clust
 		tries = append(tries, func() Answer { return q.best(any, false) })
 	}
 	if q.guaranteed {
-		tries = append(tries,
-			func() Answer { return q.best(mine, true) }, func() Answer { return q.best(loose, true) }, q.rebind)
+		tries = append(tries, func() Answer { return q.rebind(false) },
+			func() Answer { return q.best(mine, true) }, func() Answer { return q.best(loose, true) }, func() Answer { return q.rebind(true) })
 	}
 	for _, try := range tries {
 		if a := try(); a.GPUs != nil {
@@ -321,8 +321,8 @@ func (q *query) around(i int32, s span, in map[int32]struct{}) int {
 
 // rebind looks for a place that would be right if blocks stood for other
 // cells than they do, since a guaranteed request must find one.
-func (q *query) rebind() Answer {
-	opts := q.options(func(int32) bool { return true }, true)
+func (q *query) rebind(evict bool) Answer {
+	opts := q.options(func(int32) bool { return true }, evict)
 	for i := range opts {
 		if i == rebinds && q.pl.broke {
 			break
