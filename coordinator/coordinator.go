@@ -154,9 +154,6 @@ func New(cfg Config) (*Coordinator, error) {
 	if cfg.MaxQueued == 0 {
 		cfg.MaxQueued = defaultMaxQueued
 	}
-	if cfg.PreemptEvery == 0 {
-		cfg.PreemptEvery = defaultPreemptEvery
-	}
 	if cfg.Lease <= 0 {
 		return nil, errors.New("coordinator config: Lease is missing")
 	}
@@ -176,7 +173,7 @@ func New(cfg Config) (*Coordinator, error) {
 	c.raft = node
 	c.prop, c.promising = newProposer(node, c.fsm, cfg.Clock), make(chan struct{}, 1)
 	c.learn = newLearner(c)
-	c.sched.Store(&Scheduling{Chosen: Chosen{cfg.Policy, cfg.Planner}, Partitions: cfg.Partitions, Interval: cfg.Interval})
+	c.sched.Store(&Scheduling{Chosen: Chosen{cfg.Policy, cfg.Planner}, Partitions: cfg.Partitions, Interval: cfg.Interval, PreemptEvery: cfg.PreemptEvery})
 	c.plan = newPlanner(c)
 	c.live = newLiveness(c)
 	c.feed = newFeed(c)

@@ -41,6 +41,16 @@ type Scheduling struct {
 	// Interval is the longest time between full passes while something changes;
 	// 0 means a second.
 	Interval time.Duration
+	// PreemptEvery is the least time between two passes whose preemptions are
+	// carried out; 0 means a minute.
+	PreemptEvery time.Duration
+}
+
+func (s *Scheduling) preemptEvery() time.Duration {
+	if s.PreemptEvery <= 0 {
+		return defaultPreemptEvery
+	}
+	return s.PreemptEvery
 }
 
 // of is what was chosen for a partition.

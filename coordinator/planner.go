@@ -47,17 +47,14 @@ type planner struct {
 	waited   map[string]struct{} // partitions of which somebody waited in the last full pass; replaced, never changed
 	wake     chan struct{}
 
-	// preemptEvery is the least time between passes that preempt, and
-	// nextPreempt when the next may; only run looks at them.
-	preemptEvery time.Duration
-	nextPreempt  time.Time
+	// lastPreempt is when preemptions were carried out last; only run looks at it.
+	lastPreempt time.Time
 }
 
 func newPlanner(c *Coordinator) *planner {
 	return &planner{
 		fsm: c.fsm, prop: c.prop, sched: c.scheduling, clock: c.cfg.Clock, log: c.log.With("component", "planner"),
 		metrics: c.metrics, company: c.learn.company, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
-		preemptEvery: c.cfg.PreemptEvery,
 	}
 }
 
@@ -129,7 +126,7 @@ func (p *planner) run(ctx context.Context) error {
 		released, arrived, full := p.takeWork()
 		due := time.Since(lastFull) >= interval
 		// Other policies may look at the time alone, and so do preemptions.
-		full = full || due && (p.others(p.sched()) || p.fsm.Index() != seen || time.Since(lastFull) >= p.preemptEvery)
+		full = full || due && (p.others(p.sched()) || p.fsm.Index() != seen || time.Since(lastFull) >= p.sched().preemptEvery())
 		if err := p.fast(ctx, released); err != nil {
 			return err
 		}

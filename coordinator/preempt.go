@@ -30,7 +30,7 @@ const (
 // meanwhile is left alone.
 func (p *planner) preempt(ctx context.Context, ps []cluster.Preemption) error {
 	now := p.clock()
-	if len(ps) == 0 || now.Before(p.nextPreempt) {
+	if len(ps) == 0 || now.Sub(p.lastPreempt) < p.sched().preemptEvery() {
 		return nil
 	}
 	var cmds []*logv1.Command
@@ -54,7 +54,7 @@ func (p *planner) preempt(ctx context.Context, ps []cluster.Preemption) error {
 	if len(cmds) == 0 {
 		return nil
 	}
-	p.nextPreempt = now.Add(p.preemptEvery)
+	p.lastPreempt = now
 	pctx, cancel := context.WithTimeout(ctx, planTimeout)
 	defer cancel()
 	results, err := p.prop.do(pctx, cmds...)

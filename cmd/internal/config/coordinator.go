@@ -105,6 +105,32 @@ type Scheduling struct {
 	Policy string `yaml:"policy"`
 	// Policies are PARTITION=POLICY where it is another one.
 	Policies []string `yaml:"policies"`
+	// PreemptEvery is the least time between two passes that preempt, and
+	// PreemptAfter how long an attempt runs before it is.
+	PreemptEvery time.Duration `yaml:"preempt_every"`
+	PreemptAfter time.Duration `yaml:"preempt_after"`
+	// LASQueues are the limits of the queues of the order las, as time of one
+	// GPU, rising.
+	LASQueues []string `yaml:"las_queues"`
+}
+
+// LASLimits are the limits of the queues of the order las.
+func (s *Scheduling) LASLimits() ([]time.Duration, error) {
+	var out []time.Duration
+	for _, text := range s.LASQueues {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < time.Second || d > 10000*time.Hour {
+			return nil, fmt.Errorf("holds %.80q, want times of one GPU from 1s to 10000h, such as 54m10s", text)
+		}
+		if len(out) > 0 && d <= out[len(out)-1] {
+			return nil, fmt.Errorf("has %s after %s, want times that rise", d, out[len(out)-1])
+		}
+		out = append(out, d)
+	}
+	if len(out) == 0 || len(out) > 8 {
+		return nil, fmt.Errorf("has %d times, want 1 to 8", len(out))
+	}
+	return out, nil
 }
 
 // PolicyOf is the policy of each partition that has its own, and what is wrong
@@ -182,13 +208,15 @@ func DefaultCoordinator() Coordinator {
 			CA: "/etc/berth/tls/ca.crt", Cert: "/etc/berth/tls/coordinator.crt",
 			Key: "/etc/berth/tls/coordinator.key", CAKey: "/etc/berth/tls/ca.key",
 		},
-		Gossip:     Gossip{Addr: "0.0.0.0:7072", KeyFile: "/etc/berth/gossip.key"},
-		Users:      Users{MinUID: 1000},
-		Scheduling: Scheduling{MaxShares: 3, MaxSlowdown: 1.5, Interval: time.Second, MemoryHeadroomMiB: 512, Policy: "ffd"},
-		Lease:      Lease{Agent: 60 * time.Second},
-		Limits:     Limits{QueuedTotal: 200_000},
-		Learner:    Learner{MinSamples: 32, Interval: 10 * time.Second},
-		Log:        Log{Level: "info", Format: "auto"},
+		Gossip: Gossip{Addr: "0.0.0.0:7072", KeyFile: "/etc/berth/gossip.key"},
+		Users:  Users{MinUID: 1000},
+		Scheduling: Scheduling{MaxShares: 3, MaxSlowdown: 1.5, Interval: time.Second, MemoryHeadroomMiB: 512, Policy: "ffd",
+			PreemptEvery: time.Minute, PreemptAfter: 10 * time.Minute, LASQueues: []string{"54m10s", "2h", "5h"}},
+
+		Lease:   Lease{Agent: 60 * time.Second},
+		Limits:  Limits{QueuedTotal: 200_000},
+		Learner: Learner{MinSamples: 32, Interval: 10 * time.Second},
+		Log:     Log{Level: "info", Format: "auto"},
 	}
 }
 
@@ -233,6 +261,11 @@ func (c *Coordinator) Validate() error {
 	p.number("scheduling.memory_headroom_mib", c.Scheduling.MemoryHeadroomMiB, 0, 64<<10)
 	p.policy("scheduling.policy", c.Scheduling.Policy)
 	p.policies("scheduling.policies", &c.Scheduling)
+	p.span("scheduling.preempt_every", c.Scheduling.PreemptEvery, time.Second, time.Hour)
+	p.span("scheduling.preempt_after", c.Scheduling.PreemptAfter, time.Second, 24*time.Hour)
+	if _, err := c.Scheduling.LASLimits(); err != nil {
+		p.addf("scheduling.las_queues", "%v", err)
+	}
 	if _, err := c.Scheduling.PerHourMilli(); err != nil {
 		p.addf("scheduling.prices", "%v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/policies"
 )
 
 func TestPlannerOf(t *testing.T) {
@@ -23,7 +24,7 @@ func TestPlannerOf(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			base := scheduler.Default()
-			p, err := plannerOf(c.name, &base)
+			p, err := plannerOf(c.name, &base, policies.Options{})
 			switch {
 			case c.wrong != "":
 				if err == nil || !strings.HasPrefix(err.Error(), c.wrong) {

@@ -25,8 +25,13 @@ func schedulingOf(cfg *config.Scheduling) (*coordinator.Scheduling, error) {
 	if len(prices) > 0 {
 		base.Prices = &scheduler.Prices{PerHourMilli: prices}
 	}
-	s := &coordinator.Scheduling{Interval: cfg.Interval, Partitions: map[string]coordinator.Chosen{}}
-	if s.Chosen, err = chosen(cfg.Policy, base); err != nil {
+	limits, err := cfg.LASLimits()
+	if err != nil {
+		return nil, fmt.Errorf("scheduling.las_queues: %w", err)
+	}
+	opt := policies.Options{MinRun: cfg.PreemptAfter, LAS: policies.LAS{Limits: limits, Promote: policies.PromoteAfter}}
+	s := &coordinator.Scheduling{Interval: cfg.Interval, PreemptEvery: cfg.PreemptEvery, Partitions: map[string]coordinator.Chosen{}}
+	if s.Chosen, err = chosen(cfg.Policy, base, opt); err != nil {
 		return nil, fmt.Errorf("scheduling.policy: %w", err)
 	}
 	of, wrong := cfg.PolicyOf()
@@ -34,22 +39,23 @@ func schedulingOf(cfg *config.Scheduling) (*coordinator.Scheduling, error) {
 		return nil, fmt.Errorf("scheduling.policies[%d]: %s", i, wrong[i])
 	}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
-		if s.Partitions[name], err = chosen(of[name], base); err != nil {
+		if s.Partitions[name], err = chosen(of[name], base, opt); err != nil {
 			return nil, fmt.Errorf("scheduling.policies: %s: %w", name, err)
 		}
 	}
 	return s, nil
 }
 
-func chosen(name string, base scheduler.Policy) (c coordinator.Chosen, err error) {
+func chosen(name string, base scheduler.Policy, opt policies.Options) (c coordinator.Chosen, err error) {
 	c.Policy = base
-	c.Planner, err = plannerOf(name, &c.Policy)
+	c.Planner, err = plannerOf(name, &c.Policy, opt)
 	return c, err
 }
 
 // plannerOf makes the policy of a name: nil for the scheduler's own passes,
-// of which it sets the mode. Whatever the order, nobody waits for ever.
-func plannerOf(name string, base *scheduler.Policy) (policies.Policy, error) {
+// of which it sets the mode. opt says how it preempts. Whatever the order,
+// nobody waits for ever.
+func plannerOf(name string, base *scheduler.Policy, opt policies.Options) (policies.Policy, error) {
 	if place, order, _ := strings.Cut(name, "+"); place == string(scheduler.ModeSlot) {
 		base.Mode = scheduler.ModeSlot
 		if order == "" {
@@ -59,5 +65,6 @@ func plannerOf(name string, base *scheduler.Policy) (policies.Policy, error) {
 	if name == string(scheduler.ModeFFD) {
 		return nil, nil
 	}
-	return policies.New(name, policies.Options{Base: *base, Age: base.FIFOAge, HoldAge: base.FIFOAge})
+	opt.Base, opt.Age, opt.HoldAge = *base, base.FIFOAge, base.FIFOAge
+	return policies.New(name, opt)
 }
