@@ -144,6 +144,12 @@ type Result struct {
 	LowerBoundMakespan *float64 `json:"lower_bound_makespan_s"`
 	LowerBoundAlone    *float64 `json:"lower_bound_alone_makespan_s"`
 	LowerBoundJCT      *float64 `json:"lower_bound_alone_mean_jct_s"`
+	// LowerBoundSharedJCT is that of the mean completion time with sharing.
+	// GapMakespanPct and GapJCTPct are by how much the run is above the bounds
+	// with sharing; there are none when some job did not complete.
+	LowerBoundSharedJCT *float64 `json:"lower_bound_mean_jct_s"`
+	GapMakespanPct      *float64 `json:"gap_makespan_pct"`
+	GapJCTPct           *float64 `json:"gap_mean_jct_pct"`
 	// MeanRun is the mean time from first start to end: the completion time
 	// of those who do not count waiting.
 	MeanRun *float64 `json:"mean_run_s"`

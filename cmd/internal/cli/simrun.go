@@ -63,6 +63,7 @@ type simTask struct {
 	seed   uint64
 	result *sim.Result
 	rec    *sim.Recorder
+	notes  []string // what had to be assumed for this seed
 }
 
 // prepare reads all that a setting needs. Sources that were read before are
@@ -108,8 +109,19 @@ func runSim(ctx context.Context, e *Env, c *client, o *simOptions, names []strin
 	v := simView{Cluster: p.why, Notes: p.notes, Read: p.src.rep, Actual: p.src.actual}
 	for _, t := range tasks {
 		v.Results = append(v.Results, t.result)
+		v.Notes = addNew(v.Notes, t.notes)
 	}
 	return printSim(e, format(o.output), v)
+}
+
+// addNew appends what is not there yet.
+func addNew(notes, more []string) []string {
+	for _, n := range more {
+		if !slices.Contains(notes, n) {
+			notes = append(notes, n)
+		}
+	}
+	return notes
 }
 
 // check tells which option of the whole command makes no sense.
@@ -170,6 +182,7 @@ func (o *simOptions) run(ctx context.Context, t *simTask, say func(done, all int
 	if err != nil {
 		return err
 	}
+	t.notes = w.Notes
 	var clock func() time.Duration
 	if !o.noTiming {
 		began := time.Now()

@@ -143,7 +143,10 @@ func runSweep(cmd *cobra.Command, e *Env, c *client, o *simOptions, vary []strin
 	}
 	v := sweepView{Vary: vary}
 	for _, p := range points {
-		v.note(p)
+		v.Cluster, v.Notes = addNew(v.Cluster, []string{p.why}), addNew(v.Notes, p.notes)
+	}
+	for _, t := range tasks {
+		v.Notes = addNew(v.Notes, t.notes)
 	}
 	return v.print(e, format(o.output), vs, all, tasks, o.seeds)
 }
@@ -179,17 +182,6 @@ func settingName(vs []variation, values []string) string {
 		out = append(out, v.name+"="+values[i])
 	}
 	return strings.Join(out, " ")
-}
-
-func (v *sweepView) note(p *simPoint) {
-	if !slices.Contains(v.Cluster, p.why) {
-		v.Cluster = append(v.Cluster, p.why)
-	}
-	for _, n := range p.notes {
-		if !slices.Contains(v.Notes, n) {
-			v.Notes = append(v.Notes, n)
-		}
-	}
 }
 
 func (v *sweepView) print(e *Env, f format, vs []variation, all [][]string, tasks []*simTask, seeds int) error {

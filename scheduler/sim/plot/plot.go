@@ -45,13 +45,13 @@ func (d *Drawing) Bytes(f Format) ([]byte, error) {
 	switch f {
 	case SVG:
 		c := vgsvg.New(d.w, d.h)
-		d.p.Draw(draw.New(c))
+		d.p.Draw(margin(draw.New(c)))
 		if _, err := c.WriteTo(&b); err != nil {
 			return nil, fmt.Errorf("draw: %w", err)
 		}
 	case PNG:
 		c := vgimg.PngCanvas{Canvas: vgimg.New(d.w, d.h)}
-		d.p.Draw(draw.New(c))
+		d.p.Draw(margin(draw.New(c)))
 		if _, err := c.WriteTo(&b); err != nil {
 			return nil, fmt.Errorf("draw: %w", err)
 		}
@@ -59,6 +59,11 @@ func (d *Drawing) Bytes(f Format) ([]byte, error) {
 		return nil, fmt.Errorf("format %q: want one of %s", f, strings.Join(Formats(), ", "))
 	}
 	return b.Bytes(), nil
+}
+
+// margin keeps labels at the edge whole.
+func margin(c draw.Canvas) draw.Canvas {
+	return draw.Crop(c, vg.Points(8), -vg.Points(14), vg.Points(4), -vg.Points(4))
 }
 
 // Sizes, in points.

@@ -1,0 +1,250 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"time"
+)
+
+// MaxExact is for how many jobs exact optima are searched.
+const MaxExact = 12
+
+// small is an instance that can be solved exactly: jobs of one card that are
+// all there, on cards of one type.
+type small struct {
+	jobs   []smallJob // longest first
+	cards  int
+	memMiB int64
+	shares int
+	world  Interference
+	gpu    string
+	// price is the least part of a card's time that a second of a job takes.
+	price []float64
+	memo  map[uint]float64 // shortest time of a set on one card
+}
+
+type smallJob struct {
+	d     float64
+	load  Load
+	milli int64
+}
+
+func newSmall(w *Workload, f *Fleet, world Interference) (*small, error) {
+	types := cardTypes(f, true, 0)
+	if len(types) != 1 || len(w.Jobs) == 0 || len(w.Jobs) > MaxExact {
+		return nil, fmt.Errorf("%d jobs on %d types of card: exact optima are for 1 to %d jobs on one type", len(w.Jobs), len(types), MaxExact)
+	}
+	t := types[0]
+	s := &small{cards: t.cards, memMiB: t.memMiB, shares: t.shares, world: world, gpu: t.name, memo: map[uint]float64{}}
+	for i := range w.Jobs {
+		j := &w.Jobs[i]
+		o := j.on(t.name)
+		if j.GPUs != 1 || j.Submit != 0 || j.Milli != 0 || o.MemMiB > t.memMiB {
+			return nil, fmt.Errorf("job %s: exact optima are for jobs of one card that fit it, declare no share and are there at the start", j.ID)
+		}
+		l := Load{Milli: orElse(o.UsedMilli, 1000), MemMiB: o.MemMiB, Model: j.Model, Stages: j.Stages}
+		s.jobs = append(s.jobs, smallJob{o.Duration.Seconds(), l, orElse(o.UsedMilli, 1000)})
+	}
+	slices.SortStableFunc(s.jobs, func(a, b smallJob) int { return cmp.Compare(b.d, a.d) })
+	s.price = make([]float64, len(s.jobs))
+	one := *f
+	one.Nodes = []NodeSpec{f.Nodes[0]}
+	one.Nodes[0].Count, one.Nodes[0].GPUs = 1, 1
+	sorted := &Workload{Jobs: slices.Clone(w.Jobs)}
+	slices.SortStableFunc(sorted.Jobs, func(a, b Job) int { return cmp.Compare(b.on(t.name).Duration, a.on(t.name).Duration) })
+	if p := prices(sorted, &one, world, true, 0); p != nil {
+		s.price = p
+	}
+	return s, nil
+}
+
+// ShortestMakespan is the shortest time in which a schedule can end all jobs
+// that starts jobs at the beginning or when others end, never ends one before
+// its time, and keeps to the memory and the sharing limit of the cards: by
+// branch and bound over who goes to which card, and in which order there.
+func ShortestMakespan(w *Workload, f *Fleet, world Interference) (time.Duration, error) {
+	s, err := newSmall(w, f, world)
+	if err != nil {
+		return 0, err
+	}
+	best := math.Inf(1)
+	sets := make([]uint, s.cards)
+	s.assign(0, sets, &best)
+	return time.Duration(math.Round(best * float64(time.Second))), nil
+}
+
+// assign puts job i on each card in turn, cards with equal sets once.
+func (s *small) assign(i int, sets []uint, best *float64) {
+	for _, set := range sets {
+		if s.bound(set) >= *best {
+			return
+		}
+	}
+	if i == len(s.jobs) {
+		longest := 0.0
+		for _, set := range sets {
+			if longest = max(longest, s.oneCard(set)); longest >= *best {
+				return
+			}
+		}
+		*best = longest
+		return
+	}
+	for c := range sets {
+		if slices.Contains(sets[:c], sets[c]) {
+			continue
+		}
+		sets[c] |= 1 << i
+		s.assign(i+1, sets, best)
+		sets[c] &^= 1 << i
+	}
+}
+
+// bound is the least time a set takes on one card.
+func (s *small) bound(set uint) float64 {
+	if v, ok := s.memo[set]; ok {
+		return v
+	}
+	longest, sum := 0.0, 0.0
+	for i := range s.jobs {
+		if set>>i&1 == 1 {
+			longest, sum = max(longest, s.jobs[i].d), sum+s.price[i]*s.jobs[i].d
+		}
+	}
+	return max(longest, sum)
+}
+
+// oneCard is the shortest time of a set on one card.
+func (s *small) oneCard(set uint) float64 {
+	if v, ok := s.memo[set]; ok {
+		return v
+	}
+	best := math.Inf(1)
+	left := make([]float64, len(s.jobs))
+	for i := range left {
+		left[i] = 1
+	}
+	s.search(0, 0, set, left, &best)
+	s.memo[set] = best
+	return best
+}
+
+// search decides who starts now, and goes on to the next end. left is the
+// part of each job that is still to be done.
+func (s *small) search(now float64, running, waiting uint, left []float64, best *float64) {
+	if running|waiting == 0 {
+		*best = min(*best, now)
+		return
+	}
+	longest, sum := 0.0, 0.0
+	for i := range s.jobs {
+		if (running|waiting)>>i&1 == 1 {
+			d := left[i] * s.jobs[i].d
+			longest, sum = max(longest, d), sum+s.price[i]*d
+		}
+	}
+	if now+max(longest, sum) >= *best-1e-9 {
+		return
+	}
+	// Larger sets first: they lead to short schedules early.
+	var choices []uint
+	for add := waiting; ; add = (add - 1) & waiting {
+		if running|add != 0 && s.fits(running|add) {
+			choices = append(choices, add)
+		}
+		if add == 0 {
+			break
+		}
+	}
+	slices.SortStableFunc(choices, func(a, b uint) int { return cmp.Compare(bits.OnesCount(b), bits.OnesCount(a)) })
+	for _, add := range choices {
+		s.step(now, running|add, waiting&^add, left, best)
+	}
+}
+
+// step runs a set until the first of it ends.
+func (s *small) step(now float64, running, waiting uint, left []float64, best *float64) {
+	var at []int
+	var loads []Load
+	for i := range s.jobs {
+		if running>>i&1 == 1 {
+			at, loads = append(at, i), append(loads, s.jobs[i].load)
+		}
+	}
+	speeds := make([]float64, len(at))
+	for k := range speeds {
+		speeds[k] = 1
+	}
+	if len(at) > 1 {
+		s.world.Speeds(s.gpu, loads, speeds)
+	}
+	dt := math.Inf(1)
+	for k, i := range at {
+		dt = min(dt, left[i]*s.jobs[i].d/max(1e-6, speeds[k]))
+	}
+	next := slices.Clone(left)
+	for k, i := range at {
+		next[i] -= dt * max(1e-6, speeds[k]) / s.jobs[i].d
+		if next[i] < 1e-12 {
+			next[i], running = 0, running&^(1<<i)
+		}
+	}
+	s.search(now+dt, running, waiting, next, best)
+}
+
+func (s *small) fits(set uint) bool {
+	n, mem := 0, int64(0)
+	for i := range s.jobs {
+		if set>>i&1 == 1 {
+			n, mem = n+1, mem+s.jobs[i].load.MemMiB
+		}
+	}
+	return n <= s.shares && mem <= s.memMiB
+}
+
+// FewestCards is the least number of cards that hold all jobs at once, each
+// within its memory, its time and its sharing limit.
+func FewestCards(w *Workload, f *Fleet) (int, error) {
+	s, err := newSmall(w, f, Free{})
+	if err != nil {
+		return 0, err
+	}
+	best := len(s.jobs) + 1
+	var sets []uint
+	var place func(i int)
+	place = func(i int) {
+		if len(sets) >= best {
+			return
+		}
+		if i == len(s.jobs) {
+			best = len(sets)
+			return
+		}
+		for c := range sets {
+			if s.holds(sets[c] | 1<<i) {
+				sets[c] |= 1 << i
+				place(i + 1)
+				sets[c] &^= 1 << i
+			}
+		}
+		sets = append(sets, 1<<i)
+		place(i + 1)
+		sets = sets[:len(sets)-1]
+	}
+	place(0)
+	return best, nil
+}
+
+// holds tells whether a card holds a set at once without one waiting for time.
+func (s *small) holds(set uint) bool {
+	milli := int64(0)
+	for i := range s.jobs {
+		if set>>i&1 == 1 {
+			milli += s.jobs[i].milli
+		}
+	}
+	return s.fits(set) && milli <= 1000
+}

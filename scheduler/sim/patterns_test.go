@@ -1,0 +1,207 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/optimize/convex/lp"
+	"pgregory.net/rapid"
+)
+
+// drawSmall draws jobs of one card.
+func drawSmall(t *rapid.T, most int) *Workload {
+	w := &Workload{Name: "small"}
+	for i := range rapid.IntRange(1, most).Draw(t, "jobs") {
+		w.Jobs = append(w.Jobs, Job{
+			ID: fmt.Sprintf("j%d", i), Duration: time.Duration(rapid.IntRange(1, 60).Draw(t, "minutes")) * time.Minute, GPUs: 1,
+			UsedMilli: rapid.Int64Range(50, 1000).Draw(t, "milli"), MemMiB: rapid.Int64Range(500, 8000).Draw(t, "mem"),
+		})
+	}
+	return w
+}
+
+func drawWorld(t *rapid.T) Interference {
+	return rapid.SampledFrom([]Interference{DefaultCurve(), Free{}, Linear{Beside: 0.35}, Curve{Beside: 0.2, Over: 0.5}}).Draw(t, "world")
+}
+
+// TestPatternBound holds the bound by patterns against the optimum by search,
+// and against what the scheduler makes of the same jobs.
+func TestPatternBound(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w, world := drawSmall(t, 6), drawWorld(t)
+		f := Homogeneous(1, rapid.IntRange(1, 2).Draw(t, "cards"), "T4", 8000)
+		f.MaxShares = rapid.IntRange(1, 3).Draw(t, "shares")
+		best, err := ShortestMakespan(w, &f, world)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &Result{}
+		w.Sort()
+		bounds(r, w, &f, world)
+		if b := *r.LowerBoundMakespan; b > best.Seconds()+1e-6 {
+			t.Fatalf("the bound of %g s is above the optimum of %g s", b, best.Seconds())
+		}
+		if a := *r.LowerBoundAlone; f.MaxShares == 1 && a > best.Seconds()+1e-6 {
+			t.Fatalf("the bound alone of %g s is above the optimum of %g s", a, best.Seconds())
+		}
+	})
+}
+
+// TestPricesObeyPatterns checks the prices of larger programs, with several
+// types and gangs, against every pattern.
+func TestPricesObeyPatterns(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w, world := drawSmall(t, 40), drawWorld(t)
+		f := Fleet{MaxShares: rapid.IntRange(1, 4).Draw(t, "shares"), Nodes: []NodeSpec{{Count: 2, GPUs: 4, GPUType: "A", MemMiB: 16000}, {Count: 1, GPUs: 3, GPUType: "B", MemMiB: 8000}}}
+		for i := range w.Jobs {
+			w.Jobs[i].GPUs = rapid.IntRange(1, 4).Draw(t, "gpus")
+			w.Jobs[i].On = []OnType{{Type: "B", Duration: w.Jobs[i].Duration * time.Duration(rapid.IntRange(1, 4).Draw(t, "slower"))}}
+		}
+		types := cardTypes(&f, true, 0)
+		classes, of := classify(w, types, classLimit(f.MaxShares), world)
+		if classes == nil {
+			t.Fatal("no classes")
+		}
+		p := program{classes: classes, types: types, world: world}
+		got := p.solve()
+		if got == nil {
+			t.Fatal("no prices")
+		}
+		// The cheapest prices of types that cover all patterns must fit the fleet.
+		all := 0.0
+		for k := range types {
+			most := 0.0
+			for _, c := range p.cols {
+				sum := 0.0
+				for _, e := range c.entry {
+					sum += e.v * got[e.c]
+				}
+				if c.t == k {
+					most = max(most, sum)
+				}
+			}
+			all += most * float64(types[k].cards)
+		}
+		if all > 1 {
+			t.Fatalf("prices take %g of the fleet's time, at most 1 is there", all)
+		}
+		for i, c := range of {
+			if c < 0 || classes[c].count < w.Jobs[i].GPUs {
+				t.Fatalf("job %d is of class %d", i, c)
+			}
+		}
+	})
+}
+
+// TestSimplexAgrees compares with the solver of a library, for which the
+// program is written out.
+func TestSimplexAgrees(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w, world := drawSmall(t, 7), drawWorld(t)
+		f := Homogeneous(1, 3, "T4", 12000)
+		types := cardTypes(&f, true, 0)
+		classes, _ := classify(w, types, 40, world)
+		p := program{classes: classes, types: types, world: world}
+		prices := p.solve()
+		got := 0.0
+		for c, v := range prices {
+			got += v * classes[c].work
+		}
+		// min sum y with sum speed*y - surplus = work, from each class alone.
+		rows, cols := len(classes), len(p.cols)+len(classes)
+		a, cost, b := mat.NewDense(rows, cols, nil), make([]float64, cols), make([]float64, rows)
+		basis := make([]int, rows)
+		for k, c := range p.cols {
+			cost[k] = 1
+			for _, e := range c.entry {
+				a.Set(e.c, k, e.v)
+			}
+			if len(c.entry) == 1 && c.entry[0].v == 1 {
+				basis[c.entry[0].c] = k
+			}
+		}
+		for c := range classes {
+			a.Set(c, len(p.cols)+c, -1)
+			b[c] = classes[c].work
+		}
+		want, _, err := lp.Simplex(cost, a, b, 1e-10, basis)
+		if err != nil {
+			t.Skip(err)
+		}
+		want /= float64(types[0].cards)
+		if got > want*(1+1e-9) || got < want*(1-1e-6) {
+			t.Fatalf("%d classes, %d patterns: %g s, the library says %g s", rows, len(p.cols), got, want)
+		}
+	})
+}
+
+// TestCardsBound holds the bounds of packing against the optimum by search.
+func TestCardsBound(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawSmall(t, 9)
+		f := Homogeneous(1, 9, "T4", 8000)
+		f.MaxShares = rapid.IntRange(1, 3).Draw(t, "shares")
+		best, err := FewestCards(w, &f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l2, pattern := CardsBound(w, &f)
+		if l2 > best || pattern > best || pattern < 1 || l2 < 1 {
+			t.Fatalf("bounds %d and %d, the optimum is %d", l2, pattern, best)
+		}
+	})
+}
+
+func TestKnownOptima(t *testing.T) {
+	t.Parallel()
+	job := func(minutes int, milli, mem int64) Job {
+		return Job{ID: fmt.Sprint(minutes, milli, mem), Duration: time.Duration(minutes) * time.Minute, GPUs: 1, UsedMilli: milli, MemMiB: mem}
+	}
+	for name, c := range map[string]struct {
+		jobs    []Job
+		cards   int
+		minutes float64
+		fewest  int
+	}{
+		"nobody minds":         {[]Job{job(10, 300, 100), job(10, 300, 100), job(10, 300, 100)}, 1, 10, 1},
+		"memory parts them":    {[]Job{job(10, 300, 6000), job(10, 300, 6000)}, 1, 20, 2},
+		"a fourth waits":       {[]Job{job(10, 100, 1), job(10, 100, 1), job(10, 100, 1), job(5, 100, 1)}, 1, 15, 2},
+		"two cards":            {[]Job{job(10, 600, 6000), job(6, 600, 6000), job(5, 600, 6000)}, 2, 11, 3},
+		"a short one squeezes": {[]Job{job(30, 500, 5000), job(10, 500, 3000), job(20, 500, 3000)}, 1, 30, 2},
+	} {
+		w := &Workload{Jobs: c.jobs}
+		f := Homogeneous(1, c.cards, "T4", 8000)
+		got, err := ShortestMakespan(w, &f, Free{})
+		if err != nil || math.Abs(got.Minutes()-c.minutes) > 1e-6 {
+			t.Errorf("%s: %g minutes, %v; want %g", name, got.Minutes(), err, c.minutes)
+		}
+		if n, err := FewestCards(w, &f); err != nil || n != c.fewest {
+			t.Errorf("%s: %d cards, %v; want %d", name, n, err, c.fewest)
+		}
+	}
+	f := Homogeneous(1, 1, "T4", 8000)
+	for _, bad := range []Job{{ID: "gang", GPUs: 2, Duration: 1}, {ID: "late", GPUs: 1, Submit: 1, Duration: 1}, {ID: "big", GPUs: 1, Duration: 1, MemMiB: 9000}} {
+		if _, err := ShortestMakespan(&Workload{Jobs: []Job{bad}}, &f, Free{}); err == nil {
+			t.Errorf("%s: was solved", bad.ID)
+		}
+	}
+}
+
+func TestMartelloToth(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		items []int64
+		want  int
+	}{{nil, 0}, {[]int64{60, 60, 60}, 3}, {[]int64{50, 50, 50}, 2}, {[]int64{70, 40, 30, 60}, 2}, {[]int64{51, 27, 27, 27, 51, 27, 27, 27}, 3}} {
+		if got := martelloToth(c.items, 100); got != c.want {
+			t.Errorf("%v: %d, want %d", c.items, got, c.want)
+		}
+	}
+}
