@@ -43,7 +43,7 @@ env | grep '^SLURM' | sort
 		t.Fatalf("%q, %v: %s", out, err, stderr.String())
 	}
 	write(t, script, "#!/bin/sh\necho changed\n") // too late
-	for _, want := range []string{"train.sh:4: --partition=gpu: ignored", "train.sh:2: --gres=gpu:a100:1: mapped", "train.sh:8: a directive after"} {
+	for _, want := range []string{"train.sh:4: --partition=gpu: honoured", "warning: partition gpu: this cluster has no partitions", "train.sh:2: --gres=gpu:a100:1: mapped", "train.sh:8: a directive after"} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("no %q in %s", want, stderr.String())
 		}

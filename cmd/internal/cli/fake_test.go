@@ -443,11 +443,16 @@ func newWorld(t *testing.T) *world {
 }
 
 // serve starts f behind a socket until the test ends.
-func (w *world) serve(socket string, f *fakeServer) {
+func (w *world) serve(socket string, f *fakeServer) { w.serveWith(socket, f, f) }
+
+// serveParted is serve for a cluster with partitions.
+func (w *world) serveParted(socket string, p *parted) { w.serveWith(socket, p.fakeServer, p) }
+
+func (w *world) serveWith(socket string, f *fakeServer, c apiv1.ClusterServiceServer) {
 	l := bufconn.Listen(1 << 20)
 	s := grpc.NewServer()
 	apiv1.RegisterJobServiceServer(s, f)
-	apiv1.RegisterClusterServiceServer(s, f)
+	apiv1.RegisterClusterServiceServer(s, c)
 	apiv1.RegisterModelServiceServer(s, f)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Serve(l) })

@@ -126,6 +126,10 @@ func jobFields() []field {
 		{"objective", "", kindText, "choose the GPU type for `GOAL`: latency, throughput, energy, cost or balanced", text(func(r *request) *string { return (*string)(&r.spec.Objective) })},
 		{"max-power", "", kindAmount, "no GPU type on which it is predicted to draw more than these `WATTS` in all", whole("watts", 1_000_000, func(r *request) *int64 { return &r.spec.MaxPowerW })},
 		{"max-cost", "", kindAmount, "no GPU type on which it is predicted to cost more than this `PRICE`, in the cluster's currency", setMaxCost},
+		{"partition", "p", kindText, "`NAME` of the partition to run in, as berth partition list shows it", func(r *request, v string) error {
+			r.spec.Partition = v
+			return cluster.CheckPartitionName(v)
+		}},
 		{"node", "", kindText, "run on this `NODE` only", func(r *request, v string) error {
 			r.spec.Node = cluster.NodeID(v)
 			return cluster.CheckName("node", v)

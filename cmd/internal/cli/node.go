@@ -120,6 +120,10 @@ func nodeTable(nodes []*apiv1.Node) *table {
 		{head: "NODE"}, {head: "STATE"}, {head: "GPUS", right: true}, {head: "TYPE", shrink: true}, {head: "GPU_MEM", right: true},
 		{head: "GPU_USE", right: true}, {head: "CPUS", right: true}, {head: "MEMORY", right: true}, {head: "JOBS", right: true}, {head: "REASON", shrink: true},
 	}}
+	parted := slices.ContainsFunc(nodes, func(n *apiv1.Node) bool { return len(n.GetPartitions()) > 0 })
+	if parted {
+		t.cols = slices.Insert(t.cols, 2, column{head: "PARTITIONS", shrink: true})
+	}
 	for _, n := range nodes {
 		var used, sellable, milli int64
 		var types []string
@@ -135,9 +139,13 @@ func nodeTable(nodes []*apiv1.Node) *table {
 		if k := int64(len(n.GetGpus())); k > 0 {
 			use = percentOf(milli / k)
 		}
-		t.add(n.GetId(), nodeState(n), strconv.Itoa(len(n.GetGpus())), orDash(strings.Join(types, ",")), usedOf(used, sellable), use,
+		row := []string{n.GetId(), nodeState(n)}
+		if parted {
+			row = append(row, orDash(strings.Join(n.GetPartitions(), ",")))
+		}
+		t.add(append(row, strconv.Itoa(len(n.GetGpus())), orDash(strings.Join(types, ",")), usedOf(used, sellable), use,
 			cores(n.GetCpuUsedMilli())+"/"+cores(n.GetCpuMilli()), usedOf(n.GetMemUsedMib(), n.GetMemMib()),
-			strconv.Itoa(len(n.GetJobs())), orDash(n.GetDrainReason()))
+			strconv.Itoa(len(n.GetJobs())), orDash(n.GetDrainReason()))...)
 	}
 	return t
 }
@@ -209,6 +217,7 @@ func runNodeShow(ctx context.Context, e *Env, c *client, f format, ids []string)
 			"Node", n.GetId(),
 			"State", nodeState(n),
 			"Reason", n.GetDrainReason(),
+			"Partitions", strings.Join(n.GetPartitions(), ", "),
 			"Address", n.GetAddress(),
 			"Cores", cores(n.GetCpuUsedMilli())+" of "+cores(n.GetCpuMilli())+" given away",
 			"Memory", usedOf(n.GetMemUsedMib(), n.GetMemMib())+" given away",

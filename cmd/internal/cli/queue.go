@@ -16,6 +16,7 @@ import (
 
 type queueOptions struct {
 	user, state, output string
+	partition           string
 	me, all, watch      bool
 	interval            time.Duration
 	noHeader            bool
@@ -39,6 +40,7 @@ func newQueueCmd(e *Env, c *client) *cobra.Command {
 	fs.StringVarP(&o.user, "user", "u", "", "only jobs of these users, a comma-separated `LIST`")
 	fs.BoolVar(&o.me, "me", false, "only jobs of mine")
 	fs.StringVarP(&o.state, "state", "t", "", "only jobs in these states, a comma-separated `LIST` of names or codes")
+	fs.StringVarP(&o.partition, "partition", "p", "", "only jobs of these partitions, a comma-separated `LIST`")
 	fs.BoolVarP(&o.all, "all", "a", false, "also jobs that have ended")
 	fs.BoolVarP(&o.watch, "watch", "w", false, "list again and again until interrupted")
 	fs.DurationVar(&o.interval, "interval", 2*time.Second, "how often --watch lists, at least 1s")
@@ -86,6 +88,11 @@ func (o *queueOptions) request(e *Env, args []string) (*apiv1.ListJobsRequest, e
 	for u := range strings.SplitSeq(o.user, ",") {
 		if u != "" {
 			req.Users = append(req.Users, u)
+		}
+	}
+	for p := range strings.SplitSeq(o.partition, ",") {
+		if p != "" {
+			req.Partitions = append(req.Partitions, p)
 		}
 	}
 	if o.me {
@@ -166,7 +173,7 @@ func listOnce(ctx context.Context, e *Env, c *client, o *queueOptions, req *apiv
 
 // missing says which of the ids asked for are not there.
 func missing(req *apiv1.ListJobsRequest, jobs []*apiv1.Job) error {
-	if len(req.States) > 0 || len(req.Users) > 0 {
+	if len(req.States) > 0 || len(req.Users) > 0 || len(req.Partitions) > 0 {
 		return nil
 	}
 	var gone []uint64
@@ -204,19 +211,24 @@ func printJobs(e *Env, o *queueOptions, jobs []*apiv1.Job) error {
 }
 
 func jobTable(e *Env, f format, jobs []*apiv1.Job) *table {
-	t := &table{cols: []column{
-		{head: "JOBID", right: true}, {head: "NAME", shrink: true}, {head: "USER"}, {head: "ST"},
-		{head: "TIME", right: true}, {head: "GPUS", right: true}, {head: "GPU", shrink: true},
-	}}
+	t := &table{cols: []column{{head: "JOBID", right: true}}}
+	parted := slices.ContainsFunc(jobs, func(j *apiv1.Job) bool { return j.GetPartition() != "" })
+	if parted {
+		t.cols = append(t.cols, column{head: "PARTITION"})
+	}
+	t.cols = append(t.cols, column{head: "NAME", shrink: true}, column{head: "USER"}, column{head: "ST"},
+		column{head: "TIME", right: true}, column{head: "GPUS", right: true}, column{head: "GPU", shrink: true})
 	if f == formatWide {
 		t.cols = append(t.cols, column{head: "SHARE"}, column{head: "PREDICTED"}, column{head: "SUBMITTED"}, column{head: "EST_START"})
 	}
 	t.cols = append(t.cols, column{head: "NODE(REASON)", shrink: true})
 	for _, j := range jobs {
-		row := []string{
-			strconv.FormatUint(j.GetId(), 10), j.GetName(), j.GetUser(), stateCode(j.GetState()),
-			elapsed(e, j), strconv.Itoa(int(j.GetGpusWanted())), gpuNames(j.GetGpus()),
+		row := []string{strconv.FormatUint(j.GetId(), 10)}
+		if parted {
+			row = append(row, orDash(j.GetPartition()))
 		}
+		row = append(row, j.GetName(), j.GetUser(), stateCode(j.GetState()),
+			elapsed(e, j), strconv.Itoa(int(j.GetGpusWanted())), gpuNames(j.GetGpus()))
 		if f == formatWide {
 			row = append(row, shareText(j.GetGpus()), predictionText(j.GetPredicted()),
 				orDash(when(e, j.GetSubmitted())), orDash(when(e, j.GetEstimatedStart())))

@@ -292,7 +292,7 @@ func (r *request) takeOver(a *sbatch.Request) {
 	s.GPUType, r.slurm.typed = a.GPUType, a.GPUType != ""
 	s.Exclusive = a.WholeGPUs && a.GPUs > 0
 	s.CPUMilli, s.MemMiB = min(a.CPUs, 1<<30)*1000, a.MemMiB
-	s.TimeLimit, s.Node = a.TimeLimit, cluster.NodeID(a.Node)
+	s.TimeLimit, s.Node, s.Partition = a.TimeLimit, cluster.NodeID(a.Node), a.Partition
 	s.RequeueOnLoss = a.Requeue
 	if a.Export != "" {
 		r.export = a.Export

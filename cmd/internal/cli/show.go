@@ -100,6 +100,7 @@ func showJob(e *Env, j *apiv1.Job) {
 	kv := []string{
 		"Job", fmt.Sprintf("%d  %s", j.GetId(), j.GetName()),
 		"User", fmt.Sprintf("%s (%d)", j.GetUser(), j.GetUid()),
+		"Partition", j.GetPartition(),
 		"State", state,
 		"Reason", reasonText(j.GetReason(), j.GetReasonDetail()),
 		"Exit", exitText(j.ExitCode, j.GetSignal()),

@@ -18,6 +18,7 @@ type jobView struct {
 	Name            string         `json:"name"`
 	User            string         `json:"user"`
 	UID             uint32         `json:"uid"`
+	Partition       string         `json:"partition"`
 	State           string         `json:"state"`
 	Reason          string         `json:"reason"`
 	ReasonDetail    string         `json:"reason_detail"`
@@ -147,7 +148,7 @@ func slackSeconds(j *apiv1.Job) *float64 {
 
 func viewJob(j *apiv1.Job) jobView {
 	v := jobView{
-		ID: j.GetId(), Name: j.GetName(), User: j.GetUser(), UID: j.GetUid(), State: j.GetState(),
+		ID: j.GetId(), Name: j.GetName(), User: j.GetUser(), UID: j.GetUid(), Partition: j.GetPartition(), State: j.GetState(),
 		Reason: j.GetReason(), ReasonDetail: j.GetReasonDetail(), ExitCode: j.ExitCode, Signal: j.GetSignal(),
 		Node: j.GetNode(), GPUsWanted: j.GetGpusWanted(), GPUs: viewShares(j.GetGpus()),
 		Predicted: viewPrediction(j.GetPredicted()), Measured: viewMeasured(j.GetMeasured()),

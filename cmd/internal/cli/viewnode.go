@@ -24,6 +24,7 @@ type nodeView struct {
 	LastContact  *time.Time `json:"last_contact"`
 	Jobs         []uint64   `json:"jobs"`
 	Gossip       string     `json:"gossip"`
+	Partitions   []string   `json:"partitions"`
 }
 
 // gpuView has -1 for what was not measured.
@@ -56,6 +57,7 @@ func viewNodes(in []*apiv1.Node) []nodeView {
 			CPUMilli: n.GetCpuMilli(), CPUUsedMilli: n.GetCpuUsedMilli(), MemMiB: n.GetMemMib(), MemUsedMiB: n.GetMemUsedMib(),
 			GPUs: []gpuView{}, Runtimes: append([]string{}, n.GetRuntimes()...), Version: n.GetVersion(), BootID: n.GetBootId(),
 			Registered: stamp(n.GetRegistered()), LastContact: stamp(n.GetLastContact()), Jobs: list(n.GetJobs()), Gossip: n.GetGossip(),
+			Partitions: append([]string{}, n.GetPartitions()...),
 		}
 		for _, g := range n.GetGpus() {
 			v.GPUs = append(v.GPUs, gpuView{

@@ -33,6 +33,7 @@ var said = map[string][2]string{
 	"time":       {"honoured", "every form, rounded up to minutes; more than 30 days is refused"},
 	"exclusive":  {"mapped or ignored", "whole GPUs for itself, not the whole node; `user`, `mcs` and jobs without GPUs: ignored"},
 	"nodelist":   {"honoured or refused", "one node; lists are refused"},
+	"partition":  {"honoured or refused", "one of the cluster's, see `berth partition list`; lists are refused. A cluster without partitions takes no notice, and says so"},
 	"begin":      {"refused", "but for `now`: a job starts when it fits; submit it then, with at(1) or a timer"},
 	"dependency": {"refused", "a job cannot wait for another; wait for it in the shell: `berth wait ID && berth submit SCRIPT`"},
 	"array":      {"refused", "submit in a loop, with `--export=ALL,SLURM_ARRAY_TASK_ID=$i`"},

@@ -58,7 +58,7 @@ type Request struct {
 	WholeGPUs                     bool
 	CPUs, MemMiB                  int64
 	TimeLimit                     time.Duration
-	Node                          string
+	Node, Partition               string
 	Requeue                       bool
 	Dir, Stdin, Stdout, Stderr    string
 	Export                        string
@@ -130,7 +130,7 @@ func key(s Setting) string {
 // script that Slurm understands and Berth would refuse is mended by a line
 // that only Berth reads.
 var ownReplace = map[string][]string{
-	"name": {"job-name"}, "mem": {"mem", "mem-per-cpu", "mem-per-gpu"}, "time": {"time"}, "node": {"nodelist", "nodefile"},
+	"name": {"job-name"}, "mem": {"mem", "mem-per-cpu", "mem-per-gpu"}, "time": {"time"}, "node": {"nodelist", "nodefile"}, "partition": {"partition"},
 	"cpus": {"cpus-per-task", "cpus-per-gpu", "mincpus", "ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"},
 	"gpus": {"gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"}, "gpu-type": {"constraint", "prefer"},
 	"image": {"container"}, "requeue-on-loss": {"requeue", "no-requeue"}, "exclusive": {"exclusive", "oversubscribe"},
@@ -394,6 +394,11 @@ func (r *resolver) finishEnv() {
 	num := func(name string, n int64) {
 		if n > 0 {
 			set(name, fmt.Sprint(n))
+		}
+	}
+	for _, s := range r.req.Own {
+		if s.Name == "partition" {
+			r.keep("partition", s.Value)
 		}
 	}
 	set("SLURM_TASKS_PER_NODE", fmt.Sprint(r.tasks))

@@ -125,7 +125,7 @@ var rules = map[string]rule{
 	"cluster-constraint": ignored("there is one cluster"),
 	"prefer":             ignored("nodes have no features to choose by"),
 	"batch":              ignored("nodes have no features to choose by"),
-	"partition":          {fate: Ignored, note: "there are no partitions: any GPU that suits is taken", read: named("partition")},
+	"partition":          {read: readPartition},
 	"reservation":        {fate: Ignored, note: "there are no reservations", read: named("reservation")},
 	"cluster":            ignored("there is one cluster"),
 	"clusters":           ignored("there is one cluster"),
@@ -353,6 +353,15 @@ func readNodeList(r *resolver, v string) (*verdict, error) {
 		return &verdict{Refused, "nodes are not read from a file", "name one node"}, nil
 	}
 	r.req.Node = v
+	return honour()
+}
+
+func readPartition(r *resolver, v string) (*verdict, error) {
+	if strings.Contains(v, ",") {
+		return &verdict{Refused, "a job waits for one partition", "name one of them"}, nil
+	}
+	r.req.Partition = v
+	r.keep("partition", v)
 	return honour()
 }
 
