@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 )
 
@@ -164,11 +166,25 @@ func asJSON(t rapid.TB, v any) string {
 }
 
 // TestStoresAgree runs the same with the replicated state machine and with
-// the stand-in: both must come to the same schedule.
+// the stand-in: both must come to the same schedule, also where a policy
+// preempts.
 func TestStoresAgree(t *testing.T) {
 	t.Parallel()
+	var preempted atomic.Int64
+	defer func() {
+		if preempted.Load() == 0 {
+			t.Error("no policy ever preempted anybody")
+		}
+	}()
 	rapid.Check(t, func(t *rapid.T) {
 		w, opt := genWorkload(t), genOptions(t)
+		if name := rapid.SampledFrom([]string{"", "slot+srtf", "firstfit+las", "slot+themis", "reactive"}).Draw(t, "preempts"); name != "" {
+			p, err := policies.New(name, policies.Options{LAS: policies.LAS{Limits: []time.Duration{20 * time.Minute}, Promote: policies.PromoteAfter}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			opt.Planner, opt.Preemptible, opt.PreemptSmall = p, true, 40*time.Second
+		}
 		f := sim.Homogeneous(2, 4, "T4", 16000)
 		var got []string
 		for _, log := range []bool{false, true} {
@@ -178,6 +194,7 @@ func TestStoresAgree(t *testing.T) {
 				t.Fatal(err)
 			}
 			got = append(got, asJSON(t, r))
+			preempted.Add(int64(r.Preemptions))
 		}
 		if d := cmp.Diff(got[0], got[1]); d != "" {
 			t.Fatalf("the state machine and its stand-in disagree (-stand-in +log):\n%s", d)

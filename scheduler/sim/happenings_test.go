@@ -126,7 +126,7 @@ func TestRefusals(t *testing.T) {
 		"no nodes":             {ok, sim.Fleet{}, sim.Options{Planner: p}},
 		"negative overhead":    {ok, fleet, sim.Options{Planner: p, Start: -1}},
 		"breaks for ever":      {ok, fleet, sim.Options{Planner: p, MTBF: 1}},
-		"preempts by log":      {ok, fleet, sim.Options{Planner: p, Log: true, Preemptible: true}},
+		"profiles by log":      {ok, fleet, sim.Options{Planner: p, Log: true, Profile: 1}},
 		"wild error":           {ok, fleet, sim.Options{Planner: p, Errors: sim.Errors{Mem: 9}}},
 		"a job without length": {sim.Workload{Jobs: []sim.Job{{ID: "a"}}}, fleet, sim.Options{Planner: p}},
 		"too many shares":      {ok, sim.Fleet{Nodes: fleet.Nodes, MaxShares: 1 << 20}, sim.Options{Planner: p}},

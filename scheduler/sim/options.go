@@ -138,8 +138,8 @@ func (o *Options) Check() error {
 	if o.MTBF > 0 && o.Repair == 0 {
 		return fmt.Errorf("repair: is missing; a node that breaks must come back after some time")
 	}
-	if o.Log && (o.Preemptible || o.Profile > 0) {
-		return fmt.Errorf("fsm: the state machine has no command to preempt; run without it, or without preemption and profiles")
+	if o.Log && o.Profile > 0 {
+		return fmt.Errorf("fsm: the state machine has no trials that tell what a job needs; run without it, or without profiles")
 	}
 	return nil
 }

@@ -100,8 +100,8 @@ func (e *engine) fullPass() error {
 		if len(plan.Preempt) == 0 || !e.opt.Preemptible || e.st.waiting() == 0 {
 			break
 		}
-		for _, p := range plan.Preempt {
-			if err := e.preempt(p.Job); err != nil {
+		for i := range plan.Preempt {
+			if err := e.preempt(&plan.Preempt[i]); err != nil {
 				return err
 			}
 		}

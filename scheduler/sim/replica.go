@@ -41,6 +41,17 @@ func newReplica(nodes []*cluster.Node) (*replica, error) {
 // propose applies commands as one entry. A refusal is an error: the simulator
 // asks for nothing that a leader would not.
 func (r *replica) propose(now cluster.Time, cmds ...*logv1.Command) ([]fsm.Result, error) {
+	results, err := r.offer(now, cmds...)
+	for i := range results {
+		if e := results[i].Err; e != nil {
+			return nil, fmt.Errorf("entry %d, command %d: %w", r.index, i, e)
+		}
+	}
+	return results, err
+}
+
+// offer applies commands as one entry, each of which may be refused.
+func (r *replica) offer(now cluster.Time, cmds ...*logv1.Command) ([]fsm.Result, error) {
 	data, err := fsm.EncodeEntry(fsm.EntryVersion, term, now, cmds)
 	if err != nil {
 		return nil, err
@@ -49,11 +60,6 @@ func (r *replica) propose(now cluster.Time, cmds ...*logv1.Command) ([]fsm.Resul
 	results, ok := r.f.Apply(&raft.Log{Index: r.index, Term: term, Data: data}).([]fsm.Result)
 	if !ok || len(results) != len(cmds) {
 		return nil, fmt.Errorf("entry %d: %d commands got another number of answers", r.index, len(cmds))
-	}
-	for i := range results {
-		if e := results[i].Err; e != nil {
-			return nil, fmt.Errorf("entry %d, command %d: %w", r.index, i, e)
-		}
 	}
 	return results, nil
 }
@@ -149,6 +155,13 @@ func (r *replica) finish(now cluster.Time, id cluster.JobID, end outcome) (bool,
 	}
 	j, _ := r.f.Job(id)
 	return j.State.Waiting(), nil
+}
+
+// preempt is refused by the rules of the state machine, which policies that are
+// there to compare with published figures may not keep.
+func (r *replica) preempt(now cluster.Time, x *cluster.Preemption) (bool, error) {
+	results, err := r.offer(now, &logv1.Command{Kind: &logv1.Command_PreemptAttempt{PreemptAttempt: conv.PreemptToLog(x)}})
+	return err == nil && results[0].Err == nil, err
 }
 
 // setNode makes a node silent; it comes back by registering.

@@ -21,6 +21,9 @@ type store interface {
 	apply(now cluster.Time, p *cluster.Plan) ([]cluster.AttemptID, error)
 	// finish ends the live attempt of a job; again tells that it waits now.
 	finish(now cluster.Time, id cluster.JobID, end outcome) (again bool, err error)
+	// preempt asks a job's live attempt to make room, which finish then ends; took
+	// tells whether it may be asked.
+	preempt(now cluster.Time, p *cluster.Preemption) (took bool, err error)
 	// setNode makes a node silent or ready; nothing may run there.
 	setNode(now cluster.Time, id cluster.NodeID, st cluster.NodeState) error
 	// waiting counts who waits.
@@ -276,6 +279,18 @@ func (p *plain) requeue(g cluster.GPUID, add []cluster.Waiter) {
 		return
 	}
 	p.queues[g] = q
+}
+
+// preempt leaves it to the planner how often jobs make room: published rules
+// know no bound, and the state machine's own is asked by policies first.
+func (p *plain) preempt(now cluster.Time, x *cluster.Preemption) (bool, error) {
+	p.tick(now)
+	j, ok := p.Job(x.Job)
+	if !ok || j.State != cluster.JobRunning || j.Last().No != x.Attempt {
+		return false, nil
+	}
+	j.Last().Preempt = &cluster.PreemptRequest{At: p.now, For: x.For, Why: x.Why}
+	return true, nil
 }
 
 func (p *plain) finish(now cluster.Time, id cluster.JobID, end outcome) (bool, error) {

@@ -254,10 +254,13 @@ func (e *engine) profiledNow(id int32) error {
 }
 
 // preempt ends an attempt and keeps what it did.
-func (e *engine) preempt(id cluster.JobID) error {
-	i := int32(id - 1)
+func (e *engine) preempt(p *cluster.Preemption) error {
+	i := int32(p.Job - 1)
 	if i < 0 || int(i) >= len(e.tasks) || e.tasks[i].state != runs {
 		return nil
+	}
+	if took, err := e.st.preempt(e.wallTime(), p); !took || err != nil {
+		return err
 	}
 	e.sums.preemptions++
 	if err := e.finish(i, cluster.JobPreempted); err != nil {

@@ -15,6 +15,9 @@ func (e *engine) viewOf(id cluster.JobID, j *Job, owners map[string]cluster.UID)
 	spec := &cluster.Spec{
 		Name: j.ID, Command: []string{"job"}, GPUs: j.GPUs, CPUMilli: j.CPUMilli, MemMiB: j.HostMemMiB, RequeueOnLoss: true,
 	}
+	if e.opt.Preemptible {
+		spec.Checkpoint = cluster.Checkpoint{Signal: "USR1", Grace: cluster.DefaultCheckpointGrace}
+	}
 	v := &cluster.Job{ID: id, Spec: spec, Owner: cluster.Owner{UID: owners[j.User], Name: j.User}}
 	if j.GPUs == 0 {
 		v.Estimates = []cluster.Estimate{{GPUType: cluster.CPUType, Duration: e.guess(j, "duration", j.Duration), ConfidenceMilli: 1000, Source: "trace"}}
