@@ -311,6 +311,7 @@ type member struct {
 	PID     int    `json:"pid"`
 	Role    string `json:"role"`
 	Applied uint64 `json:"applied_index"`
+	Term    uint64 `json:"term"`
 	Model   uint64 `json:"model_version"`
 	SHA256  string `json:"model_sha256"`
 }
