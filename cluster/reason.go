@@ -23,6 +23,7 @@ const (
 	ReasonCPU           ReasonCode = "CPU"              // cores are taken
 	ReasonSharing       ReasonCode = "Sharing"          // may not share with who is on the card
 	ReasonQueueOrder    ReasonCode = "Priority"         // others are before it in the GPU's queue
+	ReasonTenantCells   ReasonCode = "AssocGrpGRES"     // beyond what its tenant is guaranteed
 	ReasonResources     ReasonCode = "Resources"        // first in its queue, waits for a share to end
 	ReasonUnconfirmed   ReasonCode = "Planning"         // not looked at yet
 	ReasonRequeued      ReasonCode = "Requeued"         // will run again

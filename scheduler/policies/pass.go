@@ -35,6 +35,8 @@ type pass struct {
 	use      map[cluster.JobID]int64
 	admitted map[cluster.JobID]struct{}
 	rounds   *rounds
+	// cells keeps tenants to their cells, nil where there are none.
+	cells *guard
 }
 
 // placer is a rule of placement.
@@ -62,6 +64,7 @@ type shape struct {
 	cpu, host int64
 	node      cluster.NodeID
 	tag       int64
+	cells     cellKey
 }
 
 func newPass(snap *cluster.Snapshot, e *engine) *pass {
@@ -145,7 +148,7 @@ func (p *pass) start(t *task) bool {
 		return false
 	}
 	cards := p.placer.choose(p, t)
-	if len(cards) == 0 {
+	if len(cards) == 0 || p.cells != nil && !p.cells.allowsAll(t, cards) {
 		p.noteFailed(t)
 		return false
 	}
@@ -154,7 +157,11 @@ func (p *pass) start(t *task) bool {
 }
 
 func (p *pass) shapeOf(t *task, c int) shape {
-	return shape{int32(c), int32(t.gpus), t.needs[c].share, t.cpu, t.mem, t.job.Spec.Node, p.placer.tag(t)}
+	s := shape{int32(c), int32(t.gpus), t.needs[c].share, t.cpu, t.mem, t.job.Spec.Node, p.placer.tag(t), cellKey{}}
+	if p.cells != nil {
+		s.cells = p.cells.key(t)
+	}
+	return s
 }
 
 // worthTrying tells whether on some class nothing of its shape has failed yet.
@@ -206,7 +213,7 @@ func (p *pass) fits(t *task, ci int32) bool {
 	c := &p.f.cards[ci]
 	n := &t.needs[p.f.groups[c.group].class]
 	if n.share.Exclusive && c.use.Shares > 0 || c.use.FreeShares() < 1 || c.use.Shares >= p.maxShares() ||
-		n.share.MemMiB > c.use.FreeMiB() || n.share.Milli > c.use.FreeMilli() || p.now+n.dur > c.until {
+		n.share.MemMiB > c.use.FreeMiB() || n.share.Milli > c.use.FreeMilli() || p.now+n.dur > c.until || p.cells != nil && !p.cells.allows(t, ci) {
 		return false
 	}
 	return len(c.on) == 0 || p.placer.admits(p, t, c)
@@ -363,6 +370,9 @@ func (p *pass) commit(t *task, hi int32, st cluster.Start, dur int64) {
 	}
 	p.led.Take(&st.Berth)
 	t.gone = true
+	if p.cells != nil {
+		p.cells.took(t, st.Berth.GPUs)
+	}
 	p.plan.Starts = append(p.plan.Starts, st)
 	berth := &p.plan.Starts[len(p.plan.Starts)-1].Berth
 	r := run{job: t.job, berth: berth, est: st.Estimate, began: p.now, end: p.now + dur, latest: p.now + dur, fresh: true}

@@ -52,6 +52,8 @@ type Options struct {
 	Evict    Eviction
 	// LAS sets the queues of the order "las".
 	LAS LAS
+	// Tenants guarantees cells to groups of users, see Tenancy; nil is nobody.
+	Tenants *Tenancy
 }
 
 // Names lists the placements, which New takes as names, alone or with an
@@ -110,6 +112,9 @@ func New(name string, opt Options) (Policy, error) {
 		opt.Base.Mode = pl.mode
 	} else {
 		opt.Base.Mode = scheduler.ModeFFD
+	}
+	if k < 0 && pl.own == "" && opt.Tenants != nil {
+		pl.own = "size" // one queue, in the order of the scheduler's own pass
 	}
 	if k < 0 && pl.own == "" {
 		return native{pl.name, opt.Base}, nil
@@ -193,16 +198,20 @@ func (e *engine) Name() string { return e.name }
 // StartsOnly tells that plans hold nothing but starts, for jobs that stand in
 // no queue of a card: a caller who sees that nobody fits need not ask.
 func (e *engine) StartsOnly() bool {
-	return !e.place.queues && !e.place.last && e.order.over == nil
+	return !e.place.queues && !e.place.last && e.order.over == nil && e.opt.Tenants == nil
 }
 
 func (e *engine) Plan(snap *cluster.Snapshot) cluster.Plan {
 	p := newPass(snap, e)
 	p.placer = e.place.make(p)
-	ranked := e.opt.Evict == EvictRanked && e.order.over != nil
-	if ranked {
+	ranked := e.opt.Evict == EvictRanked && e.order.over != nil && e.opt.Tenants == nil
+	switch {
+	case e.opt.Tenants != nil:
+		p.cells = newGuard(p)
+		p.cells.run(e.place.queues)
+	case ranked:
 		p.rerank()
-	} else {
+	default:
 		p.inOrder(e.place.queues)
 	}
 	if f, ok := p.placer.(finisher); ok {
@@ -211,7 +220,7 @@ func (e *engine) Plan(snap *cluster.Snapshot) cluster.Plan {
 		p.leaveQueues()
 	}
 	p.tell()
-	if !ranked {
+	if !ranked && p.cells == nil {
 		p.preempt()
 	}
 	return p.plan

@@ -64,6 +64,11 @@ func (p *pass) reason(t *task, most []left, plain *left) cluster.Reason {
 			return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "every node with GPUs is drained or silent"}
 		}
 	}
+	if p.cells != nil && t.gpus > 0 && len(p.plan.Unplaced) < p.opt.Base.MaxReasons {
+		if r := p.cells.reason(t); r.Code != "" {
+			return r
+		}
+	}
 	return p.lacking(t, n, m)
 }
 
