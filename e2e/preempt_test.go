@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// lasEnv makes the order las preempt within seconds: the first queue ends at
+// two seconds of a GPU.
+func lasEnv() []string {
+	return []string{"BERTH_SCHEDULING_LAS_QUEUES=2s", "BERTH_SCHEDULING_PREEMPT_AFTER=2s", "BERTH_SCHEDULING_PREEMPT_EVERY=1s"}
+}
+
+// counter counts to its argument in a file that it saves at USR1, and goes on
+// from there when it is started again. Before it saves it waits for the file
+// "go" when there is a file "wait".
+const counter = `#!/bin/sh
+#BERTH --checkpoint USR1@60 --gpus 1 --gpu-mem 1G
+n=0
+[ -f state ] && n=$(cat state)
+echo "start at $n, restart $BERTH_RESTART_COUNT, for Slurm ${SLURM_RESTART_COUNT:-none}" >>log
+save() {
+	while [ -f wait ] && ! [ -f go ]; do sleep 0.1; done
+	echo $n >state
+	echo "saved $n" >>log
+	exit 0
+}
+trap save USR1
+while [ $n -lt $1 ]; do
+	sleep 0.1
+	n=$((n + 1))
+done
+echo "counted to $n" >>log
+`
+
+// lines reads a log that may not be there yet.
+func lines(path string) []string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+}
+
+// TestPreempt: a job that had its share makes room for short ones, with its
+// state saved, and goes on from there under its id; one without a hook stays.
+func TestPreempt(t *testing.T) {
+	t.Parallel()
+	c := startClusterWith(t, lasEnv(), "--nodes", "1x2xT4", "--policy", "slot+las")
+	dir, stays := openDir(t), openDir(t)
+	write(t, filepath.Join(dir, "count.sh"), counter)
+	noHook := c.submit("-D", stays, "--gpus", "1", "--gpu-mem", "1G", "--", "sleep", "600")
+	c.await(noHook, "RUNNING")
+	long := c.submit("-D", dir, "--quiet", filepath.Join(dir, "count.sh"), "150")
+	c.await(long, "RUNNING")
+	log := filepath.Join(dir, "log")
+	c.eventually(30*time.Second, "the counter to begin", func() bool { return len(lines(log)) == 1 })
+	short := c.submit("-D", stays, "--gpus", "1", "--gpu-mem", "1G", "--", "sleep", "1")
+	c.await(short, "COMPLETED")
+	got := lines(log)
+	if len(got) < 2 || got[0] != "start at 0, restart 0, for Slurm none" || !strings.HasPrefix(got[1], "saved ") {
+		t.Fatalf("when the short job has run, the counter wrote %q", got)
+	}
+	saved := strings.TrimPrefix(got[1], "saved ")
+	if saved == "0" {
+		t.Error("it saved nothing")
+	}
+	j := c.await(long, "COMPLETED")
+	if len(j.Attempts) != 2 || j.Attempts[0].State != "PREEMPTED" || j.Attempts[1].State != "COMPLETED" {
+		t.Errorf("attempts %+v", j.Attempts)
+	}
+	want := []string{got[0], got[1], fmt.Sprintf("start at %s, restart 1, for Slurm 1", saved), "counted to 150"}
+	if got := lines(log); strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("the counter wrote %q, want %q", got, want)
+	}
+	shown := c.run("show", fmt.Sprint(long))
+	for _, part := range []string{
+		"Checkpoint  saves its state at USR1 within 1m00s, and may be preempted", "1  PREEMPTED on n1",
+		fmt.Sprintf("Preempted: for job %d: slot+las: that one goes first", short), "2  COMPLETED on n1",
+	} {
+		if !strings.Contains(shown, part) {
+			t.Errorf("berth show does not say %q:\n%s", part, shown)
+		}
+	}
+	if j := c.show(noHook); j.State != "RUNNING" || len(j.Attempts) != 1 {
+		t.Errorf("the job without a hook is %s, %d attempts", j.State, len(j.Attempts))
+	}
+	c.run("cancel", fmt.Sprint(noHook))
+}
+
+// TestPreemptThroughFaults: the leader and the agent are killed while a job
+// saves its state. It is told once, saves once, and goes on later.
+func TestPreemptThroughFaults(t *testing.T) {
+	c := startClusterWith(t, lasEnv(), "--coordinators", "3", "--nodes", "1x1xT4", "--policy", "slot+las")
+	dir := openDir(t)
+	write(t, filepath.Join(dir, "count.sh"), counter)
+	write(t, filepath.Join(dir, "wait"), "")
+	long := c.submit("-D", dir, "--quiet", filepath.Join(dir, "count.sh"), "60")
+	log := filepath.Join(dir, "log")
+	c.eventually(60*time.Second, "the counter to begin", func() bool { return len(lines(log)) == 1 })
+	short := c.submit("-D", "/tmp", "-o", "/dev/null", "--gpus", "1", "--gpu-mem", "1G", "--", "sleep", "1")
+	c.eventually(60*time.Second, "the agent to tell it", func() bool {
+		data, err := os.ReadFile(filepath.Join(c.dir, "n1", "log"))
+		return err == nil && strings.Contains(string(data), "save its state and make room")
+	})
+	c.kill(c.leader().PID)
+	c.kill(c.daemonPID("agent", "n1"))
+	c.restart("agent", "n1")
+	c.eventually(60*time.Second, "the next leader to see the job save its state", func() bool {
+		j := c.show(long)
+		return j.State == "RUNNING" && j.Reason == "Preempted"
+	})
+	write(t, filepath.Join(dir, "go"), "")
+	c.await(short, "COMPLETED")
+	j := c.await(long, "COMPLETED")
+	if len(j.Attempts) != 2 || j.Attempts[0].State != "PREEMPTED" || j.Attempts[1].State != "COMPLETED" {
+		t.Errorf("attempts %+v", j.Attempts)
+	}
+	if got := lines(log); len(got) != 4 || !strings.HasPrefix(got[1], "saved ") || got[2] != "start at "+strings.TrimPrefix(got[1], "saved ")+", restart 1, for Slurm 1" || got[3] != "counted to 60" {
+		t.Errorf("the counter wrote %q", got)
+	}
+}
