@@ -16,7 +16,7 @@ import (
 
 // applets are the names of Slurm's commands under which the binary may be
 // called through a link.
-var applets = []string{"sbatch"}
+var applets = []string{"sbatch", "squeue", "scancel", "sinfo", "scontrol", "sacct"}
 
 // Applet returns the arguments for Main, given the whole argument vector of
 // the process: called through a link named sbatch, the binary is sbatch.

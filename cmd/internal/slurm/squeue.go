@@ -44,7 +44,7 @@ func (q *Squeue) Print(w io.Writer, jobs []Job, now time.Time) error {
 	}
 	var rows []Job
 	for i := range jobs {
-		if q.wants(&jobs[i]) {
+		if q.Wants(&jobs[i]) {
 			rows = append(rows, jobs[i])
 		}
 	}
@@ -91,9 +91,9 @@ func (q *Squeue) layout() (layout[Job], error) {
 	return l, nil
 }
 
-// wants tells whether a job was asked for. Without states those that have
+// Wants tells whether a job was asked for. Without states those that have
 // not ended are, as with Slurm.
-func (q *Squeue) wants(j *Job) bool {
+func (q *Squeue) Wants(j *Job) bool {
 	if q.Start && !j.waiting() {
 		return false
 	}

@@ -1,0 +1,43 @@
+package slurm
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestSacct: widths, cutting and delimiters as the manual of sacct 22.05
+// describes them.
+func TestSacct(t *testing.T) {
+	jobs := session(t, 4*time.Second)[:2]
+	jobs[1].State, jobs[1].Code, jobs[1].Ended, jobs[1].Signal = "CANCELLED by 1000", "CA", at(t, "10:41:23"), 15
+	for _, c := range []struct {
+		name string
+		a    Sacct
+		want string
+	}{
+		{"own", Sacct{}, "" +
+			"JobID           JobName  Partition    Account  AllocCPUS      State ExitCode \n" +
+			"------------ ---------- ---------- ---------- ---------- ---------- -------- \n" +
+			"1                 train       main                     1    RUNNING      0:0 \n" +
+			"2            a-rather-+       main                     2 CANCELLED+     0:15 \n"},
+		{"parsable2", Sacct{Parsable2: true, NoHead: true, Format: "jobid,state,elapsed,nodelist"}, "1|RUNNING|00:00:04|n1\n2|CANCELLED by 1000|00:00:04|n2\n"},
+		{"parsable", Sacct{Parsable: true, Delimiter: ";", Format: "JobID,End"}, "JobID;End;\n1;Unknown;\n2;2026-11-21T10:41:23;\n"},
+		{"widths", Sacct{NoHead: true, Format: "JobName%-6,State%20"}, "train               RUNNING \na-rat+    CANCELLED by 1000 \n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var got strings.Builder
+			if err := c.a.Print(&got, jobs); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(c.want, got.String()); d != "" {
+				t.Errorf("(-want +got)\n%s", d)
+			}
+		})
+	}
+	if err := (&Sacct{Format: "JobID,Nosuch"}).Print(&strings.Builder{}, jobs); err == nil || !strings.Contains(err.Error(), `"Nosuch"`) {
+		t.Errorf("got %v, want an error that names the field", err)
+	}
+}
