@@ -145,6 +145,22 @@ func (l *Ledger) GPU(id GPUID) (u GPUUse, ok bool) {
 	return l.gpus[i], true
 }
 
+// Place returns where the account of a GPU lies, for GPUAt.
+func (l *Ledger) Place(id GPUID) (at int, ok bool) {
+	at, ok = l.gpuAt[id]
+	return at, ok
+}
+
+// GPUAt returns the account at a place, which is that of another GPU once nodes
+// came or went; ok is false beyond the last. It is for reading, and good until
+// the ledger is changed.
+func (l *Ledger) GPUAt(at int) (u *GPUUse, ok bool) {
+	if at < 0 || at >= len(l.gpus) {
+		return nil, false
+	}
+	return &l.gpus[at], true
+}
+
 // Fits tells whether b can be taken now: the zero Reason when it can, and
 // otherwise the first thing that is missing, in numbers.
 func (l *Ledger) Fits(b *Berth) Reason {

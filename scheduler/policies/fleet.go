@@ -22,6 +22,15 @@ type class struct {
 	shareable bool
 	rep       *cluster.GPU
 	count     int
+	// most is the most that any group had when the pass began.
+	most roomLeft
+}
+
+// roomLeft bounds what the groups of a class have left: cards that are empty on
+// one host, and whether a card in use takes a share.
+type roomLeft struct {
+	empty int
+	free  bool
 }
 
 // card mirrors a GPU's account in the pass's ledger.
@@ -29,6 +38,7 @@ type card struct {
 	gpu   *cluster.GPU
 	use   cluster.GPUUse
 	group int32
+	at    int // in the ledger
 	on    []resident
 	// until is the time by which a newcomer must have ended, forever where
 	// nothing is kept.
@@ -85,6 +95,11 @@ type run struct {
 	berth *cluster.Berth
 	est   cluster.Estimate
 	began int64
+	// host and cards are where it lies in the mirror, -1 for a host that takes
+	// no jobs; revision is that of the job when this was looked up.
+	host     int32
+	cards    []int32
+	revision uint64
 	// end is when it is expected to end, latest when it must have.
 	end, latest int64
 	fresh       bool
@@ -92,7 +107,8 @@ type run struct {
 
 // fleet is the schedulable part of the cluster.
 type fleet struct {
-	hosts   []host // by id
+	hosts   []host          // by id
+	idle    []*cluster.Node // those that take no jobs
 	groups  []group
 	cards   []card
 	classes []class
@@ -115,6 +131,8 @@ func newFleet(nodes []*cluster.Node, led *cluster.Ledger) *fleet {
 	for _, n := range nodes {
 		if u, ok := led.Node(n.ID); ok && n.Schedulable() && u.Schedulable {
 			f.addHost(n, u, led)
+		} else {
+			f.idle = append(f.idle, n)
 		}
 	}
 	return f
@@ -130,7 +148,7 @@ func classesOf(nodes []*cluster.Node) []class {
 			if !n.Schedulable() || g.SellableMiB <= 0 {
 				continue
 			}
-			c := class{g.Type, g.SellableMiB, g.Shareable(), g, 1}
+			c := class{gpuType: g.Type, sellable: g.SellableMiB, shareable: g.Shareable(), rep: g, count: 1}
 			if k := slices.IndexFunc(out, c.same); k >= 0 {
 				out[k].count++
 			} else {
@@ -161,14 +179,15 @@ func (f *fleet) addHost(n *cluster.Node, u cluster.NodeUse, led *cluster.Ledger)
 	for ci := range f.classes {
 		g := group{host: hi, class: int32(ci)}
 		for i := range n.GPUs {
-			c := class{n.GPUs[i].Type, n.GPUs[i].SellableMiB, n.GPUs[i].Shareable(), nil, 0}
+			c := class{gpuType: n.GPUs[i].Type, sellable: n.GPUs[i].SellableMiB, shareable: n.GPUs[i].Shareable()}
 			acc, ok := led.GPU(n.GPUs[i].ID)
 			if !ok || acc.Node != n.ID || !c.same(f.classes[ci]) {
 				continue
 			}
 			f.cardAt[acc.ID] = int32(len(f.cards))
 			g.cards = append(g.cards, int32(len(f.cards)))
-			f.cards = append(f.cards, card{gpu: &n.GPUs[i], use: acc, group: int32(len(f.groups)), until: forever})
+			at, _ := led.Place(acc.ID)
+			f.cards = append(f.cards, card{gpu: &n.GPUs[i], use: acc, at: at, group: int32(len(f.groups)), until: forever})
 		}
 		if len(g.cards) > 0 {
 			slices.SortFunc(g.cards, func(a, b int32) int { return cmp.Compare(f.cards[a].use.ID, f.cards[b].use.ID) })

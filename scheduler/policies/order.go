@@ -15,6 +15,9 @@ type ordering struct {
 	// over tells whether a waiting job may take the place of a running one,
 	// nil in orders that do not preempt.
 	over func(p *pass, waits, runs *facts) bool
+	// fixed tells that the key of a waiting job stays the same while the job
+	// does.
+	fixed bool
 	// prepare works out what keys need to know of all jobs, nil for nothing.
 	prepare func(p *pass)
 }
@@ -24,10 +27,10 @@ type key struct{ a, b int64 }
 // orders is the table of all orders.
 func orders() []ordering {
 	return []ordering{
-		{name: "fifo", key: byArrival},
-		{name: "size", key: bySize},
-		{name: "sjf", key: byDuration},
-		{name: "qssf", key: byGPUTime},
+		{name: "fifo", key: byArrival, fixed: true},
+		{name: "size", key: bySize, fixed: true},
+		{name: "sjf", key: byDuration, fixed: true},
+		{name: "qssf", key: byGPUTime, fixed: true},
 		{name: "srsf", key: byServiceLeft, over: muchLessService},
 		{name: "srtf", key: byTimeLeft, over: muchShorter},
 		{name: "las", key: byService, over: lowerQueue},
@@ -75,6 +78,10 @@ type ranked struct {
 // waited longer than Options.Age first, first come, first served, then by key.
 func (p *pass) sorted() []*task {
 	if p.byOrder != nil {
+		return p.byOrder
+	}
+	if p.order.fixed && p.opt.Age <= 0 {
+		p.byOrder = p.mem.merge(p)
 		return p.byOrder
 	}
 	if p.order.prepare != nil {

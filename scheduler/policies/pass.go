@@ -20,8 +20,11 @@ type pass struct {
 	led     *cluster.Ledger
 	f       *fleet
 	runs    []run
+	running int // those of the snapshot come first
+	mem     *memory
+	// plainly tells that a placer that finds no cards has done nothing else.
+	plainly bool
 	tasks   []*task // by id
-	taskAt  map[cluster.JobID]*task
 	byOrder []*task
 	plan    cluster.Plan
 	failed  map[shape]int64
@@ -68,25 +71,49 @@ type shape struct {
 }
 
 func newPass(snap *cluster.Snapshot, e *engine) *pass {
+	return newPassWith(snap, e, snap.Ledger.Clone(), &memory{})
+}
+
+// newPassWith is newPass on a ledger that the pass may take in, with what an
+// earlier one left.
+func newPassWith(snap *cluster.Snapshot, e *engine, led *cluster.Ledger, m *memory) *pass {
 	p := &pass{
-		opt: &e.opt, label: e.name, order: e.order, snap: snap, now: int64(snap.Now), led: snap.Ledger.Clone(),
-		marginMilli: e.place.marginMilli, taskAt: map[cluster.JobID]*task{}, failed: map[shape]int64{}, plan: cluster.Plan{BaseIndex: snap.Index},
+		opt: &e.opt, label: e.name, order: e.order, snap: snap, now: int64(snap.Now), led: led,
+		marginMilli: e.place.marginMilli, failed: m.failures(), plan: cluster.Plan{BaseIndex: snap.Index},
+		mem: m, plainly: !e.place.queues && !e.place.last,
 	}
-	p.f = newFleet(snap.Nodes, p.led)
+	p.f = m.fleetOf(snap.Nodes, p.led)
+	at := 0
+	p.runs = m.spare[:0]
 	for _, j := range byID(snap.Running) {
-		p.addRunning(j)
+		p.addRunning(j, m.run(j, &at))
+	}
+	p.running, at = len(p.runs), 0
+	for c := range p.f.classes {
+		p.f.classes[c].most = roomLeft{}
 	}
 	for gi := range p.f.groups {
 		p.f.sum(int32(gi), p.maxShares())
+		g := &p.f.groups[gi]
+		k := &p.f.classes[g.class].most
+		k.empty, k.free = max(k.empty, g.empty), k.free || g.free
 	}
+	p.tasks = make([]*task, 0, len(snap.Waiting))
 	for _, j := range byID(snap.Waiting) {
 		if j.State.Waiting() && j.Cancel == nil {
-			t := p.newTask(j)
-			p.tasks = append(p.tasks, t)
-			p.taskAt[j.ID] = t
+			p.tasks = append(p.tasks, m.task(p, j, &at))
 		}
 	}
 	return p
+}
+
+// taskOf returns the task of a waiting job, nil for any other.
+func (p *pass) taskOf(id cluster.JobID) *task {
+	i, ok := slices.BinarySearchFunc(p.tasks, id, func(t *task, id cluster.JobID) int { return cmp.Compare(t.id, id) })
+	if !ok {
+		return nil
+	}
+	return p.tasks[i]
 }
 
 // byID returns jobs sorted by id.
@@ -103,17 +130,25 @@ func byID(jobs []*cluster.Job) []*cluster.Job {
 func (p *pass) maxShares() int { return max(1, p.opt.Base.MaxShares) }
 
 // addRunning enters what an attempt holds, so that it can be told who lies
-// where and until when.
-func (p *pass) addRunning(j *cluster.Job) {
+// where and until when. known is what an earlier pass read of it, or nil.
+func (p *pass) addRunning(j *cluster.Job, known *run) {
 	a := j.Live()
 	if a == nil {
 		return
 	}
-	r := run{job: j, berth: &a.Berth, est: a.Estimate, began: int64(max(a.Started, a.Placed))}
+	if known == nil {
+		r := run{job: j, berth: &a.Berth, est: a.Estimate, began: int64(max(a.Started, a.Placed)), revision: j.Revision}
+		p.locate(&r)
+		known = &r
+	}
+	p.runs = append(p.runs, *known)
+	r := &p.runs[len(p.runs)-1]
+	r.berth, r.fresh = &a.Berth, false
+	r.began = int64(max(a.Started, a.Placed))
 	if r.began == 0 {
 		r.began = p.now
 	}
-	r.end = r.began + durationOf(j, &a.Estimate, &p.opt.Base)
+	r.end = r.began + durationOf(j, &r.est, &p.opt.Base)
 	if r.end <= p.now { // it outlives its estimate: a quarter of its age more
 		r.end = p.now + max(time.Second.Microseconds(), (p.now-r.began)/4)
 	}
@@ -122,21 +157,56 @@ func (p *pass) addRunning(j *cluster.Job) {
 		r.latest = max(r.began+l.Microseconds(), p.now+time.Second.Microseconds())
 		r.end = min(r.end, r.latest)
 	}
-	p.addRun(r)
+	p.enter(int32(len(p.runs) - 1))
+}
+
+// locate finds the places of a run in the mirror.
+func (p *pass) locate(r *run) {
+	r.host = -1
+	if hi, ok := p.f.hostAt[r.berth.Node]; ok {
+		r.host = hi
+	}
+	r.cards = make([]int32, len(r.berth.GPUs))
+	for i, g := range r.berth.GPUs {
+		r.cards[i] = -1
+		if ci, ok := p.f.cardAt[g.GPU]; ok {
+			r.cards[i] = ci
+		}
+	}
+}
+
+// enter notes a run on its host and cards.
+func (p *pass) enter(ri int32) {
+	r := &p.runs[ri]
+	if r.host >= 0 {
+		p.f.hosts[r.host].runs = append(p.f.hosts[r.host].runs, ri)
+	}
+	for i, ci := range r.cards {
+		if ci >= 0 {
+			c := &p.f.cards[ci]
+			c.on = append(c.on, resident{ri, r.berth.GPUs[i].Share})
+		}
+	}
 }
 
 func (p *pass) addRun(r run) {
-	ri := int32(len(p.runs))
+	p.locate(&r)
 	p.runs = append(p.runs, r)
-	if hi, ok := p.f.hostAt[r.berth.Node]; ok {
-		p.f.hosts[hi].runs = append(p.f.hosts[hi].runs, ri)
+	p.enter(int32(len(p.runs) - 1))
+}
+
+// crowdedOut tells at a glance that nothing has room for t.
+func (p *pass) crowdedOut(t *task) bool {
+	if !p.plainly {
+		return false
 	}
-	for _, g := range r.berth.GPUs {
-		if ci, ok := p.f.cardAt[g.GPU]; ok {
-			c := &p.f.cards[ci]
-			c.on = append(c.on, resident{ri, g.Share})
+	for c := range t.needs {
+		k := &p.f.classes[c].most
+		if n := &t.needs[c]; n.ok && k.free && (k.empty >= t.gpus || !n.share.Exclusive) {
+			return false
 		}
 	}
+	return true
 }
 
 // start places t now if there is room.
@@ -144,7 +214,7 @@ func (p *pass) start(t *task) bool {
 	if t.gpus == 0 {
 		return p.startPlain(t)
 	}
-	if !p.worthTrying(t) {
+	if p.crowdedOut(t) || !p.worthTrying(t) {
 		return false
 	}
 	cards := p.placer.choose(p, t)
@@ -351,7 +421,7 @@ func (p *pass) place(t *task, cards []int32) {
 // may have left there, or "".
 func (p *pass) overtakes(t *task, gpu cluster.GPUID) string {
 	for _, w := range p.snap.Queues[gpu] {
-		o := p.taskAt[w.Job]
+		o := p.taskOf(w.Job)
 		if o == t {
 			return ""
 		}
@@ -380,19 +450,23 @@ func (p *pass) commit(t *task, hi int32, st cluster.Start, dur int64) {
 		r.latest = p.now + l.Microseconds()
 	}
 	p.addRun(r)
-	p.refresh(hi)
+	p.refresh(hi, &p.runs[len(p.runs)-1])
 }
 
-// refresh brings the mirror of a host up to the ledger.
-func (p *pass) refresh(hi int32) {
+// refresh brings the mirror of a host up to the ledger after a start there.
+func (p *pass) refresh(hi int32, started *run) {
 	h := &p.f.hosts[hi]
-	h.use, _ = p.led.Node(h.node.ID)
-	for _, gi := range h.groups {
-		for _, ci := range p.f.groups[gi].cards {
-			c := &p.f.cards[ci]
-			c.use, _ = p.led.GPU(c.use.ID)
-		}
-		p.f.sum(gi, p.maxShares())
+	u, _ := p.led.Node(h.node.ID)
+	h.use.UsedCPU, h.use.UsedMem = u.UsedCPU, u.UsedMem
+	last := int32(-1)
+	for _, ci := range started.cards {
+		c := &p.f.cards[ci]
+		u, _ := p.led.GPUAt(c.at)
+		c.take(u)
+		last = c.group // all are of one
+	}
+	if last >= 0 {
+		p.f.sum(last, p.maxShares())
 	}
 	p.changed = append(p.changed, hi)
 }

@@ -202,7 +202,11 @@ func (e *engine) StartsOnly() bool {
 }
 
 func (e *engine) Plan(snap *cluster.Snapshot) cluster.Plan {
-	p := newPass(snap, e)
+	return e.run(newPass(snap, e))
+}
+
+// run makes the plan of a pass.
+func (e *engine) run(p *pass) cluster.Plan {
 	p.placer = e.place.make(p)
 	ranked := e.opt.Evict == EvictRanked && e.order.over != nil && e.opt.Tenants == nil
 	switch {

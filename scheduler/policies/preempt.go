@@ -218,7 +218,6 @@ func (p *pass) remember(gi int32) (undo func()) {
 	kept := make([]card, len(g.cards))
 	for i, ci := range g.cards {
 		kept[i] = p.f.cards[ci]
-		p.f.cards[ci].on = slices.Clone(kept[i].on)
 		p.f.cards[ci].until = forever
 	}
 	use := h.use

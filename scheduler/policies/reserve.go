@@ -131,7 +131,7 @@ func (p *pass) lift(gi, ri int32) {
 		c.use.UsedMilli -= gs.Share.Milli
 		c.use.Shares--
 		c.use.Exclusive = false
-		c.on = slices.DeleteFunc(c.on, func(o resident) bool { return o.run == ri })
+		c.on = slices.DeleteFunc(slices.Clone(c.on), func(o resident) bool { return o.run == ri })
 	}
 }
 

@@ -25,6 +25,11 @@ type task struct {
 	never cluster.Reason
 	cpu   int64
 	mem   int64
+	// What it was made of, and its key in an order that does not change.
+	revision uint64
+	terms    cluster.Terms
+	at       key
+	listed   uint64 // the memory's plan in which it last waited
 }
 
 // facts are what orders go by, of a waiting or of a running job. Spans are
@@ -110,7 +115,7 @@ func hostOf(j *cluster.Job, pol *scheduler.Policy) (cpuMilli, memMiB int64) {
 
 // newTask works out what j takes on each class of cards.
 func (p *pass) newTask(j *cluster.Job) *task {
-	t := &task{job: j, needs: make([]need, len(p.f.classes))}
+	t := &task{job: j, needs: make([]need, len(p.f.classes)), revision: j.Revision, terms: p.snap.Terms[j.ID]}
 	t.cpu, t.mem = hostOf(j, &p.opt.Base)
 	dur, size := int64(forever), int64(whole)
 	if j.Spec.GPUs == 0 {
@@ -145,7 +150,7 @@ func (p *pass) newTask(j *cluster.Job) *task {
 	if dur == forever {
 		dur = durationOf(j, &cluster.Estimate{}, &p.opt.Base)
 	}
-	t.facts = factsOf(j, p.snap.Terms[j.ID], dur, p.now)
+	t.facts = factsOf(j, t.terms, dur, p.now)
 	t.size = size
 	return t
 }

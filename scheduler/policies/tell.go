@@ -16,7 +16,7 @@ type left struct {
 
 // tell gives each job that does not start its reason.
 func (p *pass) tell() {
-	if len(p.tasks) == len(p.plan.Starts) {
+	if len(p.tasks) == len(p.plan.Starts) || p.opt.Base.MaxReasons < 0 {
 		return
 	}
 	most := make([]left, len(p.f.classes))

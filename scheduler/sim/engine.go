@@ -62,6 +62,7 @@ type slot struct {
 // engine runs one workload once.
 type engine struct {
 	opt    *Options
+	asks   Planner // opt.Planner, or what remembers for it
 	world  Interference
 	st     store
 	tasks  []task
@@ -139,7 +140,10 @@ func newEngine(w *Workload, f *Fleet, opt *Options) (*engine, error) {
 		e.st = newPlain(e.nodes)
 	}
 	e.addSlots(f)
-	e.roomy = newRoomy(e)
+	e.roomy, e.asks = newRoomy(e), opt.Planner
+	if r, ok := opt.Planner.(Rememberer); ok && !opt.NoZoom {
+		e.asks = r.Remember()
+	}
 	if !opt.NoZoom {
 		e.zoom = newZoom(e)
 	}

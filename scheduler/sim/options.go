@@ -25,6 +25,16 @@ type Starter interface {
 	StartsOnly() bool
 }
 
+// Rememberer is a Planner that can plan the same with memory of its earlier
+// plans, for one run.
+type Rememberer interface {
+	Planner
+	Remember() interface {
+		Name() string
+		Plan(snap *cluster.Snapshot) cluster.Plan
+	}
+}
+
 // Releaser is a Planner with a fast path after ends, as the coordinator uses
 // it: between two full passes only what came anew is planned.
 type Releaser interface {
@@ -90,7 +100,8 @@ type Options struct {
 	// there starts again from its last checkpoint; Checkpoint 0 is never.
 	MTBF, Repair, Checkpoint time.Duration
 	// NoZoom plans each arrival over the whole fleet, even where a few cards
-	// are all that matters, and asks Starters also when nobody fits.
+	// are all that matters, asks Starters also when nobody fits, and lets
+	// nobody remember.
 	NoZoom bool
 	// Paranoid checks the ledger after each event, for tests.
 	Paranoid bool

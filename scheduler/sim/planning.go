@@ -185,7 +185,7 @@ func (e *engine) service(snap *cluster.Snapshot) map[cluster.UID]int64 {
 
 func (e *engine) ask(snap *cluster.Snapshot) (*cluster.Plan, error) {
 	began := e.clock()
-	plan := e.opt.Planner.Plan(snap)
+	plan := e.asks.Plan(snap)
 	e.sums.took(e.clock() - began)
 	e.sums.passes++
 	return &plan, e.commit(&plan)

@@ -13,8 +13,9 @@ import (
 )
 
 // TestNobodyFitsChangesNothing holds the schedule that comes of leaving out
-// passes in which no card has room for anybody against that of all passes, for
-// every placement with every order.
+// passes in which no card has room for anybody, and of planners that remember,
+// against that of all passes without memory, for every placement with every
+// order.
 func TestNobodyFitsChangesNothing(t *testing.T) {
 	t.Parallel()
 	left := 0
