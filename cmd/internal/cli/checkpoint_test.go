@@ -38,7 +38,8 @@ func TestShowPreempted(t *testing.T) {
 	f := newFake()
 	f.jobs = append(f.jobs, saving, waits)
 	w.serve("/a", f)
-	golden(t, "show-preempted", w.transcript("show", "30", "32"))
+	golden(t, "show-saving", w.transcript("show", "30"))
+	golden(t, "show-preempted", w.transcript("show", "32"))
 }
 
 // TestCheckpointIsAsked: by flag, in a spec file and in a script's line.
