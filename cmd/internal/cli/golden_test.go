@@ -106,9 +106,10 @@ func TestTableOnTerminal(t *testing.T) {
 
 func TestNoControlCharactersReachTheTerminal(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"queue"}, {"queue", "-o", "wide"}, {"show", "13"}, {"queue", "-o", "yaml"}, {"why", "13"}} {
+	for _, args := range [][]string{{"queue"}, {"queue", "-o", "wide"}, {"show", "13"}, {"queue", "-o", "yaml"}, {"why", "13"},
+		{"squeue"}, {"scontrol", "show", "job", "13"}, {"sacct", "-j", "13"}} {
 		w := newWorld(t)
-		w.serve("/a", newFake())
+		w.serveParted("/a", newParted())
 		w.run(args...)
 		if out := w.out.String(); strings.ContainsAny(out, "\x1b\u202e") || out == "" {
 			t.Errorf("%v: %q", args, out)

@@ -274,20 +274,22 @@ func runScontrolUpdate(ctx context.Context, c *client, args []string) error {
 	if err != nil || len(names) == 0 {
 		return bare("No valid entity in update command\nInput line must include \"NodeName\"")
 	}
-	state := strings.ToUpper(set["state"])
+	drain := false
+	switch state := strings.ToUpper(set["state"]); {
+	case (state == "DRAIN" || state == "DOWN") && set["reason"] == "":
+		return errors.New("You must specify a reason when DOWNING a node. Request denied")
+	case state == "DRAIN", state == "DOWN":
+		drain = true
+	case state != "RESUME" && state != "UNDRAIN" && state != "IDLE":
+		return bare(fmt.Sprintf("Invalid input: state=%s\nRequest aborted\nValid states are: DRAIN, RESUME", set["state"]))
+	}
 	for _, name := range names {
 		err := c.cluster(ctx, changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
 			var err error
-			switch state {
-			case "DRAIN", "DOWN":
-				if set["reason"] == "" {
-					return errors.New("You must specify a reason when DOWNING a node. Request denied")
-				}
+			if drain {
 				_, err = s.DrainNode(ctx, &apiv1.DrainNodeRequest{Id: name, Reason: set["reason"]})
-			case "RESUME", "UNDRAIN", "IDLE":
+			} else {
 				_, err = s.ResumeNode(ctx, &apiv1.ResumeNodeRequest{Id: name})
-			default:
-				return fmt.Errorf("Invalid input: state=%s: DRAIN and RESUME can be set", set["state"])
 			}
 			return err
 		})

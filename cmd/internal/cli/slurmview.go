@@ -33,7 +33,7 @@ func slurmJob(j *apiv1.Job, now time.Time) slurm.Job {
 		long, code = s[0], s[1]
 	}
 	s, spec := slurm.Job{
-		ID: j.GetId(), Name: j.GetName(), User: j.GetUser(), UID: j.GetUid(), Partition: j.GetPartition(), State: long, Code: code,
+		ID: j.GetId(), Name: escape(j.GetName()), User: escape(j.GetUser()), UID: j.GetUid(), Partition: j.GetPartition(), State: long, Code: code,
 		Reason: j.GetReason(), Nodes: 1, NodeList: j.GetNode(), GPUs: int(j.GetGpusWanted()),
 		Submitted: local(j.GetSubmitted(), now), Eligible: local(j.GetSubmitted(), now), Started: local(j.GetStarted(), now), Ended: local(j.GetEnded(), now),
 		Expected: local(j.GetEstimatedStart(), now), ExitCode: j.GetExitCode(), Signal: j.GetSignal(), Priority: slurm.FirstPriority - int64(j.GetId()),
@@ -77,13 +77,13 @@ func slurmSpec(s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec, now time.Time) {
 	}
 	s.CPUs = max(1, (spec.GetCpuMilli()+999)/1000)
 	s.MinMemMiB, s.MemUsedMiB = spec.GetMemMib(), spec.GetMemMib()
-	s.Limit, s.Comment, s.Dir = spec.GetTimeLimit().AsDuration(), spec.GetComment(), string(spec.GetDir())
+	s.Limit, s.Comment, s.Dir = spec.GetTimeLimit().AsDuration(), escape(spec.GetComment()), escape(string(spec.GetDir()))
 	s.ReqNodes, s.Requeue = spec.GetNode(), spec.GetRequeueOnLoss()
 	if d := spec.GetDeadline(); d != nil {
 		s.Deadline = local(d, now)
 	}
 	if c := spec.GetCommand(); len(c) > 0 {
-		s.Command = string(c[0])
+		s.Command = escape(string(c[0]))
 	}
 	if n := spec.GetGpus(); n > 0 {
 		s.Gres = "gres:gpu:" + strconv.FormatUint(uint64(n), 10)
@@ -106,7 +106,7 @@ func slurmSpec(s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec, now time.Time) {
 			continue
 		}
 		if path, err := outputPath(j, string(f.from)); err == nil {
-			*f.to = path
+			*f.to = escape(path)
 		}
 	}
 	if s.Stderr == "" {
@@ -129,7 +129,7 @@ func slurmNode(n *apiv1.Node, now time.Time) slurm.Node {
 	cpus, used := n.GetCpuMilli()/1000, (n.GetCpuUsedMilli()+999)/1000
 	s := slurm.Node{
 		Name: n.GetId(), Addr: n.GetAddress(), Host: n.GetId(), State: slurm.StateOf(up, n.GetDrain(), min(used, cpus), cpus), Silent: !up,
-		Reason: n.GetDrainReason(), User: "root", CPUs: cpus, CPUsUsed: min(used, cpus), MemMiB: n.GetMemMib(), MemUsed: n.GetMemUsedMib(),
+		Reason: escape(n.GetDrainReason()), User: "root", CPUs: cpus, CPUsUsed: min(used, cpus), MemMiB: n.GetMemMib(), MemUsed: n.GetMemUsedMib(),
 		FreeMem: n.GetMemMib() - n.GetMemUsedMib(), Version: n.GetVersion(), Registered: local(n.GetRegistered(), now), Contact: local(n.GetLastContact(), now),
 		Partitions: n.GetPartitions(),
 	}
