@@ -27,8 +27,8 @@ func newSimExperimentCmd(e *Env) *cobra.Command {
 		fmt.Fprintf(&about, "\n  %-10s %s", x.Name, x.About)
 	}
 	cmd := &cobra.Command{
-		Use:   "experiment NAME --traces DIR",
-		Short: "Rebuild the evaluation of a paper",
+		Use:   "experiment NAME [--traces DIR]",
+		Short: "Rebuild the evaluation of a paper, or measure the distance to the optimum",
 		Long: "Rebuild the evaluation of a paper, and hold what comes out against what was claimed. The report\n" +
 			"says what had to be assumed. The experiments:" + about.String(),
 		Example: "  berth sim experiment yeung --traces ./traces\n  berth sim experiment openb --traces ./traces --quick -o json",
@@ -53,7 +53,7 @@ func runExperiment(ctx context.Context, e *Env, o *experimentOptions, name strin
 	if err != nil {
 		return Usagef("%s", err.Error())
 	}
-	if o.traces == "" {
+	if o.traces == "" && x.NeedsTraces() {
 		return Usagef("--traces: is missing; name the folder that holds the traces")
 	}
 	if o.colocation == "" {

@@ -80,6 +80,9 @@ type Experiment struct {
 	Run         func(context.Context, Config) (*Report, error)
 }
 
+// NeedsTraces tells whether it reads traces, or invents all it needs.
+func (e Experiment) NeedsTraces() bool { return e.Name != "gap" }
+
 // All lists the experiments.
 func All() []Experiment {
 	return []Experiment{
@@ -88,6 +91,7 @@ func All() []Experiment {
 		{"openb", "filling 6,212 GPUs with fractional jobs (FGD, ATC 2023)", openb},
 		{"lucid", "two job lists of Lucid's simulator (ASPLOS 2023)", lucid},
 		{"muri", "Muri's traces on 64 GPUs (SIGCOMM 2022)", muri},
+		{"gap", "distance to the optimum on small instances, in makespan and in GPUs of one epoch", gap},
 		{"orders", "orders of the queue on Helios, Philly and ITP", orders},
 	}
 }

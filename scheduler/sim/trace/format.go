@@ -3,6 +3,7 @@ package trace
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/berth-scheduler/berth/scheduler/sim"
@@ -19,6 +20,8 @@ type format struct {
 func formats() []format {
 	return []format{
 		{"sacct", []string{"jobid", "submit", "start", "end"}, readSacct},
+		{"sacct", []string{"jobid", "submit", "elapsed"}, readSacct},
+		{"sacct", []string{"jobid", "submit", "elapsedraw"}, readSacct},
 		{"openb", []string{"name", "num_gpu", "gpu_milli", "cpu_milli"}, readOpenb},
 		{"dlrm", []string{"instance_sn", "gpu_request", "creation_time"}, readInstance},
 		{"schedtune", []string{"arrival_s", "job", "kind", "model", "batch_size"}, readSchedTune},
@@ -53,12 +56,41 @@ func known(t *table) error {
 	return errors.Join(oneOf(t, arrivalNames...), oneOf(t, durationNames...), oneOf(t, gpuNames...))
 }
 
+// lacks says which columns a head would need to be a list of jobs: those of
+// the form that it is nearest to.
+func lacks(t *table) string {
+	var missing []string
+	for _, names := range [][]string{arrivalNames, durationNames, gpuNames} {
+		if _, _, ok := t.first(names...); !ok {
+			missing = append(missing, names[0])
+		}
+	}
+	near := "gpu jobs"
+	for _, f := range formats() {
+		var m []string
+		for _, c := range f.must {
+			if !t.has(c) {
+				m = append(m, c)
+			}
+		}
+		if len(m) > 0 && len(m) < len(f.must) && len(m) < len(missing) {
+			near, missing = f.name, m
+		}
+	}
+	return fmt.Sprintf("row 1: lacks the columns %s of a list of %s", strings.Join(missing, ", "), near)
+}
+
 // readPlain reads what most traces have: an arrival, a duration and a number
 // of GPUs. Philly, Helios, ITP and the windows of Lucid are of this form.
 func readPlain(t *table, o *Options) (sim.Job, error) {
 	j := sim.Job{
 		ID: t.text(idNames...), User: t.text("user", "user_id", "username"), Group: t.text("vc", "cluster", "queue", "partition", "group"),
 		Model: t.text("model_name", "model", "job_type", "application"),
+	}
+	for _, names := range [][]string{arrivalNames, durationNames, gpuNames} {
+		if err := t.filled(names...); err != nil {
+			return j, err
+		}
 	}
 	var err error
 	if j.Submit, err = t.span(time.Second, arrivalNames...); err != nil {

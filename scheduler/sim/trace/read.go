@@ -58,8 +58,12 @@ func Load(path string, o Options) (*sim.Workload, Report, error) {
 		return nil, rep, err
 	}
 	if len(lists) == 0 {
-		return nil, rep, fmt.Errorf("%s: holds no list of jobs that can be read; such a list has at least the columns %s, %s and %s, or is one of %s",
-			path, arrivalNames[0], durationNames[1], gpuNames[0], formNames())
+		hint := ""
+		if len(nodes) > 0 {
+			hint = "; it holds a list of nodes, which can be a cluster for another trace"
+		}
+		return nil, rep, fmt.Errorf("%s: holds no list of jobs that can be read; such a list has at least the columns %s, %s and %s, or is one of %s%s",
+			path, arrivalNames[0], durationNames[1], gpuNames[0], formNames(), hint)
 	}
 	pick, err := o.choose(lists)
 	if err != nil {
@@ -107,8 +111,11 @@ func survey(path string, o *Options) ([]list, []sim.NodeSpec, error) {
 	}
 	if !info.IsDir() {
 		l, ok, err := classify(path, info.Size())
-		if err != nil || !ok {
-			return nil, nil, errors.Join(err, fmt.Errorf("%s: is no list of jobs that can be read", path))
+		if err == nil && !ok {
+			err = whyNot(path)
+		}
+		if err != nil {
+			return nil, nil, err
 		}
 		return []list{l}, nil, nil
 	}
@@ -145,6 +152,20 @@ func survey(path string, o *Options) ([]list, []sim.NodeSpec, error) {
 		}
 	}
 	return lists, nodes, nil
+}
+
+// whyNot says why a file is no list of jobs.
+func whyNot(path string) error {
+	r, c, err := open(path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	t, err := newTable(path, r)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: is no list of jobs that can be read: %s", path, lacks(t))
 }
 
 type fileKind uint8
@@ -268,7 +289,7 @@ func (o *Options) readRows(name string, r io.Reader, form format, pods bool, w *
 	if err != nil {
 		return err
 	}
-	sums := series{pods: map[string]*pod{}}
+	sums, seen := series{pods: map[string]*pod{}}, newSeen()
 	for {
 		bad, fatal := t.next()
 		if errors.Is(fatal, io.EOF) {
@@ -290,7 +311,8 @@ func (o *Options) readRows(name string, r io.Reader, form format, pods bool, w *
 			if o.group != "" && j.Group != o.group {
 				continue
 			}
-			bad = o.keep(j, w)
+			j.Row = t.row
+			bad = o.keep(j, w, seen)
 		}
 		if bad == nil {
 			continue
@@ -306,19 +328,69 @@ func (o *Options) readRows(name string, r io.Reader, form format, pods bool, w *
 	if pods {
 		w.Jobs = sums.jobs()
 	}
+	if seen.unsorted > 0 {
+		w.Notes = append(w.Notes, fmt.Sprintf("%d rows of %s were not in order of arrival, and were sorted", seen.unsorted, name))
+	}
 	return nil
 }
 
+// maxJobsKept bounds the memory that a list may take: about 1.5 GiB.
+const maxJobsKept = 5_000_000
+
+// longestRun is the longest run time that is believed. What is longer is
+// likely in another unit.
+const longestRun = 366 * 24 * time.Hour
+
 // keep takes a job over if it is one.
-func (o *Options) keep(j sim.Job, w *sim.Workload) error {
+func (o *Options) keep(j sim.Job, w *sim.Workload, seen *seen) error {
 	switch {
+	case len(w.Jobs) >= maxJobsKept:
+		return fmt.Errorf("more than %d jobs; part the list", maxJobsKept)
 	case j.Submit < 0:
-		return fmt.Errorf("arrives %s before the trace begins: %w", -j.Submit, errSkip)
-	case j.Duration <= 0:
-		return fmt.Errorf("runs for %s: %w", j.Duration, errSkip)
+		return fmt.Errorf("arrives %s before the trace begins", -j.Submit)
+	case j.Duration < 0:
+		return fmt.Errorf("runs for %s: ends before it begins", j.Duration)
+	case j.Duration == 0:
+		return fmt.Errorf("runs for 0s: %w", errSkip)
+	case j.Duration > longestRun:
+		return fmt.Errorf("runs for %s, longer than a year; are its times in another unit?", j.Duration)
+	}
+	if row := seen.twice(&j, len(w.Jobs), w); row > 0 {
+		return fmt.Errorf("job %s: is the same as row %d", j.ID, row)
+	}
+	if n := len(w.Jobs); n > 0 && j.Submit < w.Jobs[n-1].Submit {
+		seen.unsorted++
 	}
 	w.Jobs = append(w.Jobs, j)
 	return nil
+}
+
+// seen finds rows that are there twice, and counts those out of order.
+type seen struct {
+	at       map[string]int
+	unsorted int
+}
+
+func newSeen() *seen { return &seen{at: map[string]int{}} }
+
+// twice returns the row of a job that has the same id and the same figures, 0
+// when there is none. Rows without an id may well be alike. An id that comes
+// again with other figures is another run of that job, as Slurm lists them.
+func (s *seen) twice(j *sim.Job, next int, w *sim.Workload) int {
+	if j.ID == "" {
+		return 0
+	}
+	k, ok := s.at[j.ID]
+	if !ok {
+		s.at[j.ID] = next
+		return 0
+	}
+	old := &w.Jobs[k]
+	if old.Submit == j.Submit && old.Duration == j.Duration && old.GPUs == j.GPUs && old.Milli == j.Milli && old.MemMiB == j.MemMiB &&
+		old.User == j.User && old.Group == j.Group && old.Model == j.Model {
+		return old.Row
+	}
+	return 0
 }
 
 // settle names jobs, cuts the window out, and lets time begin at 0.

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,41 +13,160 @@ import (
 // slurmTime is how sacct writes times; it names no zone.
 const slurmTime = "2006-01-02T15:04:05"
 
-// readSacct reads `sacct -P` with JobID, Submit, Start and End among its
-// fields, and better also AllocTRES or ReqTRES, User, Account, Partition and
-// State. Steps, and jobs that never ran or still do, are left out.
+// readSacct reads `sacct -P` with JobID, Submit, and Start and End or Elapsed
+// among its fields, and better also AllocTRES or ReqTRES, User, Account,
+// Partition and State. Steps, and jobs that never ran or still do, are left out.
 func readSacct(t *table, _ *Options) (sim.Job, error) {
 	j := sim.Job{ID: t.text("jobid"), User: t.text("user", "uid"), Group: t.text("account", "partition")}
 	if strings.Contains(j.ID, ".") {
 		return j, fmt.Errorf("a step of a job: %w", errSkip)
 	}
-	if st := t.text("state"); st == "PENDING" || st == "RUNNING" || st == "SUSPENDED" {
+	if st := t.text("state"); st == "PENDING" || st == "RUNNING" || st == "SUSPENDED" || st == "REQUEUED" || st == "RESIZING" {
 		return j, fmt.Errorf("state %s: %w", st, errSkip)
 	}
-	var at [3]time.Time
-	for i, name := range []string{"submit", "start", "end"} {
-		v := t.text(name)
-		if v == "" || v == "Unknown" || v == "None" {
-			return j, fmt.Errorf("%s is %q: %w", name, v, errSkip)
-		}
-		x, err := time.Parse(slurmTime, v)
-		if err != nil {
-			return j, fmt.Errorf("%s: %.40q is no time of the form %s", name, v, slurmTime)
-		}
-		at[i] = x
+	submit, ok, err := slurmMoment(t, "submit")
+	if err != nil || !ok {
+		return j, errors.Join(err, notRun("submit", ok))
 	}
-	if y := at[0].Year(); y < 1980 || y > 2200 {
+	if y := submit.Year(); y < 1980 || y > 2200 {
 		return j, fmt.Errorf("submit: year %d is outside 1980 to 2200", y)
 	}
-	j.Submit, j.Duration = at[0].Sub(slurmEpoch()), at[2].Sub(at[1])
+	j.Submit = submit.Sub(slurmEpoch())
+	if j.Duration, err = slurmRun(t); err != nil {
+		return j, err
+	}
+	if _, err := slurmSpan(t.text("timelimit")); err != nil {
+		return j, fmt.Errorf("timelimit: %w", err)
+	}
+	return j, slurmResources(t, &j)
+}
+
+func notRun(name string, ok bool) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf("%s is unknown: %w", name, errSkip)
+}
+
+// slurmMoment reads a time; false when Slurm does not know it.
+func slurmMoment(t *table, name string) (time.Time, bool, error) {
+	v := t.text(name)
+	if v == "" || v == "Unknown" || v == "None" {
+		return time.Time{}, false, nil
+	}
+	x, err := time.Parse(slurmTime, v)
+	if err != nil {
+		return x, false, fmt.Errorf("%s: %.40q is no time of the form %s", name, v, slurmTime)
+	}
+	return x, true, nil
+}
+
+// slurmRun is how long a job ran: from start to end, or what Elapsed says.
+func slurmRun(t *table) (time.Duration, error) {
+	if t.has("start", "end") {
+		start, began, err := slurmMoment(t, "start")
+		end, ended, err2 := slurmMoment(t, "end")
+		if err := errors.Join(err, err2); err != nil {
+			return 0, err
+		}
+		if began && ended {
+			return end.Sub(start), nil
+		}
+		return 0, notRun("start or end", false)
+	}
+	if t.has("elapsedraw") {
+		return t.span(time.Second, "elapsedraw")
+	}
+	d, err := slurmSpan(t.text("elapsed"))
+	if err != nil {
+		return 0, fmt.Errorf("elapsed: %w", err)
+	}
+	return d, nil
+}
+
+// slurmSpan reads "1-02:03:04", "02:03:04", "03:04" or minutes; UNLIMITED and
+// Partition_Limit are 0, for none.
+func slurmSpan(s string) (time.Duration, error) {
+	switch strings.ToUpper(s) {
+	case "", "UNLIMITED", "PARTITION_LIMIT", "INFINITE", "INVALID":
+		return 0, nil
+	}
+	rest, days := s, 0
+	if d, after, ok := strings.Cut(s, "-"); ok {
+		n, err := strconv.Atoi(d)
+		if err != nil || n < 0 || n > 36500 {
+			return 0, fmt.Errorf("%.40q is no span of the form 1-02:03:04", s)
+		}
+		days, rest = n, after
+	}
+	parts := strings.Split(rest, ":")
+	if len(parts) == 1 && days == 0 {
+		parts = []string{"0", parts[0], "0"} // minutes
+	}
+	if len(parts) == 2 && days == 0 {
+		parts = append([]string{"0"}, parts...)
+	}
+	total := 0
+	for i, p := range parts {
+		p, _, _ = strings.Cut(p, ".") // parts of a second
+		n, err := strconv.Atoi(p)
+		if err != nil || n < 0 || n > 10_000_000 || i > 2 {
+			return 0, fmt.Errorf("%.40q is no span of the form 1-02:03:04", s)
+		}
+		total += n * []int{3600, 60, 1}[i]
+	}
+	return time.Duration(days)*24*time.Hour + time.Duration(total)*time.Second, nil
+}
+
+// slurmResources reads what a job was given, or else asked for.
+func slurmResources(t *table, j *sim.Job) error {
 	tres := t.text("alloctres")
 	if tres == "" {
 		tres = t.text("reqtres")
 	}
-	if err := readTRES(tres, &j); err != nil {
-		return j, err
+	if err := readTRES(tres, j); err != nil {
+		return err
 	}
-	return j, nil
+	if j.GPUs == 0 {
+		if err := readGres(t.text("allocgres", "reqgres", "allocgpus"), j); err != nil {
+			return err
+		}
+	}
+	if j.CPUMilli == 0 {
+		n, err := t.between(0, 1<<31, "alloccpus", "ncpus", "reqcpus")
+		if err != nil {
+			return err
+		}
+		j.CPUMilli = int64(n) * 1000
+	}
+	return nil
+}
+
+// readGres reads "gpu:a100:2", "gpu:2", or a number, as older versions write
+// them for each job.
+func readGres(s string, j *sim.Job) error {
+	for part := range strings.SplitSeq(s, ",") {
+		f := strings.Split(part, ":")
+		if len(f) == 1 && f[0] != "" && f[0][0] >= '0' && f[0][0] <= '9' {
+			f = []string{"gpu", f[0]}
+		}
+		if f[0] != "gpu" && f[0] != "gres/gpu" {
+			continue
+		}
+		n := 1
+		if last := f[len(f)-1]; len(f) > 1 {
+			x, err := strconv.Atoi(last)
+			if err != nil || x < 0 || x > 1<<16 {
+				return fmt.Errorf("allocgres: %.40q is no number of GPUs", part)
+			}
+			n = x
+		}
+		if len(f) == 3 {
+			j.Types = []string{strings.Clone(f[1])}
+		}
+		j.GPUs += n
+	}
+	return nil
 }
 
 // slurmEpoch makes times of submit spans.

@@ -50,6 +50,7 @@ type table struct {
 	cols map[string]int
 	row  int
 	rec  []string
+	want int // fields of a row
 }
 
 // newTable reads the head. Fields are parted by bars when the head has any,
@@ -73,6 +74,7 @@ func newTable(file string, r io.Reader) (*table, error) {
 	if len(cols) > maxColumns {
 		return nil, fmt.Errorf("%s: row 1: %d columns, at most %d are read", file, len(cols), maxColumns)
 	}
+	t.want = len(cols)
 	for i, c := range cols {
 		c = strings.ToLower(strings.TrimSpace(strings.TrimPrefix(c, "\ufeff")))
 		if _, twice := t.cols[c]; !twice {
@@ -124,6 +126,9 @@ func (t *table) next() (bad error, fatal error) {
 		return nil, fmt.Errorf("%s: more than %d rows", t.file, maxRows)
 	case err == nil:
 		t.rec = rec
+		if len(rec) != t.want {
+			return fmt.Errorf("has %d fields, the head has %d", len(rec), t.want), nil
+		}
 		return nil, nil
 	case errors.Is(err, io.EOF):
 		return nil, io.EOF
@@ -155,6 +160,14 @@ func (t *table) text(names ...string) string {
 		v = v[:maxName]
 	}
 	return strings.ToValidUTF8(strings.Clone(v), "?")
+}
+
+// filled returns an error when a value that a job cannot be without is empty.
+func (t *table) filled(names ...string) error {
+	if v, name, _ := t.first(names...); v == "" {
+		return fmt.Errorf("%s: is empty", name)
+	}
+	return nil
 }
 
 // number reads a value; empty is 0.
