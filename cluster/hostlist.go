@@ -24,6 +24,7 @@ type HostList struct {
 	all   bool
 	names map[NodeID]struct{}
 	order []NodeID
+	made  int // names while it is read, also those that are there already
 }
 
 // ParseHostList reads a host list. The error is an *Error of CodeInvalid.
@@ -82,7 +83,7 @@ func (h *HostList) expand(done, rest string) error {
 			h.names[NodeID(name)] = struct{}{}
 			h.order = append(h.order, NodeID(name))
 		}
-		if len(h.names) > MaxHostNames {
+		if h.made++; h.made > MaxHostNames {
 			return Errorf(CodeInvalid, "nodes: more than %d names; write %s, or make several partitions", MaxHostNames, AllNodes)
 		}
 		return nil

@@ -110,9 +110,7 @@ func (l *layers) value(path, key string, field reflect.Value, n *yaml.Node) {
 	case stringsType:
 		l.list(path, key, field, n)
 	case peersType:
-		structList[Peer](l, path, key, field, n)
-	case tenantsType:
-		structList[Tenant](l, path, key, field, n)
+		l.peerList(path, key, field, n)
 	default:
 		if err := setScalar(field, n); err != nil {
 			l.add(where, key, "%v", err)
@@ -147,24 +145,23 @@ func (l *layers) list(path, key string, field reflect.Value, n *yaml.Node) {
 	field.Set(reflect.ValueOf(items))
 }
 
-// structList reads a list of mappings, each of which is a T.
-func structList[T any](l *layers, path, key string, field reflect.Value, n *yaml.Node) {
+func (l *layers) peerList(path, key string, field reflect.Value, n *yaml.Node) {
 	if n.Kind != yaml.SequenceNode {
-		l.add(place(path, n), key, "is %s, want %s", kindOf(n), wanted(field))
+		l.add(place(path, n), key, "is %s, want a list of {id, addr}", kindOf(n))
 		return
 	}
-	items := make([]T, len(n.Content))
+	peers := make([]Peer, len(n.Content))
 	for i, c := range n.Content {
-		// The same walk over a table of its own, so that the keys of an item are
+		// The same walk over a table of its own, so that a peer's keys are
 		// judged as strictly.
-		sub := layers{table: tableOf(&items[i]), origins: map[string]string{}}
+		sub := layers{table: tableOf(&peers[i]), origins: map[string]string{}}
 		sub.section(path, "", c)
 		for _, p := range sub.problems {
 			p.Key = strings.TrimSuffix(indexed(key, i)+"."+strings.TrimPrefix(p.Key, "the file"), ".")
 			l.problems = append(l.problems, p)
 		}
 	}
-	field.Set(reflect.ValueOf(items))
+	field.Set(reflect.ValueOf(peers))
 }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
