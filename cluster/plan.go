@@ -1,5 +1,7 @@
 package cluster
 
+import "time"
+
 // Plan is what the scheduler proposes against the state at BaseIndex. The
 // state machine checks every part again when it applies the plan.
 type Plan struct {
@@ -113,4 +115,10 @@ type Terms struct {
 	// Preemptible jobs have a checkpoint hook: they can be ended, and go on
 	// later from where they were.
 	Preemptible bool
+	// Stages is how long an iteration spends on the GPUs, on cores and disk, and
+	// on the network, as a profiler measured it, and Iteration how long it takes
+	// alone, which is less when stages of one overlap those of the next. Zero is
+	// unknown.
+	Stages    [3]time.Duration
+	Iteration time.Duration
 }

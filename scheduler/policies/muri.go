@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
 )
 
 // muri lets jobs share a card whose stages wait for different resources.
@@ -24,6 +25,7 @@ type muri struct {
 	mates   map[cluster.JobID]cluster.JobID
 	card    map[cluster.JobID]int32 // of who was placed in this pass
 	perCard []int64                 // cores for each card, by class
+	periods map[cohort]float64      // of groups
 }
 
 const (
@@ -77,7 +79,7 @@ func gains(group []stages) bool {
 }
 
 func newMuri(p *pass) placer {
-	m := &muri{mates: map[cluster.JobID]cluster.JobID{}, card: map[cluster.JobID]int32{}, perCard: make([]int64, len(p.f.classes))}
+	m := &muri{mates: map[cluster.JobID]cluster.JobID{}, card: map[cluster.JobID]int32{}, periods: map[cohort]float64{}, perCard: make([]int64, len(p.f.classes))}
 	for gi := range p.f.groups {
 		g := &p.f.groups[gi]
 		h := &p.f.hosts[g.host]
@@ -165,7 +167,26 @@ func (m *muri) groupOn(p *pass, t *task, c *card) []stages {
 	return append(out, m.of(t, class))
 }
 
-func (m *muri) admits(p *pass, t *task, c *card) bool { return gains(m.groupOn(p, t, c)) }
+func (m *muri) admits(p *pass, t *task, c *card) bool {
+	class := p.f.groups[c.group].class
+	group := make([]member, 0, len(c.on)+1)
+	for _, o := range c.on {
+		group = append(group, member{job: p.runs[o.run].job, share: o.share})
+	}
+	was, known := m.measured(p, class, group, nil)
+	if !known {
+		return gains(m.groupOn(p, t, c))
+	}
+	now, known := m.measured(p, class, append(group, member{job: t.job, share: t.needs[class].share}), nil)
+	return known && total(now)-total(was) > teamGain
+}
+
+func total(xs []float64) (sum float64) {
+	for _, x := range xs {
+		sum += x
+	}
+	return sum
+}
 
 // tag tells apart jobs whose stages differ though they ask for the same.
 func (m *muri) tag(t *task) int64 {
@@ -234,4 +255,43 @@ func (m *muri) shortest(p *pass, t *task, gi int32) ([]int32, int64) {
 		cards[i] = all[i].card
 	}
 	return cards, all[t.gpus-1].length
+}
+
+// measured appends how fast each of a group runs by the profiles of its jobs,
+// else by what was learned of sharing; false when neither is known.
+func (m *muri) measured(p *pass, class int32, group []member, out []float64) (speeds []float64, known bool) {
+	if speeds, known := m.interleaved(p, group, out); known {
+		return speeds, true
+	}
+	return m.learned(p, class, group, out)
+}
+
+// speeds implements teamer: as measured, else by utilization and cores.
+func (m *muri) speeds(p *pass, class int32, group []member, out []float64) []float64 {
+	if out, known := m.measured(p, class, group, out); known {
+		return out
+	}
+	st := make([]stages, len(group))
+	for i := range group {
+		x := &group[i]
+		st[i] = stagesOf(x.share.Milli, max(x.est.CPUMilli, x.cpu)/int64(max(1, x.job.Spec.GPUs)), m.perCard[class])
+	}
+	for range group {
+		out = append(out, whole/float64(max(1, period(st))))
+	}
+	return out
+}
+
+// learned appends the speeds of a group by what was learned of sharing; false
+// when nothing was.
+func (m *muri) learned(p *pass, class int32, group []member, out []float64) (speeds []float64, known bool) {
+	set := make([]scheduler.Mate, len(group))
+	for i := range group {
+		set[i] = mateOf(group[i].job, group[i].share.Milli)
+	}
+	out, known = scheduler.Slowdowns(p.snap.Interference, p.f.classes[class].rep, set, out)
+	for i := range out {
+		out[i] = 1 / out[i]
+	}
+	return out, known
 }

@@ -68,6 +68,7 @@ type shape struct {
 	node      cluster.NodeID
 	tag       int64
 	cells     cellKey
+	temper    cluster.Temper
 }
 
 func newPass(snap *cluster.Snapshot, e *engine) *pass {
@@ -227,7 +228,7 @@ func (p *pass) start(t *task) bool {
 }
 
 func (p *pass) shapeOf(t *task, c int) shape {
-	s := shape{int32(c), int32(t.gpus), t.needs[c].share, t.cpu, t.mem, t.job.Spec.Node, p.placer.tag(t), cellKey{}}
+	s := shape{int32(c), int32(t.gpus), t.needs[c].share, t.cpu, t.mem, t.job.Spec.Node, p.placer.tag(t), cellKey{}, p.temper(t.job)}
 	if p.cells != nil {
 		s.cells = p.cells.key(t)
 	}
@@ -281,12 +282,15 @@ func (p *pass) mayHold(t *task, gi int32) bool {
 // fits tells whether one card of a group that mayHold t takes it.
 func (p *pass) fits(t *task, ci int32) bool {
 	c := &p.f.cards[ci]
+	return p.hasRoom(t, ci) && (len(c.on) == 0 || p.placer.admits(p, t, c) && p.bears(t, c))
+}
+
+// hasRoom is fits, whoever lies there.
+func (p *pass) hasRoom(t *task, ci int32) bool {
+	c := &p.f.cards[ci]
 	n := &t.needs[p.f.groups[c.group].class]
-	if n.share.Exclusive && c.use.Shares > 0 || c.use.FreeShares() < 1 || c.use.Shares >= p.maxShares() ||
-		n.share.MemMiB > c.use.FreeMiB() || n.share.Milli > c.use.FreeMilli() || p.now+n.dur > c.until || p.cells != nil && !p.cells.allows(t, ci) {
-		return false
-	}
-	return len(c.on) == 0 || p.placer.admits(p, t, c)
+	return (!n.share.Exclusive || c.use.Shares == 0) && c.use.FreeShares() > 0 && c.use.Shares < p.maxShares() &&
+		n.share.MemMiB <= c.use.FreeMiB() && n.share.Milli <= c.use.FreeMilli() && p.now+n.dur <= c.until && (p.cells == nil || p.cells.allows(t, ci))
 }
 
 // pick returns the cards of a group that take t, those first for which before

@@ -47,11 +47,16 @@ type ranking struct {
 	run   int32 // -1 for one who waits
 	stays int8  // 0 for who runs and keeps its place among equals
 	id    cluster.JobID
+	cards int // of who runs
 }
 
 // rerank starts those who wait by rank, ends those who run beyond their rank,
 // and leaves the others alone.
 func (p *pass) rerank() {
+	if rule, ok := p.placer.(teamer); ok {
+		p.regroup(rule)
+		return
+	}
 	getting, losing := p.countOff()
 	var failed *task
 	for _, t := range getting {
@@ -128,7 +133,7 @@ func (p *pass) rankAll() []ranking {
 	for ri := range p.runs {
 		if r := &p.runs[ri]; p.counts(int32(ri)) {
 			f := p.factsOfRun(r)
-			all = append(all, ranking{ranked: ranked{1, p.order.key(p, &f), nil}, run: int32(ri), id: f.id})
+			all = append(all, ranking{ranked: ranked{1, p.order.key(p, &f), nil}, run: int32(ri), id: f.id, cards: len(r.berth.GPUs)})
 		}
 	}
 	slices.SortFunc(all, func(x, y ranking) int {

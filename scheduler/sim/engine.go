@@ -137,14 +137,16 @@ func newEngine(w *Workload, f *Fleet, opt *Options) (*engine, error) {
 		}
 		e.st = st
 	} else {
-		e.st = newPlain(e.nodes)
+		st := newPlain(e.nodes)
+		st.know = opt.Know
+		e.st = st
 	}
 	e.addSlots(f)
 	e.roomy, e.asks = newRoomy(e), opt.Planner
 	if r, ok := opt.Planner.(Rememberer); ok && !opt.NoZoom {
 		e.asks = r.Remember()
 	}
-	if !opt.NoZoom {
+	if !opt.NoZoom && opt.Know == nil { // it does not look at who lies where
 		e.zoom = newZoom(e)
 	}
 	e.tasks = make([]task, len(w.Jobs))

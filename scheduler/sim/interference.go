@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Load is what one job does to a card.
@@ -11,6 +12,8 @@ type Load struct {
 	MemMiB int64
 	Model  string
 	Stages [3]int64
+	// Iteration is how long one takes alone; 0 is unknown.
+	Iteration time.Duration
 }
 
 // Interference tells how fast jobs run beside each other.

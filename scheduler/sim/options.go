@@ -60,6 +60,8 @@ type Errors struct {
 	MemMargin float64
 	// Hide leaves out what is known, so that jobs have cards alone.
 	Hide bool
+	// NoDuration leaves out how long jobs run, of all.
+	NoDuration bool
 }
 
 // Options is what a run may choose. The zero value with a Planner is a world
@@ -70,6 +72,9 @@ type Options struct {
 	// World tells what neighbours cost; nil is DefaultCurve.
 	World  Interference
 	Errors Errors
+	// Know is what planners are told of jobs that slow each other down, by
+	// signature; nil is nothing. Learned makes it of a world.
+	Know *cluster.Interference
 	// Log drives the replicated state machine with the commands of its log
 	// instead of the stand-in that keeps the same rules.
 	Log bool
@@ -148,6 +153,9 @@ func (o *Options) Check() error {
 	}
 	if o.MTBF > 0 && o.Repair == 0 {
 		return fmt.Errorf("repair: is missing; a node that breaks must come back after some time")
+	}
+	if o.Log && o.Know != nil {
+		return fmt.Errorf("fsm: the state machine learns by itself; run without it to tell the planner what is known")
 	}
 	if o.Log && o.Profile > 0 {
 		return fmt.Errorf("fsm: the state machine has no trials that tell what a job needs; run without it, or without profiles")

@@ -160,6 +160,9 @@ func (e *engine) terms() map[cluster.JobID]cluster.Terms {
 		if p := e.tasks[i].job.Priority; p > 0 {
 			t.WeightMilli = int64(1000 * (p + 1))
 		}
+		if j := e.tasks[i].job; !e.opt.Errors.Hide {
+			t.Stages, t.Iteration = stagesOf(j.Stages, j.Iteration), j.Iteration
+		}
 		if t != (cluster.Terms{}) {
 			e.cur.terms[cluster.JobID(i+1)] = t
 		}

@@ -54,6 +54,7 @@ type plain struct {
 	onGPU   map[cluster.GPUID][]cluster.JobID
 	queues  map[cluster.GPUID][]cluster.Waiter
 	largest map[string]int64 // most sellable memory by type, "" over all
+	know    *cluster.Interference
 }
 
 func newPlain(nodes []*cluster.Node) *plain {
@@ -94,6 +95,10 @@ func (p *plain) Node(id cluster.NodeID) (*cluster.Node, bool) {
 }
 
 func (p *plain) Queue(g cluster.GPUID) []cluster.Waiter { return p.queues[g] }
+
+// OnGPU and Interference make it a scheduler.CompanyView.
+func (p *plain) OnGPU(g cluster.GPUID) []cluster.JobID { return p.onGPU[g] }
+func (p *plain) Interference() *cluster.Interference   { return p.know }
 
 func (p *plain) tick(now cluster.Time) {
 	p.now = max(p.now, now)

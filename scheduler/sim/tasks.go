@@ -52,10 +52,7 @@ func (e *engine) begin(a cluster.AttemptID) {
 	t.solution = t.solo
 	t.overhead += float64(e.opt.Start.Microseconds())
 	t.rate = 1
-	t.load = Load{Milli: f.UsedMilli, MemMiB: f.MemMiB, Model: t.job.Model, Stages: t.job.Stages}
-	if t.load.Milli == 0 {
-		t.load.Milli = orElse(t.job.Milli, 1000)
-	}
+	t.load = t.job.loadOn(gpuType)
 	for _, c := range t.cards {
 		e.lay(c, id)
 	}
@@ -63,6 +60,12 @@ func (e *engine) begin(a cluster.AttemptID) {
 	e.expect(id)
 	e.sums.starts++
 	e.dangers(id, t, berth)
+}
+
+// loadOn is what a job does to a card of a type.
+func (j *Job) loadOn(gpuType string) Load {
+	f := j.on(gpuType)
+	return Load{Milli: orElse(f.UsedMilli, orElse(j.Milli, 1000)), MemMiB: f.MemMiB, Model: j.Model, Stages: j.Stages, Iteration: j.Iteration}
 }
 
 // dangers puts on the agenda what may end the attempt before its time.

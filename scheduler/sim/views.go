@@ -18,6 +18,9 @@ func (e *engine) viewOf(id cluster.JobID, j *Job, owners map[string]cluster.UID)
 	if e.opt.Preemptible {
 		spec.Checkpoint = cluster.Checkpoint{Signal: "USR1", Grace: cluster.DefaultCheckpointGrace}
 	}
+	if e.opt.Know != nil && j.Model != "" {
+		spec.Signature = j.signature()
+	}
 	v := &cluster.Job{ID: id, Spec: spec, Owner: cluster.Owner{UID: owners[j.User], Name: j.User}}
 	if j.GPUs == 0 {
 		v.Estimates = []cluster.Estimate{{GPUType: cluster.CPUType, Duration: e.guess(j, "duration", j.Duration), ConfidenceMilli: 1000, Source: "trace"}}
@@ -43,6 +46,9 @@ func (e *engine) viewOf(id cluster.JobID, j *Job, owners map[string]cluster.UID)
 // guess is what the predictor says of a true duration.
 func (e *engine) guess(j *Job, what string, truth time.Duration) time.Duration {
 	f := e.opt.Errors.Duration
+	if e.opt.Errors.NoDuration {
+		return 0
+	}
 	if f == 0 {
 		return truth
 	}

@@ -42,8 +42,11 @@ type Job struct {
 	// Priority is larger for more urgent jobs.
 	Priority int
 	// Stages are the shares of an iteration, in thousandths, that a job spends
-	// on the card, on cores and disk, and on the network; all 0 is unknown.
-	Stages [3]int64
+	// on the card, on cores and disk, and on the network; all 0 is unknown. They
+	// may add up to more than 1000, when stages of one iteration overlap those of
+	// the next. Iteration is how long one takes alone, 0 is unknown.
+	Stages    [3]int64
+	Iteration time.Duration
 	// Batch is the samples of a step on one card, Steps how many steps it takes,
 	// for a predictor; Inference says that it does not train.
 	Batch, Steps int64

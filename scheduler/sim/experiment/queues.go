@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
@@ -24,6 +25,10 @@ type variant struct {
 	// every and tick override the least time between two passes and the
 	// longest, while somebody waits.
 	every, tick time.Duration
+	// pool takes the machines for one, even where the fleet tells them apart;
+	// unknown tells nobody how long jobs run; know says how they slow each other.
+	pool, unknown bool
+	know          *cluster.Interference
 }
 
 // planner makes the variant's policy.
@@ -32,7 +37,9 @@ func (v *variant) planner(f *sim.Fleet) (sim.Planner, error) {
 		return planner(v.policy, 1, f.MaxShares)
 	}
 	opt := *v.opt
-	opt.Base = scheduler.Default()
+	if opt.Base == (scheduler.Policy{}) {
+		opt.Base = scheduler.Default()
+	}
 	opt.Base.MaxReasons = 0
 	if f.MaxShares > 0 {
 		opt.Base.MaxShares = f.MaxShares
@@ -103,13 +110,15 @@ func runQueues(ctx context.Context, c *Config, rep *Report, w *sim.Workload, f s
 			return err
 		}
 		opt := sim.Options{
-			Planner: p, Seed: 1, World: world, Errors: sim.Errors{Duration: v.durError, Hide: !v.shares}, Preemptible: v.preempts,
+			Planner: p, Seed: 1, World: world, Errors: sim.Errors{Duration: v.durError, Hide: !v.shares, NoDuration: v.unknown}, Know: v.know, Preemptible: v.preempts,
 			PreemptSmall: 40 * time.Second, PreemptLarge: 60 * time.Second, OOMAfter: 30 * time.Second, Declare: v.declares, PassEvery: passEvery(f), Tick: v.tick, Clock: c.Clock,
 		}
 		if v.every > 0 {
 			opt.PassEvery = v.every
 		}
-		r, err := sim.Run(ctx, w, &f, opt)
+		fleet := f
+		fleet.Islands = f.Islands && !v.pool
+		r, err := sim.Run(ctx, w, &fleet, opt)
 		if err != nil {
 			return fmt.Errorf("%s on %s: %w", v.name, w.Name, err)
 		}

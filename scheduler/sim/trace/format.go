@@ -3,6 +3,7 @@ package trace
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -152,14 +153,17 @@ func readMuri(t *table, _ *Options) (sim.Job, error) {
 	if err != nil || whole == 0 {
 		return j, err
 	}
-	for k, name := range []string{"resource_time_0", "resource_time_1", "resource_time_2"} {
+	j.Iteration = time.Duration(whole * float64(time.Millisecond))
+	// The file's stages are load and prepare, compute, send: bert spends half a
+	// millisecond in the first of them, and a2c, whose game runs on cores, all.
+	for k, name := range []string{"resource_time_1", "resource_time_0", "resource_time_2"} {
 		x, err := t.between(0, 1e9, name)
 		if err != nil {
 			return j, err
 		}
-		j.Stages[k] = min(1000, int64(x/whole*1000))
+		j.Stages[k] = min(10_000, int64(math.Round(x/whole*1000)))
 	}
-	j.UsedMilli = max(1, j.Stages[0])
+	j.UsedMilli = min(1000, max(1, j.Stages[0]))
 	return j, nil
 }
 

@@ -1,0 +1,55 @@
+package scheduler
+
+import (
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Mate is one of those who share a GPU, as far as they slow each other down.
+type Mate struct {
+	Job       cluster.JobID
+	Signature string
+	// Milli is the utilization of the GPU in thousandths, alone.
+	Milli int64
+}
+
+// Slowdowns appends to out how many times longer each of a set is predicted to
+// take, were it to share a GPU like gpu, than alone. It returns false when
+// nothing is known of sharing such a GPU, and for sets of more than eight.
+func Slowdowns(know *cluster.Interference, gpu *cluster.GPU, set []Mate, out []float64) ([]float64, bool) {
+	s := know.SharingOn(gpu)
+	if s == nil || len(set) > maxMates {
+		return out, false
+	}
+	var buf [maxMates]mate
+	ms := buf[:0]
+	for i := range set {
+		ms = append(ms, set[i].mate(know))
+	}
+	return slowdowns(know, s, ms, out), true
+}
+
+// Bears tells whether newcomer may lie on a GPU like gpu beside others by what
+// was learned of sharing: nobody is predicted to be slowed down beyond
+// Policy.MaxSlowdownMilli. Where nothing was learned, or no limit is set, it
+// may. It is the rule of Schedule, for other policies.
+func Bears(know *cluster.Interference, gpu *cluster.GPU, on []Mate, newcomer Mate, pol *Policy) bool {
+	s := know.SharingOn(gpu)
+	if s == nil || len(on) == 0 || pol.MaxSlowdownMilli <= 0 {
+		return true
+	}
+	if len(on) >= maxMates {
+		return false
+	}
+	var buf [maxMates]mate
+	ms := buf[:0]
+	for i := range on {
+		ms = insert(ms, on[i].mate(know))
+	}
+	v := judge(know, s, ms, newcomer.mate(know), pol.MaxSlowdownMilli)
+	return !v.against()
+}
+
+func (m *Mate) mate(know *cluster.Interference) mate {
+	milli := min(max(m.Milli, 0), cluster.WholeGPU)
+	return mate{job: m.Job, util: float64(milli) / cluster.WholeGPU, temper: know.Jobs[m.Signature]}
+}

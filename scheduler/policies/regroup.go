@@ -1,0 +1,510 @@
+package policies
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// teamer is a placer that forms groups of jobs with as many cards each, which
+// share all of them.
+type teamer interface {
+	// speeds appends how fast each of a group on cards of a class runs, one job
+	// alone being 1. It depends on nothing but teams.kindOf of each.
+	speeds(p *pass, class int32, group []member, out []float64) []float64
+}
+
+// member is a job of a team.
+type member struct {
+	id    cluster.JobID
+	t     *task // of one who waits
+	run   int32 // of one who runs, else -1
+	job   *cluster.Job
+	share cluster.Share
+	est   cluster.Estimate
+	cpu   int64
+	kind  int32
+}
+
+// team is a group in the making, on as many cards as each of it asks for.
+type team struct {
+	class   int32
+	gpus    int
+	rank    int // of the first of it
+	members []member
+	kind    int32
+	speed   float64 // what it gets done, one job alone being 1
+	cards   []int32 // where some of it run already
+}
+
+// teams is a pass that forms all groups anew.
+type teams struct {
+	p       *pass
+	rule    teamer
+	all     []*team
+	left    []int // cards by class that are not spoken for
+	kinds   map[kindKey]int32
+	pairs   map[[2]int32]float64
+	lose    []int32            // runs that end: of nobody's team, or not where theirs is
+	claimed map[int32]struct{} // cards of teams
+}
+
+// regroup counts the cards off by rank as rerank does, but where more want
+// cards than there are they are shared: see teams.form and teams.merge. It
+// starts and ends jobs until everybody is with his team.
+//
+// Source: the rounds of Muri (Zhao et al., SIGCOMM 2022, section 4.2), whose
+// matching is Blossom's.
+func (p *pass) regroup(rule teamer) {
+	g := &teams{p: p, rule: rule, left: make([]int, len(p.f.classes)), kinds: map[kindKey]int32{}, pairs: map[[2]int32]float64{}, claimed: map[int32]struct{}{}}
+	for gi := range p.f.groups {
+		for _, ci := range p.f.groups[gi].cards {
+			if !slices.ContainsFunc(p.f.cards[ci].on, func(o resident) bool { return !p.counts(o.run) }) {
+				g.left[p.f.groups[gi].class]++
+			}
+		}
+	}
+	all := p.rankAll()
+	for _, x := range all {
+		if x.run < 0 && x.t.gpus == 0 {
+			p.start(x.t)
+		}
+	}
+	capacity := slices.Clone(g.left)
+	g.form(all)
+	g.merge(capacity)
+	g.admit(capacity)
+	g.anchor()
+	g.end(g.start())
+}
+
+// form goes through all by rank. Who finds enough cards left speaks for them
+// and brings along the next who ask for as many, up to what a card may be
+// shared by. These are teams of one as yet; everybody else has no chance in
+// this pass.
+func (g *teams) form(all []ranking) {
+	in := make([]bool, len(all))
+	for i := range all {
+		if in[i] || all[i].run < 0 && all[i].t.gpus == 0 {
+			continue
+		}
+		n, class := all[i].gpus(), int32(-1)
+		for c := range g.left {
+			if g.left[c] >= n && (class < 0 || g.left[c] > g.left[class]) && g.can(&all[i], int32(c)) {
+				class = int32(c)
+			}
+		}
+		if class < 0 {
+			continue
+		}
+		g.left[class] -= n
+		along := g.p.f.classes[class].shares(g.p)
+		for k := i; k < len(all) && along > 0; k++ {
+			if !in[k] && all[k].gpus() == n && g.can(&all[k], class) {
+				in[k] = true
+				along--
+				m := g.member(&all[k], class)
+				g.all = append(g.all, &team{class: class, gpus: n, rank: k, members: []member{m}, kind: g.teamKind(m.kind, -1), speed: 1})
+			}
+		}
+	}
+	for i := range all {
+		if !in[i] && all[i].run >= 0 {
+			g.lose = append(g.lose, all[i].run)
+		}
+	}
+}
+
+// shares is how many may share a card of a class.
+func (k *class) shares(p *pass) int {
+	if !k.shareable {
+		return 1
+	}
+	return min(p.maxShares(), k.rep.MaxShares, mostKinds)
+}
+
+func (x *ranking) gpus() int {
+	if x.run >= 0 {
+		return x.cards
+	}
+	return x.t.gpus
+}
+
+// can tells whether a job can be on a class; who runs stays on his.
+func (g *teams) can(x *ranking, class int32) bool {
+	if x.run >= 0 {
+		c, _ := g.p.heldBy(x.run)
+		return c == class
+	}
+	return x.t.needs[class].ok
+}
+
+func (g *teams) member(x *ranking, class int32) member {
+	m := member{id: x.id, t: x.t, run: x.run}
+	if x.run >= 0 {
+		r := &g.p.runs[x.run]
+		m.t, m.job, m.share, m.est, m.cpu = nil, r.job, r.berth.GPUs[0].Share, r.est, r.berth.CPUMilli
+	} else {
+		n := &x.t.needs[class]
+		m.job, m.share, m.est, m.cpu = x.t.job, n.share, n.est, x.t.cpu
+	}
+	m.kind = g.kindOf(&m, class)
+	return m
+}
+
+// mostKinds bounds teams.
+const mostKinds = 8
+
+// kindKey is what a job's kind is told by, and a team's: the kinds of its jobs,
+// sorted, each one more than it is.
+type kindKey struct {
+	shape
+	stages Stages
+	alone  time.Duration
+	of     [mostKinds]int32
+}
+
+func (g *teams) kindOf(m *member, class int32) int32 {
+	return g.intern(kindKey{
+		shape:  shape{class: class, gpus: int32(m.job.Spec.GPUs), share: m.share, temper: g.p.temper(m.job), cpu: m.cpu, host: m.est.CPUMilli},
+		stages: g.p.snap.Terms[m.job.ID].Stages, alone: g.p.snap.Terms[m.job.ID].Iteration,
+	})
+}
+
+// teamKind is the kind of a team of those of two teams; -1 is nobody.
+func (g *teams) teamKind(kinds ...int32) int32 {
+	key := kindKey{}
+	for i, k := range kinds {
+		key.of[i] = k + 1
+	}
+	slices.Sort(key.of[:])
+	return g.intern(key)
+}
+
+func (g *teams) intern(key kindKey) int32 {
+	k, ok := g.kinds[key]
+	if !ok {
+		k = int32(len(g.kinds))
+		g.kinds[key] = k
+	}
+	return k
+}
+
+// merge makes one team of two, in rounds, the pairs with most gain first, while
+// the teams of a class want more cards than it has. In each round a team is
+// merged once, so that pairs become fours.
+func (g *teams) merge(capacity []int) {
+	want := make([]int, len(capacity))
+	for _, x := range g.all {
+		want[x.class] += x.gpus
+	}
+	for range mostKinds {
+		merged := false
+		for _, o := range g.offers() {
+			for want[o.a[0].class] > capacity[o.a[0].class] {
+				x, y := o.next(g)
+				if x == nil {
+					break
+				}
+				g.unite(x, y)
+				want[x.class] -= x.gpus
+				merged = true
+			}
+		}
+		g.all = slices.DeleteFunc(g.all, func(x *team) bool { return x.members == nil })
+		if !merged {
+			return
+		}
+	}
+}
+
+// unite lets y join x.
+func (g *teams) unite(x, y *team) {
+	x.rank = min(x.rank, y.rank)
+	x.members = append(x.members, y.members...)
+	slices.SortFunc(x.members, func(a, b member) int { return int(a.id) - int(b.id) })
+	var kinds []int32
+	for i := range x.members {
+		kinds = append(kinds, x.members[i].kind)
+	}
+	x.kind, x.speed = g.teamKind(kinds...), g.speed(x.class, x.members)
+	y.members = nil
+}
+
+func (g *teams) speed(class int32, group []member) (sum float64) {
+	var buf [mostKinds]float64
+	for _, v := range g.rule.speeds(g.p, class, group, buf[:0]) {
+		sum += v
+	}
+	return sum
+}
+
+// offer is that teams of two kinds merge.
+type offer struct {
+	speed float64
+	a, b  []*team // the last of the order first; the same for one kind
+	used  map[*team]struct{}
+}
+
+// teamGain is what a merged team must get done more than the faster of the two
+// would alone, in jobs alone.
+const teamGain = 0.1
+
+// offers lists which kinds of team gain by merging, those that get most done
+// first.
+func (g *teams) offers() []*offer {
+	byKind := map[int32][]*team{}
+	var kinds []int32
+	for _, x := range g.all {
+		if byKind[x.kind] == nil {
+			kinds = append(kinds, x.kind)
+		}
+		byKind[x.kind] = append(byKind[x.kind], x)
+	}
+	for _, ts := range byKind {
+		slices.SortFunc(ts, func(x, y *team) int { return y.rank - x.rank })
+	}
+	used := map[*team]struct{}{}
+	var out []*offer
+	for i, a := range kinds {
+		for _, b := range kinds[i:] {
+			x, y := byKind[a], byKind[b]
+			if s := g.together(x[0], y[0]); s >= 1 {
+				out = append(out, &offer{s, x, y, used})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(x, y *offer) int {
+		switch {
+		case x.speed > y.speed:
+			return -1
+		case x.speed < y.speed:
+			return 1
+		}
+		return 0
+	})
+	return out
+}
+
+// next returns two teams of an offer that are still as they were, nil when
+// there are none: of the last of the one kind, that of the other it lies
+// together with, or the last.
+func (o *offer) next(g *teams) (x, y *team) {
+	free := func(t *team, but *team) bool {
+		_, gone := o.used[t]
+		return !gone && t != but
+	}
+	for len(o.a) > 0 && !free(o.a[0], nil) {
+		o.a = o.a[1:]
+	}
+	for len(o.b) > 0 && !free(o.b[0], nil) {
+		o.b = o.b[1:]
+	}
+	if len(o.a) == 0 {
+		return nil, nil
+	}
+	x = o.a[0]
+	for _, t := range o.b {
+		if free(t, x) && (y == nil || g.neighbours(x, t)) {
+			if y = t; g.neighbours(x, t) {
+				break
+			}
+		}
+	}
+	if y == nil {
+		return nil, nil
+	}
+	o.used[x], o.used[y] = struct{}{}, struct{}{}
+	return x, y
+}
+
+// neighbours tells whether some of two teams run on the same cards.
+func (g *teams) neighbours(x, y *team) bool {
+	for i := range x.members {
+		for k := range y.members {
+			if a, b := x.members[i].run, y.members[k].run; a >= 0 && b >= 0 && g.sameCards(a, b) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// together is what two teams get done as one, 0 when they cannot be.
+func (g *teams) together(x, y *team) float64 {
+	if x.class != y.class || x.gpus != y.gpus {
+		return 0
+	}
+	key := [2]int32{min(x.kind, y.kind), max(x.kind, y.kind)}
+	sum, ok := g.pairs[key]
+	if !ok {
+		if all := slices.Concat(x.members, y.members); g.holds(x.class, all) {
+			sum = g.speed(x.class, all)
+		}
+		g.pairs[key] = sum
+	}
+	return sum
+}
+
+// holds tells whether cards of a class hold all of a group at once.
+func (g *teams) holds(class int32, all []member) bool {
+	k := &g.p.f.classes[class]
+	if len(all) > k.shares(g.p) {
+		return false
+	}
+	mem, milli := int64(0), int64(0)
+	for i := range all {
+		s := &all[i].share
+		mem, milli = mem+s.MemMiB, milli+s.Milli
+		if s.Exclusive || !g.p.bearsAll(k.rep, all[:i], &all[i]) {
+			return false
+		}
+	}
+	return mem <= k.sellable && milli <= whole
+}
+
+func (g *teams) sameCards(a, b int32) bool {
+	return slices.EqualFunc(g.p.runs[a].berth.GPUs, g.p.runs[b].berth.GPUs, func(x, y cluster.GPUShare) bool { return x.GPU == y.GPU })
+}
+
+// admit gives the cards away to teams, by the rank of the first of each. Who
+// finds too few left waits, or ends.
+func (g *teams) admit(capacity []int) {
+	slices.SortFunc(g.all, func(x, y *team) int { return x.rank - y.rank })
+	in := g.all[:0]
+	for _, x := range g.all {
+		if capacity[x.class] >= x.gpus {
+			capacity[x.class] -= x.gpus
+			in = append(in, x)
+			continue
+		}
+		for i := range x.members {
+			if x.members[i].run >= 0 {
+				g.lose = append(g.lose, x.members[i].run)
+			}
+		}
+	}
+	g.all = in
+}
+
+// anchor keeps each team where one of it runs, and ends those of it who run
+// elsewhere.
+func (g *teams) anchor() {
+	for _, x := range g.all {
+		for i := range x.members {
+			if m := &x.members[i]; m.run >= 0 && x.cards == nil {
+				x.cards = g.claim(m.run)
+			}
+		}
+		for i := range x.members {
+			if m := &x.members[i]; m.run >= 0 && !g.liesOn(m.run, x.cards) {
+				g.lose = append(g.lose, m.run)
+			}
+		}
+	}
+}
+
+// claim returns the cards of a run, nil when another team has one of them.
+func (g *teams) claim(ri int32) []int32 {
+	var cards []int32
+	for _, s := range g.p.runs[ri].berth.GPUs {
+		ci, ok := g.p.f.cardAt[s.GPU]
+		if _, taken := g.claimed[ci]; !ok || taken {
+			return nil
+		}
+		cards = append(cards, ci)
+	}
+	for _, ci := range cards {
+		g.claimed[ci] = struct{}{}
+	}
+	return cards
+}
+
+func (g *teams) liesOn(ri int32, cards []int32) bool {
+	gs := g.p.runs[ri].berth.GPUs
+	return len(gs) == len(cards) && !slices.ContainsFunc(gs, func(s cluster.GPUShare) bool { return !slices.Contains(cards, g.p.f.cardAt[s.GPU]) })
+}
+
+// start places who waits beside his team where its cards are free of others,
+// and teams that run nowhere yet on empty cards. It returns the first that
+// has to wait, nil when nobody does.
+func (g *teams) start() (first *task) {
+	for _, x := range g.all {
+		if x.cards == nil {
+			x.cards = g.empty(x)
+		}
+		for i := range x.members {
+			t := x.members[i].t
+			if t == nil || x.cards != nil && g.startOn(t, x.cards) {
+				continue
+			}
+			if first == nil {
+				first = t
+			}
+		}
+	}
+	return first
+}
+
+// empty claims empty cards for a team of which somebody waits, of the first
+// group that has enough. Where all of it run, but apart, they have to end first.
+func (g *teams) empty(x *team) []int32 {
+	p := g.p
+	i := slices.IndexFunc(x.members, func(m member) bool { return m.t != nil })
+	if i < 0 {
+		return nil
+	}
+	t := x.members[i].t
+	for gi := range p.f.groups {
+		if p.f.groups[gi].class != x.class || !p.mayHold(t, int32(gi)) {
+			continue
+		}
+		var cards []int32
+		for _, ci := range p.f.groups[gi].cards {
+			if _, taken := g.claimed[ci]; !taken && p.f.cards[ci].use.Shares == 0 && len(cards) < x.gpus && p.hasRoom(t, ci) {
+				cards = append(cards, ci)
+			}
+		}
+		if len(cards) == x.gpus {
+			for _, ci := range cards {
+				g.claimed[ci] = struct{}{}
+			}
+			return cards
+		}
+	}
+	return nil
+}
+
+func (g *teams) startOn(t *task, cards []int32) bool {
+	p := g.p
+	if !p.mayHold(t, p.f.cards[cards[0]].group) {
+		return false
+	}
+	for _, ci := range cards {
+		leaves := func(o resident) bool { return slices.Contains(g.lose, o.run) }
+		if slices.ContainsFunc(p.f.cards[ci].on, leaves) || !p.hasRoom(t, ci) {
+			return false
+		}
+	}
+	p.place(t, cards)
+	return true
+}
+
+// end ends those who are in the way of first.
+func (g *teams) end(first *task) {
+	if first == nil {
+		return
+	}
+	slices.Sort(g.lose)
+	for _, ri := range g.lose {
+		if len(g.p.plan.Preempt) == g.p.opt.MaxPreempt {
+			return
+		}
+		r := &g.p.runs[ri]
+		g.p.plan.Preempt = append(g.p.plan.Preempt, cluster.Preemption{
+			Job: r.job.ID, Attempt: r.job.Live().No, For: first.id, Why: fmt.Sprintf("%s: its team is elsewhere, or it has none", g.p.label),
+		})
+	}
+}

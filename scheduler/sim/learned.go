@@ -1,0 +1,56 @@
+package sim
+
+import (
+	"math"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// mostBend keeps slowdowns that are told by an offset below 39 times.
+const mostBend = 1.9
+
+// Learned is what a learner would know who had measured every pair of programs
+// of w once, of jobs with as many cards each, on every type of card: exact for
+// two to a card, and sums of slowdowns for more. It is for planners in
+// Options.Know. A job without a model has no signature and is not known.
+func Learned(w *Workload, f *Fleet, world Interference) *cluster.Interference {
+	out := &cluster.Interference{Jobs: map[string]cluster.Temper{}, MaxBend: mostBend}
+	of := map[string]*Job{}
+	var names []string
+	for i := range w.Jobs {
+		if j := &w.Jobs[i]; j.Model != "" && of[j.signature()] == nil {
+			of[j.signature()] = j
+			names = append(names, j.signature())
+		}
+	}
+	slices.Sort(names)
+	for i, name := range names {
+		out.Jobs[name] = cluster.Temper{Self: uint64(i + 1)}
+	}
+	for _, t := range f.types() {
+		s := cluster.Sharing{GPUType: t, Histories: map[[2]uint64]float64{}}
+		for i, a := range names {
+			for k, b := range names {
+				if of[a].GPUs == of[b].GPUs {
+					s.Histories[[2]uint64{uint64(i + 1), uint64(k + 1)}] = offsetOf(speedBeside(world, t, of[a], of[b]))
+				}
+			}
+		}
+		out.Cards = append(out.Cards, s)
+	}
+	return out
+}
+
+// speedBeside is the speed of a beside b.
+func speedBeside(world Interference, gpuType string, a, b *Job) float64 {
+	out := []float64{1, 1}
+	world.Speeds(gpuType, []Load{a.loadOn(gpuType), b.loadOn(gpuType)}, out)
+	return out[0]
+}
+
+// offsetOf is the offset whose bend is the slowdown, see cluster.Interference.
+func offsetOf(speed float64) float64 {
+	slow := 1 / max(speed, 1e-3)
+	return math.Min(mostBend, 2*(slow-1)/(slow+1))
+}
