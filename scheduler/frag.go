@@ -17,9 +17,11 @@ type frag struct {
 	vers    []int32     // of hosts: rises when something starts there
 	age     int32       // rises when the typical shapes change
 	sites   []site      // by class: what fit found last
-	each    int         // nodes of a class to look at
-	left    []CardLeft  // scratch
-	cards   []int32     // scratch
+	job     *cluster.Job
+	left    int
+	each    int        // nodes of a class that it looks at
+	state   []CardLeft // scratch
+	cards   []int32    // scratch
 	was, is [maxLook]CardLeft
 }
 
@@ -51,7 +53,7 @@ func (s *site) better(o *site) bool {
 }
 
 // sampled bounds how many jobs are looked at to learn what is typical.
-const sampled = 1024
+const sampled = 512
 
 // every is the step in which n jobs are sampled: a power of two, so that the
 // sample changes little from pass to pass.
@@ -180,13 +182,16 @@ func (w *frag) begin(p *pass, it *item, c int) {
 		return
 	}
 	w.sites[c].cards = w.sites[c].cards[:0]
+	if w.job != it.job {
+		w.job, w.left = it.job, p.pol.FragNodes
+	}
 	able := 0
-	for i := range it.needs {
-		if it.needs[i].way != wayNone {
+	for i := c; i < len(it.needs); i++ {
+		if it.needs[i].way != wayNone && p.mayFit(it, i) {
 			able++
 		}
 	}
-	w.each = max(1, p.pol.FragNodes/max(1, able))
+	w.each = max(1, w.left/max(1, able))
 }
 
 // chose notes the cards that a job gets on a class where only one place was
@@ -212,11 +217,11 @@ func (w *frag) score(p *pass, it *item, c int, gi int32, cards []int32) int8 {
 	cpu, host := h.use.CPUMilli-h.use.UsedCPU, h.use.MemMiB-h.use.UsedMem
 	if made := int64(w.age)<<32 | int64(w.vers[g.host]); m.made != made {
 		m.made = made
-		w.left = w.left[:0]
+		w.state = w.state[:0]
 		for _, i := range k.cards[g.lo:g.hi] {
-			w.left = append(w.left, p.f.leftOf(&p.f.cards[i]))
+			w.state = append(w.state, p.f.leftOf(&p.f.cards[i]))
 		}
-		t.Measure(&m.Measure, cpu, host, w.left)
+		t.Measure(&m.Measure, cpu, host, w.state)
 	}
 	s := shapeOn(&it.needs[c], k, it.gpus, it.cpu, it.mem)
 	n := min(len(cards), maxLook)
@@ -263,6 +268,7 @@ func (p *pass) bestShare(it *item, c int, want *room, lo, hi int, to []int32) []
 		left--
 		place = k.empty.first(int(k.groups[g].hi), want)
 	}
+	w.left -= w.each - left
 	return append(to, w.sites[c].cards...)
 }
 
@@ -311,6 +317,7 @@ func (p *pass) bestWhole(k *class, it *item, want *room, near bool, to []int32) 
 			}
 		}
 	}
+	p.frag.left -= p.frag.each - left
 	return append(to, p.frag.sites[c].cards...)
 }
 

@@ -106,7 +106,7 @@ func Default() Policy {
 		FIFOAge: 4 * time.Hour, AssumedDuration: time.Hour,
 		DefaultCPUMilli: 1000, DefaultMemMiB: 2048,
 		NearAge: 10 * time.Minute, DeadlineShareMilli: 500, KeepCPUMilli: 2000, KeepMemMiB: 2048,
-		FragNodes: 64, FragJobs: 256,
+		FragNodes: 128, FragJobs: 256,
 		ReleaseDepth: 8, MaxReasons: 256,
 	}
 }
