@@ -14,59 +14,6 @@ import (
 
 const bigCard = "A100-SXM4-80GB"
 
-// TestFragment works the measure of Weng et al., section 4.2, out by hand: a
-// node with two cards of which 400 and 700 thousandths are idle.
-func TestFragment(t *testing.T) {
-	t.Parallel()
-	left := hostLeft{4000, 16 << 10}
-	for _, c := range []struct {
-		name        string
-		m           coarse
-		cards, good int64
-		want        int64
-	}{
-		{"half a card: the 400 are lost", coarse{gpus: 1, milli: 10}, 1, 700, 400},
-		{"a third: nothing is lost", coarse{gpus: 1, milli: 7}, 2, 1100, 0},
-		{"a whole card: all is lost", coarse{gpus: 1, excl: true}, 0, 0, 1100},
-		{"two halves: one card is not enough", coarse{gpus: 2, milli: 10}, 1, 700, 1100},
-		{"two thirds of ten: both are", coarse{gpus: 2, milli: 7}, 2, 1100, 0},
-		{"too many cores", coarse{gpus: 1, milli: 7, cpu: 5}, 2, 1100, 1100},
-		{"too much memory", coarse{gpus: 1, milli: 7, host: 5}, 2, 1100, 1100},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			if got := fragment(&target{coarse: c.m}, left, 1100, c.cards, c.good); got != c.want {
-				t.Errorf("fragment %d, want %d", got, c.want)
-			}
-		})
-	}
-}
-
-func TestScore(t *testing.T) {
-	t.Parallel()
-	// int(100/(1+e^Δ)): 46.26 at 0.15, 26.89 at 1, 73.11 at -1.
-	for delta, want := range map[int64]int8{0: 50, 150: 46, 1000: 26, -1000: 73, 100_000: 0, -100_000: 100} {
-		if got := score(delta); got != want {
-			t.Errorf("score(%d) = %d, want %d", delta, got, want)
-		}
-	}
-}
-
-func TestPopular(t *testing.T) {
-	t.Parallel()
-	count := map[coarse]int64{{milli: 1}: 90, {milli: 2}: 5, {milli: 3}: 4, {milli: 4}: 1}
-	if got, kept := popular(count); len(got) != 2 || kept != 95 || got[0].milli != 1 || got[1].milli != 2 {
-		t.Errorf("kept %d of %v, want the first two shapes, 95 jobs", kept, got)
-	}
-	many := map[coarse]int64{}
-	for i := range int64(100) {
-		many[coarse{milli: i}] = 1
-	}
-	if got, kept := popular(many); len(got) != maxTargets || kept != maxTargets || got[31].milli != 31 {
-		t.Errorf("kept %d of %d shapes, want the first %d", kept, len(got), maxTargets)
-	}
-}
-
 // naiveFGD is algorithm 1 as it is written: for every job the measure of each
 // node as it is and as it would be, for each of its cards.
 type naiveFGD struct{ fgd }
@@ -74,7 +21,7 @@ type naiveFGD struct{ fgd }
 func newNaiveFGD(p *pass) placer { return &naiveFGD{*newFGD(p).(*fgd)} }
 
 func (f *naiveFGD) choose(p *pass, t *task) []int32 {
-	delta := func(gi int32, k *coarse, cards []int32) int64 {
+	delta := func(gi int32, k *want, cards []int32) int64 {
 		f.version[gi]++ // nothing is remembered
 		return f.delta(p, gi, k, cards)
 	}
@@ -85,8 +32,8 @@ func (f *naiveFGD) choose(p *pass, t *task) []int32 {
 		if !p.mayHold(t, int32(gi)) {
 			continue
 		}
-		k := p.coarseOf(t, int(g.class))
-		if t.gpus > 1 || k.excl {
+		k := wantOf(t, int(g.class))
+		if t.gpus > 1 || k.share.Exclusive {
 			if cards := p.pick(t, int32(gi), p.fuller); cards != nil {
 				if got := score(delta(int32(gi), &k, cards)); got > top {
 					best, top = p.keep(cards), got
@@ -208,6 +155,50 @@ func BenchmarkFGD(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/float64(c.jobs), "us/job")
 			b.ReportMetric(float64(starts), "starts")
+		})
+	}
+}
+
+// TestArrivalsEqualPlans: jobs that come one by one are laid where a plan for
+// the whole snapshot lays each.
+func TestArrivalsEqualPlans(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"firstfit", "bestfit", "random", "fgd", "ffd"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				drawn := drawFGDWorld(t)
+				w := NewWorld(drawn.Nodes)
+				pol, err := New(name, Options{Seed: 7})
+				if err != nil {
+					t.Fatal(err)
+				}
+				short, ok := pol.(interface {
+					Arrivals([]*cluster.Node, *cluster.Ledger) (scheduler.Offers, bool)
+				}).Arrivals(w.Nodes, w.Ledg)
+				if !ok {
+					t.Fatal("it knows no short way")
+				}
+				for id := range cluster.JobID(len(drawn.Jobs)) {
+					j := drawn.Jobs[id+1]
+					if rapid.IntRange(0, 7).Draw(t, "plain") == 0 {
+						GPUs(0)(j)
+					}
+					w.Clock = w.Clock.Add(time.Second)
+					w.Submit(j)
+					s := w.Snapshot()
+					p := pol.Plan(s)
+					got, ok := short.Offer(s.Now, s.Index, j)
+					if ok != (len(p.Starts) == 1) || ok && fmt.Sprint(p.Starts[0]) != fmt.Sprint(got) {
+						t.Fatalf("job %d: planned %+v, offered %t %+v", j.ID, p.Starts, ok, got)
+					}
+					p.Moves = nil
+					w.Apply(&p)
+					if !ok {
+						delete(w.Jobs, j.ID)
+					}
+				}
+			})
 		})
 	}
 }

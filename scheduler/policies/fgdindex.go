@@ -1,6 +1,6 @@
 package policies
 
-// scores holds, for one coarse shape, a bound of the score on each group: a
+// scores holds, for what a job asks for, a bound of the score on each group: a
 // tournament tree whose leaves are the best score over the cards of a group
 // that might take the shape, -1 where none does.
 type scores struct {
@@ -17,7 +17,7 @@ func (f *fgd) choose(p *pass, t *task) []int32 {
 	q := quest{f: f, p: p, t: t, top: -1, where: -1}
 	for c := range t.needs {
 		if t.needs[c].ok {
-			q.k = p.coarseOf(t, c)
+			q.k = wantOf(t, c)
 			q.s = f.scoresOf(p, &q.k)
 			q.search(1, 0, q.s.leaves)
 		}
@@ -30,7 +30,7 @@ type quest struct {
 	f     *fgd
 	p     *pass
 	t     *task
-	k     coarse
+	k     want
 	s     *scores
 	cards []int32
 	top   int8
@@ -66,8 +66,8 @@ func (q *quest) search(i, lo, width int) {
 
 // bestOn returns the cards of a group that fit t exactly and score best, -1
 // when it does not fit.
-func (f *fgd) bestOn(p *pass, t *task, k *coarse, gi int32) ([]int32, int8) {
-	if t.gpus > 1 || k.excl {
+func (f *fgd) bestOn(p *pass, t *task, k *want, gi int32) ([]int32, int8) {
+	if t.gpus > 1 || k.share.Exclusive {
 		cards := p.pick(t, gi, p.fuller)
 		if cards == nil {
 			return nil, -1
@@ -110,7 +110,7 @@ func (f *fgd) likeEarlier(p *pass, gi int32, i int) bool {
 // takes from the cores can make cards there useless.
 func (f *fgd) plain(p *pass, t *task, hi int32) int64 {
 	f.notice(p)
-	k := coarse{cpu: stepsUp(t.cpu, coreStep), host: stepsUp(t.mem, hostStep)}
+	k := want{cpu: t.cpu, host: t.mem}
 	sum := int64(0)
 	for _, gi := range p.f.hosts[hi].groups {
 		sum += f.delta(p, gi, &k, nil)
@@ -128,7 +128,7 @@ func (f *fgd) notice(p *pass) {
 }
 
 // scoresOf returns the bounds for a shape, up to date.
-func (f *fgd) scoresOf(p *pass, k *coarse) *scores {
+func (f *fgd) scoresOf(p *pass, k *want) *scores {
 	s := f.shapes[*k]
 	if s == nil {
 		s = newScores(len(p.f.groups))
@@ -177,16 +177,16 @@ func (s *scores) set(i int, v int8) {
 	}
 }
 
-// bound is the best score over the cards of a group that the smallest job of
-// a shape might fit on; a job of the shape scores no better there.
-func (f *fgd) bound(p *pass, k *coarse, gi int32) int8 {
+// bound is the best score over the cards of a group that a job might fit on,
+// whoever lies there and whatever is kept.
+func (f *fgd) bound(p *pass, k *want, gi int32) int8 {
 	g := &p.f.groups[gi]
 	h := &p.f.hosts[g.host]
 	if g.class != k.class || int(k.gpus) > len(g.cards) || !g.free ||
-		h.use.CPUMilli-h.use.UsedCPU <= (k.cpu-1)*coreStep || h.use.MemMiB-h.use.UsedMem <= (k.host-1)*hostStep {
+		h.use.CPUMilli-h.use.UsedCPU < k.cpu || h.use.MemMiB-h.use.UsedMem < k.host {
 		return -1
 	}
-	if k.excl || k.gpus > 1 {
+	if k.share.Exclusive || k.gpus > 1 {
 		return f.boundMany(p, k, gi)
 	}
 	top := int8(-1)
@@ -202,7 +202,7 @@ func (f *fgd) bound(p *pass, k *coarse, gi int32) int8 {
 
 // boundMany bounds the score of a job for several cards: which of them fit
 // depends on the job, so that shares are only told possible or not.
-func (f *fgd) boundMany(p *pass, k *coarse, gi int32) int8 {
+func (f *fgd) boundMany(p *pass, k *want, gi int32) int8 {
 	var cards []int32
 	for _, ci := range p.f.groups[gi].cards {
 		if p.might(k, ci) {
@@ -212,20 +212,20 @@ func (f *fgd) boundMany(p *pass, k *coarse, gi int32) int8 {
 	switch {
 	case len(cards) < int(k.gpus):
 		return -1
-	case k.excl: // empty cards are alike
+	case k.share.Exclusive: // empty cards are alike
 		return score(f.delta(p, gi, k, cards[:k.gpus]))
 	}
 	return 100
 }
 
-// might tells whether the smallest job of a shape fits on a card.
-func (p *pass) might(k *coarse, ci int32) bool {
+// might tells whether a job fits on a card, whoever lies there.
+func (p *pass) might(k *want, ci int32) bool {
 	c := &p.f.cards[ci]
-	if k.excl && c.use.Shares > 0 || c.use.FreeShares() < 1 || c.use.Shares >= p.maxShares() {
+	if k.share.Exclusive && c.use.Shares > 0 || c.use.FreeShares() < 1 || c.use.Shares >= p.maxShares() {
 		return false
 	}
-	if k.excl {
+	if k.share.Exclusive {
 		return true
 	}
-	return c.use.FreeMilli()*grain > (k.milli-1)*whole && c.use.FreeMiB()*grain > (k.mem-1)*c.use.SellableMiB
+	return c.use.FreeMilli() >= k.share.Milli && c.use.FreeMiB() >= k.share.MemMiB
 }

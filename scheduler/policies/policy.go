@@ -163,6 +163,9 @@ type placement struct {
 	// queues is a placement that keeps queues of cards itself, last one that
 	// has the last word about preemptions, see finisher.
 	queues, last bool
+	// lone is a placement that places who comes alone by what is free and
+	// nothing else.
+	lone bool
 }
 
 // placements is the table of all rules. It is a function, so that nobody can
@@ -171,11 +174,11 @@ func placements() []placement {
 	return []placement{
 		{name: "ffd", make: func(*pass) placer { return firstFit{} }},
 		{name: "slot", mode: scheduler.ModeSlot, make: func(*pass) placer { return firstFit{} }},
-		{name: "firstfit", own: "fifo", make: func(*pass) placer { return firstFit{} }},
+		{name: "firstfit", own: "fifo", lone: true, make: func(*pass) placer { return firstFit{} }},
 		{name: "consolidate", own: "fifo", make: func(*pass) placer { return consolidate{} }},
-		{name: "bestfit", own: "fifo", make: func(*pass) placer { return bestFit{} }},
-		{name: "random", own: "fifo", make: func(p *pass) placer { return byChance{p.opt.Seed ^ p.snap.Index} }},
-		{name: "fgd", own: "fifo", make: newFGD},
+		{name: "bestfit", own: "fifo", lone: true, make: func(*pass) placer { return bestFit{} }},
+		{name: "random", own: "fifo", lone: true, make: func(p *pass) placer { return byChance{p.opt.Seed ^ p.snap.Index} }},
+		{name: "fgd", own: "fifo", lone: true, make: newFGD},
 		{name: "reactive", own: "fifo", make: newReactive, last: true},
 		{name: "schedtune", own: "fifo", make: newSchedTune, marginMilli: schedTuneError, queues: true},
 		{name: "lucid", own: "qssf", make: func(*pass) placer { return lucid{} }},
