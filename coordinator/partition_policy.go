@@ -82,7 +82,7 @@ func (s *Scheduling) interval() time.Duration {
 func (c *Coordinator) scheduling() *Scheduling { return c.sched.Load() }
 
 // SetScheduling puts other policies in use from the next pass on, which comes
-// at once. Attempts and queues stay as they are. It may be called at any time,
+// within their interval. Attempts and queues stay as they are. It may be called at any time,
 // by several goroutines at once, and on any coordinator: who does not lead
 // plans nothing.
 func (c *Coordinator) SetScheduling(s Scheduling) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -14,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 )
@@ -116,6 +118,123 @@ func TestQueuesOfPartitions(t *testing.T) {
 			}
 		}
 		a.Report(as, completed, 0)
+	}
+}
+
+// TestReleaseOnSharedCards: the fast path starts who is next on a card that
+// several partitions have, while only one of them waits; when both do, only a
+// full pass says whose turn it is. Everybody runs, the older first.
+func TestReleaseOnSharedCards(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	c := coordtest.Start(t, coordtest.Options{N: 1, Registry: reg})
+	cc := c.Dial(0, "gate", "g")
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "a", Nodes: proto.String("n1")})
+	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "b", Nodes: proto.String("ALL")})
+	run := func(id uint64) *nodev1.Assignment {
+		as := assigned(t, a, id)
+		a.Report(as, running, 0)
+		await(t, cc, id, "RUNNING")
+		return as
+	}
+	ids, err := submit(t, cc, alice, reqID(1), in("a", spec(10_000)), in("a", spec(10_000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := run(ids[0])
+	await(t, cc, ids[1], "QUEUED")
+	was := started(t, reg, "release")
+	a.Report(first, completed, 0)
+	second := run(ids[1])
+	if n := started(t, reg, "release"); n != was+1 {
+		t.Errorf("%v starts of the fast path, want one more than %v", n, was)
+	}
+	more, err := submit(t, cc, alice, reqID(2), in("b", spec(10_000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, cc, more[0], "QUEUED")
+	last, err := submit(t, cc, alice, reqID(3), in("a", spec(10_000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, cc, last[0], "QUEUED")
+	// Until a full pass has seen both wait, the fast path may be right.
+	full := passes(t, reg)
+	for deadline := time.Now().Add(20 * time.Second); passes(t, reg) < full+2; {
+		if time.Now().After(deadline) {
+			t.Fatal("no full passes")
+		}
+		setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "b"}) // something changes
+	}
+	was = started(t, reg, "release")
+	a.Report(second, completed, 0)
+	left := []uint64{more[0], last[0]}
+	third := next(t, a)
+	a.Report(third, running, 0)
+	a.Report(third, completed, 0)
+	left = slices.DeleteFunc(left, func(id uint64) bool { return id == third.Job })
+	if len(left) != 1 {
+		t.Fatalf("job %d starts", third.Job)
+	}
+	if n := started(t, reg, "release"); n != was {
+		t.Errorf("%v starts of the fast path, want %v: both partitions wait", n, was)
+	}
+	run(left[0])
+}
+
+// started is how many attempts were placed by a kind of pass, passes how many
+// full ones there were.
+func started(t *testing.T, reg *prometheus.Registry, kind string) float64 {
+	return labelled(t, reg, "berth_scheduler_started_total", kind)
+}
+
+func passes(t *testing.T, reg *prometheus.Registry) float64 {
+	return labelled(t, reg, "berth_scheduler_cycle_seconds", "full")
+}
+
+func labelled(t *testing.T, reg *prometheus.Registry, name, kind string) float64 {
+	t.Helper()
+	all, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && m.GetLabel()[0].GetValue() == kind {
+				return m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return 0
+}
+
+// TestDeadlinesOfPartitions: what is promised counts the GPUs of the partition
+// only, and no GPU that belongs to two is promised twice.
+func TestDeadlinesOfPartitions(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"), coordtest.T4("GPU-3"), coordtest.T4("GPU-4"))
+	c.Agent(0, "n2", "b1", coordtest.T4("GPU-5"), coordtest.T4("GPU-6"), coordtest.T4("GPU-7"), coordtest.T4("GPU-8"))
+	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "a", Nodes: proto.String("n1")})
+	due := func(part string) *apiv1.JobSpec {
+		s := in(part, spec(10_000))
+		s.TimeLimit, s.DeadlineIn = durationpb.New(time.Hour), durationpb.New(90*time.Minute)
+		return s
+	}
+	// A half of the four GPUs is for deadlines.
+	if _, err := submit(t, cc, alice, reqID(1), due("a"), due("a"), due("a")); err == nil || !strings.Contains(err.Error(), "cannot be met") {
+		t.Errorf("three jobs on two GPUs: %v", err)
+	}
+	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "b", Nodes: proto.String("n1")})
+	// Now each of the two partitions has a quarter.
+	if _, err := submit(t, cc, alice, reqID(2), due("a"), due("a")); err == nil || !strings.Contains(err.Error(), "cannot be met") {
+		t.Errorf("two jobs on one GPU: %v", err)
+	}
+	if _, err := submit(t, cc, alice, reqID(3), due("a"), due("b")); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -109,8 +109,8 @@ func (p *planner) poke() {
 func (p *planner) run(ctx context.Context) error {
 	p.again()
 	var lastFull, nextArrival time.Time
-	interval := p.sched().interval()
-	timer := time.NewTimer(interval)
+	var lastTook time.Duration
+	timer := time.NewTimer(p.sched().interval())
 	defer timer.Stop()
 	seen := uint64(0) // index after the last full pass
 	for {
@@ -124,6 +124,7 @@ func (p *planner) run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		released, arrived, full := p.takeWork()
+		interval := max(p.sched().interval(), fullShare*lastTook)
 		due := time.Since(lastFull) >= interval
 		// Other policies may look at the time alone, and so do preemptions.
 		full = full || due && (p.others(p.sched()) || p.fsm.Index() != seen || time.Since(lastFull) >= p.sched().preemptEvery())
@@ -136,10 +137,11 @@ func (p *planner) run(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			lastFull, seen = time.Now(), p.fsm.Index()
+			lastFull, lastTook, seen = time.Now(), took, p.fsm.Index()
 			interval = max(p.sched().interval(), fullShare*took)
 		case full:
 			p.keepFull()
+			interval = max(time.Millisecond, interval-time.Since(lastFull)) // not a whole one more
 			fallthrough
 		default:
 			if !arrived {

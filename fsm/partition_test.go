@@ -104,6 +104,26 @@ func TestPartitionsThatAreRefused(t *testing.T) {
 	m.must(removePartitionCmd("a"))
 }
 
+// TestPartitionsNeedTheirVersion: coordinators that do not know partitions are
+// not told of any.
+func TestPartitionsNeedTheirVersion(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		cmd  *logv1.Command
+		want uint32
+	}{
+		{"set", partitionCmd(&cluster.Partition{Name: "a"}, 0), 5},
+		{"remove", removePartitionCmd("a"), 5},
+		{"a job of one", submitCmd(1, "r", 1000, spec(1), inPartition("a")), 5},
+		{"a job of none", submitCmd(1, "r", 1000, spec(1)), 1},
+	} {
+		if got := NeedsVersion(c.cmd); got != c.want {
+			t.Errorf("%s: version %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
 // TestJobsStayInTheirPartition: the state machine takes no start and no move
 // that leaves it, and no job waits where it may not.
 func TestJobsStayInTheirPartition(t *testing.T) {
