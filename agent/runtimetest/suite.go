@@ -35,6 +35,7 @@ func Run(t *testing.T, open Open) {
 	}{
 		{"exit codes", testExitCodes},
 		{"signals", testSignals},
+		{"a job that saves its state", testSaves},
 		{"commands that cannot run", testRefusals},
 		{"commands that the kernel refuses", testKernelRefuses},
 		{"a first process that ignores SIGTERM", testStubborn},
@@ -92,6 +93,30 @@ func testSignals(h *harness) {
 	h.signal(l.ID, syscall.SIGTERM)
 	if task := h.wait(l.ID); task.Signal != syscall.SIGTERM || task.ExitCode != 143 {
 		h.Errorf("sleep ended by SIGTERM: got %+v", task)
+	}
+}
+
+// testSaves has a signal that is not meant to end the job: who handles it goes
+// on and ends by itself, who does not is ended by it.
+func testSaves(h *harness) {
+	l := h.sh("trap 'echo saving' USR1; trap 'exit 3' TERM; echo ready; while :; do sleep 0.02; done")
+	h.start(l)
+	h.printed(l.Stdout)
+	h.signal(l.ID, syscall.SIGUSR1)
+	h.until("the job to save", func() bool { return len(h.printed(l.Stdout)) > 1 })
+	if task := h.inspect(l.ID); task.Phase != agent.TaskRunning || !alive(task.PID) {
+		h.Errorf("after SIGUSR1: got %+v, want it running", task)
+	}
+	h.signal(l.ID, syscall.SIGTERM)
+	if task := h.wait(l.ID); task.ExitCode != 3 || task.Signal != 0 {
+		h.Errorf("then it ended as %+v, want exit code 3", task)
+	}
+	l = h.sh("echo ready; exec sleep 1000")
+	h.start(l)
+	h.printed(l.Stdout) // before that it may be the runtime's own program
+	h.signal(l.ID, syscall.SIGUSR1)
+	if task := h.wait(l.ID); task.Signal != syscall.SIGUSR1 || task.ExitCode != 138 {
+		h.Errorf("sleep ended by SIGUSR1: got %+v", task)
 	}
 }
 
