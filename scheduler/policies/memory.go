@@ -32,11 +32,14 @@ type session struct {
 // Remember returns a policy with the same plans, which keeps what it worked
 // out between calls. It counts on a job with an unchanged Revision to be
 // unchanged, takes in the snapshot's ledger while it plans and gives all back,
-// and is for one caller at a time.
+// and is for one caller at a time. Under tenants' cells nothing is kept.
 func (e *engine) Remember() interface {
 	Name() string
 	Plan(snap *cluster.Snapshot) cluster.Plan
 } {
+	if e.opt.Tenants != nil {
+		return e
+	}
 	return &session{engine: e}
 }
 

@@ -105,11 +105,16 @@ type Result struct {
 	Unplaced int `json:"unplaced"`
 	// AllocationPct is the compute that was given away, of all. FragmentationPct
 	// is the part of what was free that lay on cards in use.
-	AllocationPct    *float64 `json:"allocation_pct"`
-	MeanJCT          *float64 `json:"mean_jct_s"`
-	MedianJCT        *float64 `json:"median_jct_s"`
-	P99JCT           *float64 `json:"p99_jct_s"`
-	Makespan         *float64 `json:"makespan_s"`
+	AllocationPct *float64 `json:"allocation_pct"`
+	MeanJCT       *float64 `json:"mean_jct_s"`
+	MedianJCT     *float64 `json:"median_jct_s"`
+	P99JCT        *float64 `json:"p99_jct_s"`
+	Makespan      *float64 `json:"makespan_s"`
+	// WideP99JCT is that of jobs of more than WideGPUs cards.
+	WideP99JCT *float64 `json:"wide_p99_jct_s"`
+	// BoundedSlowdown is the mean of completion time over run time alone, at
+	// least 10 s (Feitelson et al., JSSPP 1997), at least 1.
+	BoundedSlowdown  *float64 `json:"bounded_slowdown"`
 	MeanWait         *float64 `json:"mean_wait_s"`
 	P99Wait          *float64 `json:"p99_wait_s"`
 	GPUUtilPct       *float64 `json:"gpu_util_pct"`
@@ -164,6 +169,12 @@ type Result struct {
 	Completions []float64 `json:"-"`
 }
 
+// WideGPUs is up to how many cards a job is not wide: those of one usual node.
+const WideGPUs = 8
+
+// boundedRun is the least run time that bounded slowdowns count.
+const boundedRun = 10.0
+
 func figure(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
@@ -192,8 +203,8 @@ func (e *engine) result(w *Workload, f *Fleet) *Result {
 }
 
 func (e *engine) perJob(r *Result) {
-	var jct, waits []float64
-	var sum, wait, slow, fair, worst, ran float64
+	var jct, waits, wide []float64
+	var sum, wait, slow, fair, worst, ran, bounded float64
 	for i := range e.tasks {
 		t := &e.tasks[i]
 		if t.state == failed {
@@ -210,6 +221,10 @@ func (e *engine) perJob(r *Result) {
 		wait += waits[len(waits)-1]
 		ran += float64(t.ended-t.began) / 1e6
 		slow += float64(t.busy) / t.solution
+		bounded += max(1, took/max(boundedRun, t.solution/1e6))
+		if t.job.GPUs > WideGPUs {
+			wide = append(wide, took)
+		}
 		rho := float64(t.ended-t.arrived) / (t.solution * e.sums.crowded(t.arrived, t.ended))
 		fair, worst = fair+rho, max(worst, rho)
 	}
@@ -219,6 +234,10 @@ func (e *engine) perJob(r *Result) {
 	}
 	slices.Sort(jct)
 	slices.Sort(waits)
+	if slices.Sort(wide); len(wide) > 0 {
+		r.WideP99JCT = figure(Quantile(wide, 0.99))
+	}
+	r.BoundedSlowdown = figure(bounded / n)
 	r.Completions, r.WorstFairness, r.P99Wait = jct, figure(worst), figure(Quantile(waits, 0.99))
 	r.MeanJCT, r.MedianJCT, r.P99JCT = figure(sum/n), figure(Quantile(jct, 0.5)), figure(Quantile(jct, 0.99))
 	r.MeanWait, r.MeanSlowdown, r.FinishTimeFairness, r.MeanRun = figure(wait/n), figure(slow/n), figure(fair/n), figure(ran/n)

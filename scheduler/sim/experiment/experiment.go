@@ -129,6 +129,7 @@ func figures(r *sim.Result) map[string]*float64 {
 	count := func(n int) *float64 { v := float64(n); return &v }
 	return map[string]*float64{
 		"allocation_pct": r.AllocationPct, "gpu_util_pct": r.GPUUtilPct, "mem_util_pct": r.MemUtilPct, "makespan_s": r.Makespan,
+		"wide_p99_jct_s": r.WideP99JCT, "bounded_slowdown": r.BoundedSlowdown, "p99_wait_s": r.P99Wait,
 		"mean_jct_s": r.MeanJCT, "median_jct_s": r.MedianJCT, "p99_jct_s": r.P99JCT, "mean_wait_s": r.MeanWait, "mean_slowdown": r.MeanSlowdown,
 		"mean_run_s": r.MeanRun, "fragmentation_pct": r.FragmentationPct, "ooms": count(r.OOMs), "preemptions": count(r.Preemptions),
 		"failed": count(r.Failed), "unplaced": count(r.Unplaced), "lower_bound_makespan_s": r.LowerBoundMakespan,

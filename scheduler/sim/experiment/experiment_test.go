@@ -27,9 +27,11 @@ func invented(t *testing.T) Config {
 		"traces/lucid-window/m3.csv":         "job_id,arrival_s,duration_s,gpu_num\na,0,500,8\nb,10,100,1\nc,20,200,16\n",
 		"traces/muri/trace3.csv": "job_id,num_gpu,submit_time,duration,model_name,iteration_time,resource_time_0,resource_time_1,resource_time_2\n" +
 			"0,1,0,90000,x,100,50,50,0\n1,8,1000,50000,y,100,50,0,50\n",
-		"traces/helios-venus/v.csv":         "job_id,arrival_s,duration_s,gpu_num\na,0,500,8\nb,10,100,1\nc,20,200,16\n",
-		"colocation/lucid/lucid_single.csv": "model,dataset,batchsize,amp,speed,gpu_util,gmem_util,gmem,label\nx,d,8,0,1,30,10,2000,0\n",
-		"colocation/lucid/lucid_pairs.csv":  "model1,dataset1,gpu_num1,batchsize1,amp1,speed1,model2,dataset2,gpu_num2,batchsize2,amp2,speed2\nx,d,1,8,0,0.9,x,d,1,8,0,0.9\n",
+		"traces/helios-venus/v.csv":           "job_id,arrival_s,duration_s,gpu_num\na,0,500,8\nb,10,100,1\nc,20,200,16\n",
+		"colocation/lucid/lucid_single.csv":   "model,dataset,batchsize,amp,speed,gpu_util,gmem_util,gmem,label\nx,d,8,0,1,30,10,2000,0\n",
+		"colocation/gavel/gavel_isolated.csv": "gpu_type,job,scale_factor,tput_alone\nv100,x,1,5\n",
+		"colocation/gavel/gavel_pairs.csv":    "gpu_type,job1,job2,norm1,norm2\nv100,x,x,0.7,0.7\n",
+		"colocation/lucid/lucid_pairs.csv":    "model1,dataset1,gpu_num1,batchsize1,amp1,speed1,model2,dataset2,gpu_num2,batchsize2,amp2,speed2\nx,d,1,8,0,0.9,x,d,1,8,0,0.9\n",
 	}
 	for name, text := range files {
 		path := filepath.Join(root, name)
@@ -128,7 +130,7 @@ func TestMissingTraces(t *testing.T) {
 func TestColumnsAreFigures(t *testing.T) {
 	t.Parallel()
 	known := figures(&sim.Result{})
-	for _, c := range queueColumns() {
+	for _, c := range append(queueColumns(), ordersReport().Columns...) {
 		if _, ok := known[c]; !ok {
 			t.Errorf("%s is no figure of a result", c)
 		}

@@ -234,32 +234,3 @@ func muri(ctx context.Context, c Config) (*Report, error) {
 	}
 	return rep, nil
 }
-
-func orders(ctx context.Context, c Config) (*Report, error) {
-	rep := &Report{
-		Name: "orders", Title: "Orders of the queue on Helios Venus, Philly and ITP", Columns: queueColumns(),
-		Assumptions: []string{
-			"whole cards, one job to a card: the traces say nothing of memory or utilization; one seed",
-			"qssf and slot see run times times LogNormal(0, 0.5), the others the truth; preempted jobs lose 40 s up to 8 GPUs and 60 s above",
-			"each list is cut to its first 5,000 jobs, so that every order can be run, and squeezed until 95 % of the cards are asked for on the average: at the published load nobody waits",
-		},
-	}
-	lists := [][2]string{{"helios-venus", ""}, {"philly", ""}, {"microsoft-itp-2021", "itp_jobs:cluster04"}}
-	if c.Quick {
-		lists = lists[:1]
-	}
-	for _, l := range lists {
-		w, f, why, err := load(&c, l[0], l[1], trace.Options{MaxJobs: 5000})
-		if err != nil {
-			return nil, err
-		}
-		trace.Squeeze(w, f.GPUs(), 0.95)
-		rep.Assumptions = append(rep.Assumptions, why)
-		if err := runQueues(ctx, &c, rep, w, f, sim.DefaultCurve(), classic()); err != nil {
-			return nil, err
-		}
-		rep.Claims = append(rep.Claims, atMost(w.Name+": qssf over fifo, % of mean completion time", 0,
-			rep.change(w.Name+" fifo", w.Name+" qssf", "mean_jct_s")))
-	}
-	return rep, nil
-}

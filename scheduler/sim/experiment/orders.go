@@ -1,0 +1,155 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+)
+
+// ordersCard is the memory of a card in the experiment, which holds every
+// program of Lucid's table and of SchedTune's.
+const ordersCard = 24 << 10
+
+// orderList is a list of jobs and how busy the fleet is made for it.
+type orderList struct {
+	folder, mix string
+	load        float64
+	why         string
+}
+
+func orderLists() []orderList {
+	return []orderList{
+		{"helios-venus", "", 0.95, "its own 1,080 GPUs are asked for to a half and nobody waits there, so that the fleet is as large as makes the mean demand 95 % of it"},
+		{"philly", "", 0.85, "the size of its cluster is not in the list; the mean demand is 85 % of the fleet"},
+		{"microsoft-itp-2021", "itp_jobs:cluster04", 0.85, "sizes of clusters are unpublished; the mean demand is 85 % of the fleet"},
+	}
+}
+
+// The quick run takes four days from the middle of a list that is so long.
+const (
+	quickFrom  = 60 * 24 * time.Hour
+	quickUntil = quickFrom + 4*24*time.Hour
+)
+
+// fleetAt returns nodes of 8 cards, so many that the mean demand of a list is
+// so large a part of them, and no fewer than its widest job asks for.
+func fleetAt(w *sim.Workload, load float64) sim.Fleet {
+	n := int(math.Ceil(trace.Demand(w) / load / 8))
+	for i := range w.Jobs {
+		n = max(n, (w.Jobs[i].GPUs+7)/8)
+	}
+	f := sim.Homogeneous(max(1, n), 8, "V100", ordersCard)
+	f.Pool = true
+	return f
+}
+
+// cut leaves the jobs that arrive within a span, or all if none does.
+func cut(w *sim.Workload, from, until time.Duration) {
+	var in []sim.Job
+	for _, j := range w.Jobs {
+		if j.Submit >= from && j.Submit < until {
+			j.Submit -= from
+			in = append(in, j)
+		}
+	}
+	if len(in) > 0 {
+		w.Jobs = in
+	}
+}
+
+// alone are orders on whole cards, one job to a card.
+func alone() []variant {
+	return []variant{
+		{name: "fifo", policy: "slot+fifo"}, {name: "sjf", policy: "slot+sjf"}, {name: "qssf", policy: "slot+qssf", durError: 0.5},
+		{name: "las (preempts)", policy: "slot+las", preempts: true, tick: 10 * time.Minute},
+		{name: "berth, one job to a card", policy: "slot", durError: 0.5},
+	}
+}
+
+// sharing are those that lay several jobs on a card.
+func sharing(mix string) []variant {
+	return []variant{
+		{name: "berth, " + mix, policy: "ffd", durError: 0.5, shares: true}, {name: "lucid, " + mix, policy: "lucid", durError: 0.5, shares: true},
+		{name: "berth, " + mix + ", gangs share", policy: "ffd", durError: 0.5, shares: true, declares: true},
+		{name: "lucid, " + mix + ", gangs share", policy: "lucid", durError: 0.5, shares: true, declares: true},
+	}
+}
+
+func ordersReport() *Report {
+	return &Report{
+		Name: "orders", Title: "Orders of the queue on Helios Venus, Philly and ITP",
+		Columns: []string{
+			"allocation_pct", "mean_jct_s", "median_jct_s", "p99_jct_s", "wide_p99_jct_s", "mean_wait_s", "p99_wait_s", "bounded_slowdown", "mean_slowdown",
+			"preemptions", "ooms", "makespan_s", "lower_bound_alone_mean_jct_s",
+		},
+		Assumptions: []string{
+			"nodes of 8 cards, taken for one node, as jobs are wider than a node: where a job's cards lie plays no part",
+			"berth, qssf and lucid see run times times LogNormal(0, 0.5), fifo, sjf and las the truth; only las preempts, and then jobs lose 40 s up to 8 GPUs and 60 s above",
+			"the lists say nothing of memory or utilization: fifo, sjf, qssf, las and \"berth, one job to a card\" give whole cards",
+			"who shares is, by seed 1, one of Lucid's measured programs, slowed down as its table of pairs says; or one of Gavel's, slowed down as its table for V100 says where the pair could run there and by the curve else, with a memory that SchedTune measured and a utilization uniform in 20 to 82 %; memory and utilization are predicted exactly",
+			"jobs of several GPUs have them alone, unless they declare their memory; gangs share: all of them do",
+			"wide jobs have more than 8 GPUs; slowdown is bounded at 10 s; at least a minute lies between two full passes; one seed",
+		},
+	}
+}
+
+func orders(ctx context.Context, c Config) (*Report, error) {
+	rep := ordersReport()
+	lists := orderLists()
+	if c.Quick {
+		lists = lists[:1]
+	}
+	for _, l := range lists {
+		w, _, _, err := load(&c, l.folder, l.mix, trace.Options{})
+		if err != nil {
+			return nil, err
+		}
+		if c.Quick {
+			cut(w, quickFrom, quickUntil)
+		}
+		f := fleetAt(w, l.load)
+		rep.Assumptions = append(rep.Assumptions, fmt.Sprintf("%s: %d jobs on %d GPUs: %s", w.Name, len(w.Jobs), f.GPUs(), l.why))
+		if err := runQueues(ctx, &c, rep, w, f, sim.DefaultCurve(), alone()); err != nil {
+			return nil, err
+		}
+		if err := runMixes(ctx, &c, rep, w, f); err != nil {
+			return nil, err
+		}
+		ours := w.Name + " berth, Lucid's programs"
+		rep.Claims = append(rep.Claims,
+			atLeast(w.Name+": mean completion time of las over that of berth with Lucid's programs", 1.3, rep.mean(w.Name+" las (preempts)", "mean_jct_s")/rep.mean(ours, "mean_jct_s")),
+			atLeast(w.Name+": the same over that of berth, one job to a card", 1.3, rep.mean(w.Name+" las (preempts)", "mean_jct_s")/rep.mean(w.Name+" berth, one job to a card", "mean_jct_s")),
+			atMost(w.Name+": p99 of completion of wide jobs of berth over fifo, %", 0, rep.change(w.Name+" fifo", ours, "wide_p99_jct_s")))
+	}
+	return rep, nil
+}
+
+// runMixes runs those that share with both ways to assign programs to jobs.
+func runMixes(ctx context.Context, c *Config, rep *Report, w *sim.Workload, f sim.Fleet) error {
+	pairs, err := trace.LoadPairs(c.Colocation, "lucid")
+	if err != nil {
+		return err
+	}
+	given, err := trace.AssignLucid(w, c.Colocation, 1)
+	if err != nil {
+		return err
+	}
+	if err := runQueues(ctx, c, rep, given, f, pairs, sharing("Lucid's programs")); err != nil {
+		return err
+	}
+	peaks, err := c.trace("schedtune")
+	if err != nil {
+		return err
+	}
+	if pairs, err = trace.GavelPairs(c.Colocation); err != nil {
+		return err
+	}
+	if given, err = trace.AssignGavel(w, c.Colocation, peaks, ordersCard, 1); err != nil {
+		return err
+	}
+	return runQueues(ctx, c, rep, given, f, pairs, sharing("Gavel's programs"))
+}
