@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
 )
 
 // division plans a cluster with partitions: one pass each, in order, over what
@@ -155,7 +156,7 @@ func (d *division) turn(id cluster.NodeID, p *partPass) (turn string, strangers 
 		}
 		h := q[0]
 		of, known := d.of[h.Job]
-		if !known || int64(d.snap.Now)-h.Rank < p.chosen.Policy.QueueAge.Microseconds() {
+		if !known || !scheduler.RankIsOld(h.Rank) {
 			continue
 		}
 		strangers = strangers || of != p.name

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -82,6 +83,9 @@ func applyFast(w *schedtest.World, p *cluster.Plan) {
 		}
 		j.State, j.Queue, j.EstStart = cluster.JobQueued, m.GPU, m.EstStart
 		w.Queues[m.GPU] = append(w.Queues[m.GPU], cluster.Waiter{Job: m.Job, Rank: m.Rank})
+	}
+	for _, q := range w.Queues {
+		slices.SortFunc(q, func(a, b cluster.Waiter) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Job, b.Job)) })
 	}
 }
 

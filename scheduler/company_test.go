@@ -99,6 +99,7 @@ func TestTheFastPathKeepsThemApart(t *testing.T) {
 		p = scheduler.Schedule(w.Snapshot(), scheduler.Default())
 		w.Apply(&p)
 		w.End(2)
+		asShort(w)
 		p = scheduler.OnRelease(w, []cluster.GPUID{GPU("n1", 0)}, scheduler.Default())
 		if len(p.Starts) != want {
 			t.Errorf("%s: %d starts, want %d", sig, len(p.Starts), want)

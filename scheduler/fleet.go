@@ -30,6 +30,7 @@ type class struct {
 	groups []group
 	free   []bitset
 	meanUS int64 // mean expected duration of what runs there
+	drain  int64 // microseconds until all that runs and waits is done; see measure
 	// parted tells that some node has GPUs in several NUMA groups, largest is
 	// the most in one.
 	parted  bool
@@ -62,10 +63,10 @@ type card struct {
 	load   int64 // microseconds of the whole card that are spoken for
 	queue  []cluster.Waiter
 	head   int // the first waiter that was not started in this pass
-	rank   int64
 	unseen int // waiters that are not in the snapshot
 	// regretted: somebody there is slower than the limit; see regret.
 	regretted bool
+	kept      bool // for somebody who waited too long
 }
 
 type host struct {
@@ -171,9 +172,6 @@ func (f *fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]cluster.Wait
 		}
 		q := queues[u.ID]
 		c := card{gpu: &n.GPUs[k], use: u, host: int32(len(f.hosts)), class: -1, until: forever, queue: q}
-		if len(q) > 0 {
-			c.rank = q[len(q)-1].Rank
-		}
 		f.cardAt[u.ID] = int32(len(f.cards))
 		f.cards = append(f.cards, c)
 	}

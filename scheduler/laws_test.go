@@ -21,7 +21,9 @@ func drawPolicy(t *rapid.T) scheduler.Policy {
 	pol := scheduler.Default()
 	pol.MaxShares = rapid.IntRange(1, 4).Draw(t, "policy's shares")
 	pol.FIFOAge = rapid.SampledFrom([]time.Duration{0, time.Minute, 4 * time.Hour}).Draw(t, "FIFO age")
-	pol.QueueAge = rapid.SampledFrom([]time.Duration{0, time.Minute, time.Hour}).Draw(t, "queue age")
+	pol.OldDrains = rapid.SampledFrom([]int64{0, 2}).Draw(t, "old drains")
+	pol.ShortPart = rapid.SampledFrom([]int64{0, 2, 32}).Draw(t, "short part")
+	pol.LongPart = rapid.SampledFrom([]int64{0, 1, 4}).Draw(t, "long part")
 	pol.ReserveAge = rapid.SampledFrom([]time.Duration{0, time.Minute, time.Hour}).Draw(t, "reserve age")
 	pol.PatienceMilli = rapid.SampledFrom([]int64{0, 0, 2000}).Draw(t, "patience")
 	pol.MaxMoves = rapid.SampledFrom([]int{0, 1, 20000}).Draw(t, "moves")
@@ -93,18 +95,15 @@ func TestOvertookExactlyWhenSomebodyIsPassed(t *testing.T) {
 	})
 }
 
-// TestMovesMakeSense: queues only grow at their ends, on cards of nodes that
-// could run the job, once for each job, and never into the past.
+// TestMovesMakeSense: jobs join queues of cards of nodes that could run them,
+// once for each job, never into the past, and who is old before all others.
 func TestMovesMakeSense(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w, pol := drawWorld(t, true), drawPolicy(t)
 		s := w.Snapshot()
 		p := scheduler.Schedule(s, pol)
-		last, moved := map[cluster.GPUID]int64{}, map[cluster.JobID]bool{}
-		for g, q := range s.Queues {
-			last[g] = q[len(q)-1].Rank
-		}
+		moved := map[cluster.JobID]bool{}
 		for _, st := range p.Starts {
 			moved[st.Job] = true
 		}
@@ -128,10 +127,13 @@ func TestMovesMakeSense(t *testing.T) {
 			if !node.Schedulable() || scheduler.NeverFits([]*cluster.Node{node}, j, pol) != nil {
 				t.Fatalf("job %d joins the queue of %s and can never run there", m.Job, m.GPU)
 			}
-			if m.Rank <= last[m.GPU] || m.EstStart < s.Now || m.Reason == "" {
-				t.Fatalf("job %d joins %s: rank %d after %d, start %s from now, reason %q", m.Job, m.GPU, m.Rank, last[m.GPU], m.EstStart.Sub(s.Now), m.Reason)
+			waits := s.Now.Sub(j.Eligible)
+			if m.Rank < 0 || m.EstStart < s.Now && m.GPU != j.Queue || m.Reason == "" {
+				t.Fatalf("job %d joins %s: rank %d, start %s from now, reason %q", m.Job, m.GPU, m.Rank, m.EstStart.Sub(s.Now), m.Reason)
 			}
-			last[m.GPU] = m.Rank
+			if old := scheduler.RankIsOld(m.Rank); old && (pol.FIFOAge == 0 || waits < pol.FIFOAge) || !old && pol.FIFOAge > 0 && waits >= max(pol.FIFOAge, pol.MaxAge) {
+				t.Fatalf("job %d joins %s after %s with rank %d", m.Job, m.GPU, waits, m.Rank)
+			}
 		}
 		if first > pol.MaxMoves {
 			t.Fatalf("%d first moves, at most %d are allowed", first, pol.MaxMoves)
@@ -280,7 +282,7 @@ func TestAnotherPassHasNothingToDo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, true)
 		pol := scheduler.Default()
-		pol.MaxRebalance, pol.ReserveAge, pol.QueueAge, pol.FIFOAge = 0, 1<<55, 1<<55, 0
+		pol.MaxRebalance, pol.ReserveAge, pol.FIFOAge = 0, 1<<55, 0
 		pol.KeepCPUMilli, pol.KeepMemMiB = 0, 0
 		p := scheduler.Schedule(w.Snapshot(), pol)
 		apply(t, w, p, pol)
@@ -329,7 +331,7 @@ func TestFastPathStaysInItsQueues(t *testing.T) {
 }
 
 // TestProtectedHeadsAreNotDelayed: whoever is laid on the card of a head that
-// waited too long is predicted to be gone when the head could start at the
+// is old is predicted to be gone when the head could start at the
 // latest: when all who lie there have ended.
 func TestProtectedHeadsAreNotDelayed(t *testing.T) {
 	t.Parallel()
@@ -337,6 +339,7 @@ func TestProtectedHeadsAreNotDelayed(t *testing.T) {
 		w := drawWorld(t, true)
 		w.Clock = w.Clock.Add(time.Duration(rapid.IntRange(1, 10).Draw(t, "later")) * time.Minute)
 		pol := scheduler.Default()
+		pol.FIFOAge, pol.OldDrains = 5*time.Minute, 0
 		s := w.Snapshot()
 		clear := map[cluster.GPUID]cluster.Time{} // when the last who lies there ends
 		for _, r := range s.Running {
@@ -390,25 +393,22 @@ func mayDelay(w *World, s *cluster.Snapshot, j, head *cluster.Job, gpu cluster.G
 	switch {
 	case head.Spec.GPUs != 1: // waits for several, not for this one
 		return true
-	case s.Now-cluster.Time(s.Queues[gpu][0].Rank) < cluster.Time(pol.QueueAge.Microseconds()): // has not stood there for long
+	case !old(s, head, pol):
 		return true
 	case !n.Schedulable() || scheduler.NeverFits([]*cluster.Node{n}, head, pol) != nil: // cannot run there any more
 		return true
 	}
-	return older(j, head) && protected(s, j, pol)
+	return older(j, head) && old(s, j, pol)
 }
 
 func older(a, b *cluster.Job) bool {
 	return a.Eligible < b.Eligible || a.Eligible == b.Eligible && a.ID < b.ID
 }
 
-// protected tells whether a job heads its queue and stood there long, or
-// waits so long that it goes first anyhow.
-func protected(s *cluster.Snapshot, j *cluster.Job, pol scheduler.Policy) bool {
-	q := s.Queues[j.Queue]
-	return s.Now >= j.Eligible.Add(pol.FIFOAge) ||
-		len(q) > 0 && q[0].Job == j.ID && (s.Now-cluster.Time(q[0].Rank) >= cluster.Time(pol.QueueAge.Microseconds()) ||
-			s.Now >= max(j.Eligible, j.EstStart).Add(pol.ReserveAge))
+// old tells whether a job goes first whatever its length, where the policy
+// does not look at how much there is to do.
+func old(s *cluster.Snapshot, j *cluster.Job, pol scheduler.Policy) bool {
+	return s.Now >= j.Eligible.Add(pol.FIFOAge)
 }
 
 // TestEqualJobsStartInOrder: of equal jobs the one with the lower id goes
@@ -419,6 +419,7 @@ func TestEqualJobsStartInOrder(t *testing.T) {
 		cards := rapid.IntRange(1, 3).Draw(t, "cards")
 		n := rapid.IntRange(cards+1, 9).Draw(t, "jobs")
 		pol := scheduler.Default()
+		pol.OldDrains = 0 // else it depends on how many wait who is old
 		old := rapid.Bool().Draw(t, "old")
 		var waits []time.Duration
 		w := NewWorld([]*cluster.Node{Node("n1", cards, a100)})

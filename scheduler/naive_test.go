@@ -12,10 +12,12 @@ import (
 // naive is the rule of placement written down without any index: it asks the
 // ledger about every card. Schedule must give the same starts.
 type naive struct {
-	led   *cluster.Ledger
-	nodes []*cluster.Node // by id
-	full  []*cluster.Node // at the beginning: without GPUs, the fewest idle, the fullest first
-	pol   scheduler.Policy
+	led     *cluster.Ledger
+	nodes   []*cluster.Node // by id
+	full    []*cluster.Node // at the beginning: without GPUs, the fewest idle, the fullest first
+	pol     scheduler.Policy
+	now     int64
+	running []*cluster.Job
 	// kept is what the idle GPUs of a node keep of cores and host memory,
 	// keptPlain what they keep from jobs without GPUs.
 	kept, keptPlain map[cluster.NodeID][2]int64
@@ -42,7 +44,7 @@ func newNaive(s *cluster.Snapshot, pol scheduler.Policy) *naive {
 		return cmp.Or(cmp.Compare(min(1, len(a.GPUs)), min(1, len(b.GPUs))),
 			cmp.Compare(idleMilli(s.Ledger, a, pol), idleMilli(s.Ledger, b, pol)), cmp.Compare(full(b), full(a)))
 	})
-	v := &naive{led: s.Ledger.Clone(), nodes: nodes, full: fullest, pol: pol, kept: map[cluster.NodeID][2]int64{}}
+	v := &naive{led: s.Ledger.Clone(), nodes: nodes, full: fullest, pol: pol, now: int64(s.Now), running: s.Running, kept: map[cluster.NodeID][2]int64{}}
 	v.learn(s)
 	for _, n := range nodes {
 		_, least := v.parts(n)
@@ -172,34 +174,6 @@ func (v *naive) classes() []naiveClass {
 
 func (c naiveClass) same(o naiveClass) bool {
 	return c.gpuType == o.gpuType && c.sellable == o.sellable && c.shareable == o.shareable
-}
-
-func (v *naive) order(waiting []*cluster.Job) []*cluster.Job {
-	type key struct{ tier, size int64 }
-	keys := map[cluster.JobID]key{}
-	for _, j := range waiting {
-		size, tier := int64(1000), int64(0)
-		for _, c := range v.classes() {
-			if s, _, r := scheduler.ShareOn(j, c.rep, v.pol); r.Code == "" && !s.Exclusive && j.Spec.GPUs > 0 {
-				tier = 1
-				size = min(size, max(s.Milli, s.MemMiB*1000/c.sellable))
-			}
-		}
-		switch n := int64(j.Spec.GPUs); {
-		case n == 0:
-			keys[j.ID] = key{2, host(j.Spec.CPUMilli, v.pol.DefaultCPUMilli)}
-		case n > 1:
-			keys[j.ID] = key{0, size * n}
-		default:
-			keys[j.ID] = key{tier, size}
-		}
-	}
-	out := slices.Clone(waiting)
-	slices.SortFunc(out, func(a, b *cluster.Job) int {
-		ka, kb := keys[a.ID], keys[b.ID]
-		return cmp.Or(cmp.Compare(ka.tier, kb.tier), cmp.Compare(kb.size, ka.size), cmp.Compare(a.ID, b.ID))
-	})
-	return out
 }
 
 func host(asked, otherwise int64) int64 {

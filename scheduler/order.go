@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -16,25 +17,30 @@ type item struct {
 	gpus     int            // inner loops should not follow its pointers
 	queue    int32          // the card in whose queue it stands, -1 for none
 	gone     bool           // started in this pass
-	kept     bool           // waited so long that nobody may overtake it
-	kind     int32          // what is known of its manners; 0 is nothing
+	old      bool           // waited so long that its length no longer counts
+	kept     bool           // cards are kept for it; the old ask for that at once
+	moved    bool           // in this pass, which a plan may do once
+	tier     int8
+	fast     int32 // the class on which it is predicted to run shortest, -1 for none
+	kind     int32 // what is known of its manners; 0 is nothing
 }
 
 // rank decides the order of a pass: less goes first.
 type rank struct {
-	tier  int8
-	first int64
-	id    cluster.JobID
-	item  int32
+	tier          int8
+	first, second int64
+	id            cluster.JobID
+	item          int32
 }
 
 // Tiers of a pass. Partitions, accounts and fair share will come before them.
 const (
-	tierDue   int8 = iota // with a deadline: the earliest first, as Admit promised
-	tierOld               // waited too long: first come, first served
-	tierWhole             // whole GPUs and several GPUs, largest first
-	tierShare             // shares, largest first
-	tierPlain             // no GPU
+	tierDue    int8 = iota // with a deadline: the earliest first, as Admit promised
+	tierOld                // waited too long: first come, first served
+	tierShort              // short beside all there is to do: the least GPU time first
+	tierLong               // long beside it: the longest first
+	tierMiddle             // the least GPU time first
+	tierPlain              // no GPU: the most cores first
 )
 
 // gather makes items of the jobs that may be placed, sorted by id.
@@ -147,26 +153,10 @@ func (p *pass) find(id cluster.JobID) *item {
 
 // order returns the items in the order in which the pass tries them.
 func (p *pass) order() []rank {
+	p.measure()
 	out := make([]rank, len(p.items))
 	for i := range p.items {
-		it := &p.items[i]
-		r := rank{id: it.job.ID, item: int32(i)}
-		it.kept = p.isKept(it)
-		switch n := int64(it.gpus); {
-		case it.job.Spec.Deadline > 0:
-			r.tier, r.first = tierDue, int64(it.job.Spec.Deadline)
-		case it.kept || p.old(it.job):
-			r.tier, r.first = tierOld, int64(it.job.Eligible)
-		case n == 0:
-			r.tier, r.first = tierPlain, -it.cpu
-		default:
-			size, whole := p.size(it)
-			r.tier, r.first = tierShare, -size
-			if whole || n > 1 {
-				r.tier, r.first = tierWhole, -size*n
-			}
-		}
-		out[i] = r
+		out[i] = p.rankOf(int32(i))
 	}
 	slices.SortFunc(out, func(a, b rank) int {
 		switch {
@@ -174,11 +164,59 @@ func (p *pass) order() []rank {
 			return cmp.Compare(a.tier, b.tier)
 		case a.first != b.first:
 			return cmp.Compare(a.first, b.first)
+		case a.second != b.second:
+			return cmp.Compare(a.second, b.second)
 		}
 		return cmp.Compare(a.id, b.id)
 	})
 	return out
 }
+
+// rankOf gives an item its place in the order.
+func (p *pass) rankOf(i int32) rank {
+	it := &p.items[i]
+	r := rank{id: it.job.ID, item: i}
+	it.old = p.now-int64(it.job.Eligible) >= p.oldAge(it)
+	it.kept = it.old
+	switch {
+	case it.job.Spec.Deadline > 0:
+		r.tier, r.first = tierDue, int64(it.job.Spec.Deadline)
+	case it.old:
+		r.tier, r.first = tierOld, int64(it.job.Eligible)
+	case it.gpus == 0:
+		r.tier, r.first = tierPlain, -it.cpu
+	case it.fast < 0:
+		r.tier = tierPlain // it starts nowhere
+	default:
+		r.tier, r.first, r.second = p.byLength(it)
+	}
+	it.tier = r.tier
+	return r
+}
+
+// byLength is the place of a job that is not old.
+//
+// The short go first, by predicted GPU time: QSSF of Hu et al. (SC 2021),
+// section 4.2. They are most of the jobs and little of the work, so that all
+// others lose next to nothing, and mean completion time is made here. Then the
+// long, the longest first (Graham 1969): whatever is started late may be what
+// everybody waits for in the end, and what is shorter fills the gaps beside.
+// Then the rest by GPU time again. GPU times that are about equal, within a
+// factor of two, are told apart by size, the largest first, so that first fit
+// stays first fit decreasing.
+func (p *pass) byLength(it *item) (tier int8, first, second int64) {
+	size, _ := p.size(it)
+	size *= int64(it.gpus)
+	switch p.lengthOf(it) {
+	case lengthShort:
+		return tierShort, p.timeClass(it), -size
+	case lengthLong:
+		return tierLong, -it.needs[it.fast].dur, -size
+	}
+	return tierMiddle, p.timeClass(it), -size
+}
+
+func (p *pass) timeClass(it *item) int64 { return int64(bits.Len64(uint64(p.gpuTime(it)))) }
 
 // size is the least dominant fraction of a card over the classes that can run
 // the job, in thousandths, and whether all of them run it alone.
@@ -194,33 +232,61 @@ func (p *pass) size(it *item) (milli int64, whole bool) {
 	return milli, whole
 }
 
-// old tells whether a job waited so long that size no longer counts.
+// oldAge is how long a job waits before its length no longer counts: FIFOAge,
+// or a few times as long as all takes that there is to do, since under a
+// backlog of days everybody waits for days and nobody is passed over; but
+// never longer than MaxAge.
+func (p *pass) oldAge(it *item) int64 {
+	age := p.pol.FIFOAge.Microseconds()
+	if age <= 0 {
+		return forever
+	}
+	if it.gpus > 0 && it.fast >= 0 {
+		age = max(age, min(p.pol.MaxAge.Microseconds(), p.pol.OldDrains*p.f.classes[it.fast].drain))
+	}
+	return age
+}
+
+// old tells whether a job waited so long that its length no longer counts.
 func (p *pass) old(j *cluster.Job) bool {
-	return p.pol.FIFOAge > 0 && p.now >= int64(j.Eligible.Add(p.pol.FIFOAge))
+	it := p.find(j.ID)
+	return it != nil && it.old
 }
 
-// isKept tells whether it stands at the head of its queue and may no longer
-// be overtaken, or needs no GPU and waited too long.
-func (p *pass) isKept(it *item) bool {
-	if it.gpus == 0 {
-		return p.old(it.job)
+// before says in words why a job comes before another in the pass.
+func (p *pass) before(a, b *item) string {
+	if a.tier != b.tier || a.tier == tierDue || a.tier == tierOld {
+		return a.words() + " first"
 	}
-	if it.queue < 0 {
-		return false
+	if x, y := p.lengthWords(a), p.lengthWords(b); x != y {
+		return x + " before " + y
 	}
-	q := p.f.cards[it.queue].queue
-	return len(q) > 0 && q[0].Job == it.job.ID && overdue(it.job, q[0].Rank, p.now, &p.pol)
+	x, _ := p.size(a)
+	y, _ := p.size(b)
+	return percent(x) + " of a GPU before " + percent(y) + " for about as long"
 }
 
-// overdue tells whether the head of a queue may no longer be overtaken; rank
-// is that of its place.
-func overdue(j *cluster.Job, rank, now int64, pol *Policy) bool {
-	if pol.FIFOAge > 0 && now >= int64(j.Eligible.Add(pol.FIFOAge)) {
-		return true
+// words is what the tier of an item is called.
+func (it *item) words() string {
+	switch it.tier {
+	case tierDue:
+		return "deadlines"
+	case tierOld:
+		return "who waited longest"
+	case tierShort:
+		return "what is short beside all that waits"
+	case tierLong:
+		return "what is long beside all that waits"
 	}
-	return now >= int64(max(j.Eligible, j.EstStart).Add(pol.ReserveAge)) || stoodLong(rank, now, pol)
+	return "GPU jobs by their GPU time"
 }
 
-// stoodLong tells whether somebody stands in a queue for QueueAge. Ranks are
-// times of joining, so that this can be told of a job that nobody looks up.
-func stoodLong(rank, now int64, pol *Policy) bool { return now-rank >= pol.QueueAge.Microseconds() }
+func (p *pass) lengthWords(it *item) string {
+	if it.fast < 0 {
+		return "what fits nowhere"
+	}
+	if it.tier == tierLong {
+		return about(it.needs[it.fast].dur)
+	}
+	return about(p.gpuTime(it)*1000) + " of a GPU"
+}

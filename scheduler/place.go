@@ -354,7 +354,7 @@ func (p *pass) overtakes(it *item, c int, i int32) string {
 
 func (p *pass) overtook(it, head *item, c int, k *card, w cluster.Waiter) string {
 	if head == nil {
-		return "head j" + w.Job.String() + " waits there for " + about(p.now-w.Rank) + ", less than " + about(p.pol.QueueAge.Microseconds())
+		return "head j" + w.Job.String() + " is not old, and not looked at in this pass"
 	}
 	why := lacks(head.job, &head.needs[c], k, &p.f.hosts[k.host], p.pol)
 	if why == "" && p.crowd != nil {
@@ -364,9 +364,7 @@ func (p *pass) overtook(it, head *item, c int, k *card, w cluster.Waiter) string
 		}
 	}
 	if why == "" {
-		n := &it.needs[c]
-		why = "would fit as well; the pass takes " + percent(n.dominant(k.use.SellableMiB)) + " of a GPU before " +
-			percent(head.needs[c].dominant(k.use.SellableMiB))
+		why = "would fit as well; the pass takes " + p.before(it, head)
 	}
 	return "head j" + head.job.ID.String() + " " + why
 }

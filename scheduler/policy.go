@@ -46,14 +46,25 @@ type Policy struct {
 	MaxRebalance int
 	MinGainMilli int64
 	MinGain      time.Duration
-	// The head of a queue may be overtaken until it is ReserveAge past its
-	// expected start or QueueAge in the queue. From then on only those pass
-	// who are predicted to end before it could start, and from HoldAge past
-	// its expected start on nobody does.
-	ReserveAge, QueueAge, HoldAge time.Duration
-	// FIFOAge is the wait from which on jobs go first, oldest first, whatever
-	// their size, and may not be overtaken as heads of a queue.
-	FIFOAge time.Duration
+	// ShortPart and LongPart say what is short and what is long beside all
+	// there is to do: a job is short when it is predicted to take at most one
+	// ShortPart-th of the time that all takes that runs and waits on the cards
+	// that could run it, and long from one LongPart-th on. The short go first,
+	// then the long; see DESIGN.md. 0 means that none is.
+	ShortPart, LongPart int64
+	// ReserveAge is the wait from which on the first jobs of a pass that do not
+	// fit, one for every 64 cards, have cards kept for them: those who come
+	// later pass only if they are predicted to end before those could start.
+	ReserveAge time.Duration
+	// FIFOAge is the least wait from which on a job is old: it goes first, the
+	// oldest first, whatever its size and length, and has cards kept for it.
+	// Under a long backlog that wait is OldDrains times as long as all takes
+	// that runs and waits, but never more than MaxAge. 0 switches age off.
+	FIFOAge, MaxAge time.Duration
+	OldDrains       int64
+	// HoldAge is how much longer a job is old before nobody passes it any more,
+	// whatever is predicted.
+	HoldAge time.Duration
 	// AssumedDuration stands in for a duration that nobody knows.
 	AssumedDuration time.Duration
 	// DefaultCPUMilli and DefaultMemMiB are what a job takes that asks for no
@@ -102,8 +113,8 @@ func Default() Policy {
 		Mode: ModeFFD, MaxShares: 3, MaxSlowdownMilli: 1500, MinConfidenceMilli: 300,
 		FastGainMilli: 1150,
 		MaxMoves:      20000, MaxRebalance: 1000, MinGainMilli: 200, MinGain: 5 * time.Second,
-		ReserveAge: 30 * time.Second, QueueAge: time.Minute, HoldAge: 20 * time.Minute,
-		FIFOAge: 4 * time.Hour, AssumedDuration: time.Hour,
+		ShortPart: 32, LongPart: 4, ReserveAge: 30 * time.Second, HoldAge: 20 * time.Minute,
+		FIFOAge: 4 * time.Hour, MaxAge: 7 * 24 * time.Hour, OldDrains: 2, AssumedDuration: time.Hour,
 		DefaultCPUMilli: 1000, DefaultMemMiB: 2048,
 		NearAge: 10 * time.Minute, DeadlineShareMilli: 500, KeepCPUMilli: 2000, KeepMemMiB: 2048,
 		FragNodes: 128, FragJobs: 256,

@@ -129,8 +129,8 @@ func TestIndexEqualsScan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, false)
 		pol := scheduler.Default()
-		pol.FIFOAge = 0   // the scan knows of no queue
-		pol.FragNodes = 0 // nor of fragmentation
+		pol.FIFOAge, pol.ReserveAge = 0, 1<<55 // the scan keeps nothing for anybody
+		pol.FragNodes = 0                      // nor of fragmentation
 		pol.MaxShares = rapid.IntRange(1, 4).Draw(t, "policy's shares")
 		if rapid.IntRange(0, 9).Draw(t, "slot") == 0 {
 			pol.Mode = scheduler.ModeSlot
@@ -258,7 +258,7 @@ func TestWorkIsConserved(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, true)
 		pol := scheduler.Default()
-		pol.FIFOAge, pol.ReserveAge, pol.QueueAge = 0, 1<<55, 1<<55
+		pol.FIFOAge, pol.ReserveAge = 0, 1<<55
 		pol.KeepCPUMilli, pol.KeepMemMiB = 0, 0 // what is kept for idle GPUs waits by intent
 		p := scheduler.Schedule(w.Snapshot(), pol)
 		apply(t, w, p, pol)

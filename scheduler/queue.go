@@ -219,6 +219,7 @@ func (p *pass) wait(it *item) {
 		p.join(it, to, wait)
 	case it.job.State == cluster.JobQueued:
 		p.moves++
+		it.moved = true
 		p.plan.Moves = append(p.plan.Moves, cluster.QueueMove{Job: it.job.ID, Reason: p.reason(it).Code})
 		it.queue = -1
 	}
@@ -238,18 +239,66 @@ func (p *pass) queueHolds(it *item) bool {
 		(it.node == "" || it.node == h.node.ID)
 }
 
-// join puts a job at the end of the queue of a card.
+// join puts a job into the queue of a card.
 func (p *pass) join(it *item, to int32, wait int64) {
 	if it.queue >= 0 {
 		p.addQueued(it, -1)
 	}
-	it.queue = to
-	cd := &p.f.cards[to]
-	cd.rank = max(cd.rank+1, p.now) // see stoodLong
+	it.queue, it.moved = to, true
 	p.plan.Moves = append(p.plan.Moves, cluster.QueueMove{
-		Job: it.job.ID, GPU: cd.use.ID, Rank: cd.rank, EstStart: cluster.Time(p.now + wait), Reason: p.reason(it).Code,
+		Job: it.job.ID, GPU: p.f.cards[to].use.ID, Rank: p.queueRank(it), EstStart: cluster.Time(p.now + wait), Reason: p.reason(it).Code,
 	})
 	p.addQueued(it, 1)
+}
+
+// Queues are ordered like passes: the rank of a waiter is its tier and then its
+// place there. Who is old has the time since when it waits, and no tier. So had
+// everybody in queues that were written before queues had an order.
+const (
+	rankTier = 1 << 58
+	rankSize = 1 << 32 // larger than the size of any job, in thousandths of a card
+)
+
+// queueRank is the rank of a job in whatever queue.
+func (p *pass) queueRank(it *item) int64 {
+	if it.old || it.fast < 0 {
+		return int64(it.job.Eligible)
+	}
+	tier, first, second := p.byLength(it)
+	if tier == tierLong {
+		first, second = max(0, maxSpread+first)>>14, 0 // first is the negative duration
+	}
+	return int64(tier-tierOld)*rankTier + first*rankSize + rankSize + second - 1
+}
+
+// RankIsOld tells of the rank of a waiter in a queue that whoever has it is old,
+// so that nobody passes it there. Such ranks are times since when they wait.
+func RankIsOld(rank int64) bool { return rank < rankTier }
+
+// rankedShort tells of a rank that whoever has it was short when it came.
+func rankedShort(rank int64) bool { return rank/rankTier == int64(tierShort-tierOld) }
+
+// rerank gives those a new place in their queue who became old, or who are no
+// longer as short beside the others as their rank says; the fast path goes by it.
+func (p *pass) rerank() {
+	left := p.pol.MaxRebalance
+	for i := range p.f.cards {
+		for _, w := range p.f.cards[i].queue {
+			if left <= 0 {
+				return
+			}
+			it := p.find(w.Job)
+			if it == nil || it.gone || it.moved || it.queue != int32(i) || it.fast < 0 ||
+				it.old == RankIsOld(w.Rank) && (it.old || !rankedShort(w.Rank) || it.tier == tierShort) {
+				continue
+			}
+			left--
+			it.moved = true
+			p.plan.Moves = append(p.plan.Moves, cluster.QueueMove{
+				Job: w.Job, GPU: p.f.cards[i].use.ID, Rank: p.queueRank(it), EstStart: it.job.EstStart, Reason: p.reason(it).Code,
+			})
+		}
+	}
 }
 
 // tailDepth is how many of the last waiters of a long queue are asked whether

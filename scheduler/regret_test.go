@@ -45,6 +45,7 @@ func TestRegretClosesTheCard(t *testing.T) {
 			w.Advance(c.after)
 			j := Job(3, Mem(1000), Util(100), queued("n1-00", 0))
 			w.Submit(j)
+			asShort(w)
 			p, fast := scheduler.Schedule(w.Snapshot(), pol), scheduler.OnRelease(w, []cluster.GPUID{"n1-00"}, pol)
 			if (len(p.Starts) == 0) != c.closed || (len(fast.Starts) == 0) != c.closed {
 				t.Fatalf("pass %v, fast path %v, want the card closed: %t", p.Starts, fast.Starts, c.closed)

@@ -27,11 +27,13 @@ type CompanyView interface {
 }
 
 // OnRelease starts those who wait in the queues of gpus, on which something
-// ended: of each queue whoever fits, in order, down to Policy.ReleaseDepth.
-// It looks at nothing but these queues, the nodes of these GPUs, and the heads
-// of the other queues there: a head that waited too long is not overtaken,
-// neither on its GPU nor, when it wants several, on any of its node. It moves
-// nobody and gives no reasons; the next full pass does.
+// ended: of each queue the old and the short that fit, in order, down to
+// Policy.ReleaseDepth. Who is longer waits for the next full pass, which knows
+// whether somebody in another queue comes first: to a short job the time until
+// then is much, to a long one nothing. It looks at nothing but these queues,
+// the nodes of these GPUs, and the heads of the other queues there: a head that
+// is old is not overtaken, neither on its GPU nor, when it wants several, on
+// any of its node. It moves nobody and gives no reasons; the next full pass does.
 func OnRelease(v View, gpus []cluster.GPUID, pol Policy) cluster.Plan {
 	r := release{v: v, pol: &pol, now: int64(v.Now()), led: v.Ledger()}
 	r.plan.BaseIndex = v.Index()
@@ -137,10 +139,13 @@ func (r *release) queue(id cluster.GPUID) {
 		if !ok || !j.State.Waiting() || j.Cancel != nil || slices.Contains(r.gone, w.Job) {
 			continue
 		}
+		if !RankIsOld(w.Rank) && !rankedShort(w.Rank) {
+			return
+		}
 		if r.try(j, n, c, passed) {
 			continue
 		}
-		if overdue(j, w.Rank, r.now, r.pol) {
+		if RankIsOld(w.Rank) {
 			return // whoever may pass it, the next full pass knows
 		}
 		if passed == nil {
@@ -326,7 +331,7 @@ func (r *release) head(id cluster.GPUID) (*cluster.Job, int64) {
 func (r *release) blocked(j *cluster.Job, n *cluster.Node, on []cluster.GPUShare) bool {
 	for i := range n.GPUs {
 		o, rank := r.head(n.GPUs[i].ID)
-		if o == nil || o.ID == j.ID || !overdue(o, rank, r.now, r.pol) || !olderThan(o, j) {
+		if o == nil || o.ID == j.ID || !RankIsOld(rank) || !olderThan(o, j) {
 			continue
 		}
 		if o.Spec.GPUs > 1 || slices.ContainsFunc(on, func(g cluster.GPUShare) bool { return g.GPU == n.GPUs[i].ID }) {

@@ -62,24 +62,42 @@ func (p *pass) needResidents() {
 	}
 }
 
-// keep reserves for a job that waited too long: until it starts, whoever
-// comes later in this pass may lie on its cards only if it is predicted to
-// end before the job could start there, and leaves it the cores and the
-// memory of the node. This is EASY backfill for each queue: the head's start
-// counts by the time limits of those before it, the others by prediction.
-// Since the oldest is tried first in each pass, nobody waits for a younger.
-func (p *pass) keep(it *item) {
+// cardsAKeep is for how many cards of the fleet one job that is not old has
+// cards kept for it.
+const cardsAKeep = 64
+
+// reserve keeps cards for a job that did not start: for each that is old, and
+// for the first in the pass that do not fit, as EASY backfill does (Lifka,
+// JSSPP 1995). Those are few: what is kept for one, others go without.
+func (p *pass) reserve(it *item) {
+	switch {
+	case it.old:
+		p.keep(it)
+	case it.gpus > 0 && p.reserved <= len(p.f.cards)/cardsAKeep && p.now >= int64(it.job.Eligible.Add(p.pol.ReserveAge)) && p.keep(it):
+		it.kept = true
+		p.reserved++
+	}
+}
+
+// keep keeps cards for a job until it starts: whoever comes later in this pass
+// may lie on them only if it is predicted to end before the job could start
+// there, and leaves it the cores and the memory of the node. This is EASY
+// backfill for each queue: the job's start counts by the time limits of those
+// before it, the others by prediction. It tells whether it kept any: one job
+// for each queue is enough.
+func (p *pass) keep(it *item) bool {
 	if it.gpus == 0 {
 		p.keepNode(it)
-		return
+		return true
+	}
+	if it.queue < 0 || p.f.cards[it.queue].kept || !p.queueHolds(it) {
+		return false
 	}
 	cd := &p.f.cards[it.queue]
-	if !p.queueHolds(it) {
-		return
-	}
+	cd.kept = true
 	p.needResidents()
 	cards, shadow := p.shadow(it, it.queue, int(cd.class))
-	if p.now >= int64(max(it.job.Eligible, it.job.EstStart).Add(p.pol.HoldAge)) {
+	if it.old && p.now-int64(it.job.Eligible)-p.oldAge(it) >= p.pol.HoldAge.Microseconds() {
 		// Predictions have misled us long enough: nobody passes any more.
 		shadow = p.now
 	}
@@ -90,6 +108,7 @@ func (p *pass) keep(it *item) {
 	h.keptCPU += it.cpu
 	h.keptMem += it.mem
 	p.f.keeps(cd.host, cards)
+	return true
 }
 
 // shadow returns the cards that a job waits for and when it could start

@@ -24,6 +24,7 @@ type pass struct {
 	started   []newcomer
 	crowd     *crowd
 	keptPlain bool
+	reserved  int  // how many cards are kept for who is not old
 	keepsIdle bool // keepForIdle was called
 	bulks     map[shape]bool
 	typical   *learn // of what runs and waits, made when first asked for
@@ -39,9 +40,9 @@ type pass struct {
 // snap. Starts are in the order in which they must be applied, then moves.
 //
 // snap.Waiting holds every PENDING job; those in queues may be left out (an
-// arrival pass). Heads of queues that are left out may be overtaken until
-// they stood there for Policy.QueueAge; then nobody starts on their node,
-// since the pass cannot see what they need. Such a pass balances no queues.
+// arrival pass). Heads of queues that are left out may be overtaken unless
+// they are old; then nobody starts on their node, since the pass cannot see
+// what they need. Such a pass balances no queues.
 //
 // The cost is that of sorting what waits plus a logarithm of the GPUs for
 // each job that moves. Every waiting job that does not start has an entry in
@@ -64,18 +65,17 @@ func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
 		if p.start(it) {
 			continue
 		}
-		if it.kept {
-			p.keep(it)
-		}
 		p.wait(it)
+		p.reserve(it)
 	}
 	p.rebalance()
+	p.rerank()
 	p.tellUnplaced()
 	return p.plan
 }
 
 // markUnseen counts those in queues whom the snapshot does not hold, and
-// closes the nodes where one of them heads a queue and waited too long. It
+// closes the nodes where one of them heads a queue and is old. It
 // looks at no queue beyond its head.
 func (p *pass) markUnseen() {
 	for i := range p.f.cards {
@@ -93,7 +93,7 @@ func (p *pass) markUnseen() {
 			continue
 		}
 		p.unseen = true
-		if h := &p.f.hosts[c.host]; !h.foreignQueue && stoodLong(c.queue[0].Rank, p.now, &p.pol) && p.find(c.queue[0].Job) == nil {
+		if h := &p.f.hosts[c.host]; !h.foreignQueue && RankIsOld(c.queue[0].Rank) && p.find(c.queue[0].Job) == nil {
 			h.foreignQueue = true
 			p.f.refresh(c.host)
 		}

@@ -39,7 +39,7 @@ func show(p *cluster.Plan) []string {
 		out = append(out, s)
 	}
 	for _, m := range p.Moves {
-		out = append(out, fmt.Sprintf("j%d waits at %s +%d in %s: %s", m.Job, m.GPU, max(0, m.Rank-int64(Now)), m.EstStart.Sub(Now), m.Reason))
+		out = append(out, fmt.Sprintf("j%d waits at %s in %s: %s", m.Job, m.GPU, m.EstStart.Sub(Now), m.Reason))
 	}
 	for _, u := range p.Unplaced {
 		out = append(out, fmt.Sprintf("j%d: %s", u.Job, u.Reason))
@@ -150,7 +150,7 @@ func TestSchedulePlaces(t *testing.T) {
 			name:  "a wanted type and a wanted node are kept",
 			nodes: []*cluster.Node{Node("n1", 1, small), Node("n2", 1, a100), Node("n3", 1, a100)},
 			jobs:  []*cluster.Job{Job(1, Type(a100), Mem(100), Util(10)), Job(2, On("n3"), Mem(90), Util(9)), Job(3, On("n3"), Exclusive)},
-			want:  []string{"j3 on n3-00:whole", "j1 on n2-00:100/10", "j2 waits at n3-00 +0 in 1h0m0s: GPUMemory", "j2: GPUMemory: A100-SXM4-80GB: at most 0 MiB free on one GPU, needs 90 MiB"},
+			want:  []string{"j3 on n3-00:whole", "j1 on n2-00:100/10", "j2 waits at n3-00 in 1h0m0s: GPUMemory", "j2: GPUMemory: A100-SXM4-80GB: at most 0 MiB free on one GPU, needs 90 MiB"},
 		},
 		{
 			name:  "an empty card of the wanted node, though the next node's is in use",
@@ -164,7 +164,7 @@ func TestSchedulePlaces(t *testing.T) {
 			jobs:  []*cluster.Job{Job(1, GPUs(3), Exclusive), Job(2, GPUs(2), Exclusive)},
 			want: []string{
 				"j1 on n1-00:whole n1-01:whole n1-02:whole",
-				"j2 waits at n1-03 +0 in 1h0m0s: GPUCount", "j2: GPUCount: A100-SXM4-80GB: 1 GPU free on one node, needs 2",
+				"j2 waits at n1-03 in 1h0m0s: GPUCount", "j2: GPUCount: A100-SXM4-80GB: 1 GPU free on one node, needs 2",
 			},
 		},
 		{

@@ -57,14 +57,22 @@ func (w *World) Submit(j *cluster.Job) {
 	}
 }
 
-// rank is the place at the end of a queue, as if the job had joined it when
-// it began to wait.
+// rank is the place at the end of a queue, as if the job had joined it when it
+// began to wait, and was neither short nor long then. Who waited for hours is
+// old.
 func (w *World) rank(j *cluster.Job) int64 {
-	if q := w.Queues[j.Queue]; len(q) > 0 {
-		return max(q[len(q)-1].Rank+1, int64(j.Eligible))
+	rank := int64(j.Eligible)
+	if w.Clock.Sub(j.Eligible) < 4*time.Hour {
+		rank += middleRank
 	}
-	return int64(j.Eligible)
+	if q := w.Queues[j.Queue]; len(q) > 0 {
+		rank = max(q[len(q)-1].Rank+1, rank)
+	}
+	return rank
 }
+
+// middleRank is where such ranks begin; see scheduler.RankIsOld.
+const middleRank = 3 << 58
 
 // Snapshot returns the scheduler's view.
 func (w *World) Snapshot() *cluster.Snapshot {

@@ -110,8 +110,10 @@ func ByName(name string) (Experiment, error) {
 
 // planner makes a policy; the scheduler's own passes come with their fast path.
 func planner(name string, seed uint64, maxShares int) (sim.Planner, error) {
-	if name == "ffd+longest" {
-		return sim.Longest{Policy: sim.NewBerth(scheduler.ModeFFD, maxShares).Policy}, nil
+	if name == "ffd+longest" { // the same with every job long beside the others
+		b := sim.NewBerth(scheduler.ModeFFD, maxShares)
+		b.Policy.ShortPart, b.Policy.LongPart = 0, 1<<40
+		return b, nil
 	}
 	if name == "ffd" || name == "slot" {
 		return sim.NewBerth(scheduler.Mode(name), maxShares), nil

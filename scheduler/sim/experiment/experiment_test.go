@@ -87,8 +87,8 @@ func TestYeungShape(t *testing.T) {
 	if !(ffd < 0.9*slot) {
 		t.Errorf("makespan of ffd %g s, of slot %g s: want a tenth less at least", ffd, slot)
 	}
-	if longest := rep.mean("ffd+longest", "makespan_s"); !(longest < ffd) {
-		t.Errorf("makespan with the longest first %g s, without %g s", longest, ffd)
+	if longest := rep.mean("ffd+longest", "makespan_s"); !(ffd < 1.1*longest) {
+		t.Errorf("makespan %g s, %g s with the longest first and nothing else: want at most a tenth more", ffd, longest)
 	}
 	if u := rep.change("slot", "ffd", "gpu_util_pct"); !(u > 10) {
 		t.Errorf("utilization rose by %g %%", u)

@@ -36,8 +36,7 @@ func schedTune(ctx context.Context, c Config) (*Report, error) {
 		name, policy string
 		hide         bool
 	}{
-		{"fifo", "slot+fifo", true}, {"slot", "slot", false}, {"ffd", "ffd", false}, {"schedtune", "schedtune", false},
-		{"ffd+longest", "ffd+longest", false},
+		{"fifo", "slot+fifo", true}, {"slot", "slot", false}, {"ffd", "ffd", false}, {"schedtune", "schedtune", false}, {"ffd+longest", "ffd+longest", false},
 		{"firstfit", "firstfit", false}, {"bestfit", "bestfit", false},
 	} {
 		c.note("schedtune: %s", v.name)
@@ -59,7 +58,7 @@ func schedTune(ctx context.Context, c Config) (*Report, error) {
 		}
 		rep.add(v.name, rs)
 	}
-	for _, ours := range []string{"ffd", "ffd+longest", "schedtune"} {
+	for _, ours := range []string{"ffd", "schedtune"} {
 		rep.Claims = append(rep.Claims,
 			atMost("makespan of "+ours+" over fifo, %", -17.5, rep.change("fifo", ours, "makespan_s")),
 			atLeast("memory utilization of "+ours+" over fifo, %", 81, rep.change("fifo", ours, "mem_util_pct")),

@@ -1,0 +1,121 @@
+package scheduler
+
+import (
+	"math"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// The drain of a class of cards is how long it takes until all that runs and
+// waits is done, if nobody came any more and work were a fluid: each waiter is
+// spread over the cards that could run it, in proportion to how fast they are,
+// and takes of a card the larger fraction of memory and compute. It is what
+// makes lengths comparable: a job of an hour is long when all is done in two,
+// and short under a backlog of days.
+
+// measure works out the drain of each class.
+func (p *pass) measure() {
+	for i := range p.items {
+		it := &p.items[i]
+		it.fast = p.fastest(it)
+		if it.fast < 0 || it.gpus == 0 {
+			continue
+		}
+		rate := 0.0 // how many such jobs all cards together end in a microsecond
+		for c := range it.needs {
+			if n, k := &it.needs[c], &p.f.classes[c]; n.way != wayNone {
+				rate += float64(len(k.cards)) * cluster.WholeGPU / (float64(n.dominant(k.sellable)+1) * float64(n.dur))
+			}
+		}
+		// Whole microseconds, so that the sum does not depend on the order.
+		t := int64(math.Min(float64(it.gpus)/rate, maxSpread))
+		for c := range it.needs {
+			if it.needs[c].way != wayNone {
+				p.f.classes[c].drain += t
+			}
+		}
+	}
+	p.measureRunning()
+}
+
+// maxSpread bounds what one job adds, so that sums stay far from overflow.
+const maxSpread = 1e12
+
+// measureRunning adds what runs, and those in queues whom the pass cannot see
+// as if they were like it.
+func (p *pass) measureRunning() {
+	type sums struct{ left, all, count, unseen int64 }
+	by := make([]sums, len(p.f.classes))
+	for _, j := range p.running {
+		a := j.Live()
+		if a == nil {
+			continue
+		}
+		end, _ := endsAt(j, a, p.now, &p.pol)
+		for _, gs := range a.Berth.GPUs {
+			i, ok := p.f.cardAt[gs.GPU]
+			if !ok || p.f.cards[i].class < 0 {
+				continue
+			}
+			n := need{mem: gs.Share.MemMiB, milli: gs.Share.Milli, way: wayShare}
+			if gs.Share.Exclusive {
+				n.way = wayWhole
+			}
+			s := &by[p.f.cards[i].class]
+			s.left += min(end-p.now, maxSpread) / cluster.WholeGPU * n.dominant(p.f.cards[i].use.SellableMiB)
+			s.all += min(durationOf(j, &a.Estimate, &p.pol), maxSpread)
+			s.count++
+		}
+	}
+	for i := range p.f.cards {
+		if c := &p.f.cards[i]; c.class >= 0 {
+			by[c.class].unseen += int64(c.unseen)
+		}
+	}
+	for c := range p.f.classes {
+		s, mean := &by[c], p.pol.AssumedDuration.Microseconds()
+		if s.count > 0 {
+			mean = s.all / s.count
+		}
+		p.f.classes[c].drain += (s.left + s.unseen*min(mean, maxSpread)) / int64(len(p.f.classes[c].cards))
+	}
+}
+
+// fastest is the class on which a job is predicted to run shortest, -1 when it
+// can run on none.
+func (p *pass) fastest(it *item) int32 {
+	best := int32(-1)
+	for c := range it.needs {
+		if it.needs[c].way != wayNone && (best < 0 || it.needs[c].dur < it.needs[best].dur) {
+			best = int32(c)
+		}
+	}
+	return best
+}
+
+// length is how long a job is beside all there is to do.
+type length uint8
+
+const (
+	lengthShort  length = iota // whoever waits for it loses next to nothing
+	lengthLong                 // it may be what everybody waits for in the end
+	lengthMiddle               // neither
+)
+
+func (p *pass) lengthOf(it *item) length {
+	d, drain := it.needs[it.fast].dur, p.f.classes[it.fast].drain
+	switch {
+	case p.pol.ShortPart > 0 && d <= drain/p.pol.ShortPart:
+		return lengthShort
+	case p.pol.LongPart > 0 && d >= drain/p.pol.LongPart:
+		return lengthLong
+	}
+	return lengthMiddle
+}
+
+// gpuTime is what a job is predicted to take of all cards, in milliseconds of
+// a whole one.
+func (p *pass) gpuTime(it *item) int64 {
+	n := &it.needs[it.fast]
+	return min(n.dur, maxSpread) / 1000 * n.dominant(p.f.classes[it.fast].sellable) / cluster.WholeGPU * int64(it.gpus)
+}
