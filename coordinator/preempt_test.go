@@ -175,3 +175,47 @@ func TestPromisedJobsStay(t *testing.T) {
 		t.Errorf("the one with a deadline is %s (%s)", j.State, j.Reason)
 	}
 }
+
+// TestWhoIsSlowedDownIsLeftAlone: without another policy the newest who may be
+// preempted leaves a card on which somebody runs for longer than it should.
+func TestWhoIsSlowedDownIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	reg, ahead := prometheus.NewRegistry(), &atomic.Int64{}
+	c := coordtest.Start(t, coordtest.Options{
+		N: 1, Registry: reg, Lease: 1000 * time.Hour, Clock: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+	})
+	cc := c.Dial(0, "gate", "g")
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	slow := spec(2000)
+	slow.Expected = durationpb.New(time.Hour)
+	ids, err := submit(t, cc, alice, reqID(1), slow, hook(spec(2000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range ids {
+		a.Report(next(t, a), running, 0)
+	}
+	await(t, cc, ids[0], "RUNNING")
+	await(t, cc, ids[1], "RUNNING")
+	ahead.Store(int64(5 * time.Hour))
+	if _, err := submit(t, cc, alice, reqID(2), spec(14000)); err != nil { // it waits, so that there are passes
+		t.Fatal(err)
+	}
+	asked := next(t, a)
+	if asked.Job != ids[1] || asked.Preempt == nil {
+		t.Fatalf("the agent was sent %v, want job %d to make room", asked, ids[1])
+	}
+	a.Report(asked, preempted, 0)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		j := job(t, cc, alice, ids[1]) // it may wait in a queue, or run on another card
+		if len(j.Attempts) > 0 && j.Attempts[0].State == "PREEMPTED" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("job %d is %s (%s), want that its first attempt was preempted", j.Id, j.State, j.Reason)
+		}
+	}
+	if order, slowdown := counted(t, reg, "order"), counted(t, reg, "slowdown"); order != 0 || slowdown != 1 {
+		t.Errorf("counted %v for order and %v for slowdown, want 0 and 1", order, slowdown)
+	}
+}

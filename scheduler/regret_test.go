@@ -91,4 +91,13 @@ func TestRegretPartsTheNewest(t *testing.T) {
 	if d := cmp.Diff(want, scheduler.Schedule(s, scheduler.Default()).Preempt); d != "" {
 		t.Errorf("preemptions (-want +got):\n%s", d)
 	}
+	asked := func(id cluster.JobID, ago time.Duration) {
+		i := slices.IndexFunc(s.Running, func(j *cluster.Job) bool { return j.ID == id })
+		s.Running[i] = s.Running[i].Clone()
+		s.Running[i].Last().Preempt = &cluster.PreemptRequest{At: s.Now.Add(-ago)}
+	}
+	asked(3, time.Second)
+	if p := scheduler.Schedule(s, scheduler.Default()); len(p.Preempt) > 0 {
+		t.Errorf("ends %v, while job 3 leaves the card", p.Preempt)
+	}
 }
