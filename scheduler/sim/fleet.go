@@ -44,6 +44,7 @@ const (
 	defaultShares  = 3
 	defaultMemMiB  = 16 << 10
 	maxFleetNodes  = 100_000
+	maxFleetGPUs   = 1_000_000
 	plentyCPUMilli = 1 << 40
 	plentyMemMiB   = 1 << 40
 )
@@ -53,7 +54,7 @@ func (f *Fleet) Check() error {
 	if len(f.Nodes) == 0 {
 		return fmt.Errorf("nodes: there are none; give at least one entry with count and gpus")
 	}
-	total := 0
+	total, gpus := 0, 0
 	for i, n := range f.Nodes {
 		switch {
 		case n.Count < 1 || n.Count > maxFleetNodes:
@@ -68,6 +69,10 @@ func (f *Fleet) Check() error {
 			return fmt.Errorf("nodes[%d]: want 0 <= idle_w <= max_w <= %d", i, 1<<16)
 		}
 		total += n.Count
+		gpus += n.Count * n.GPUs
+	}
+	if gpus > maxFleetGPUs {
+		return fmt.Errorf("nodes: %d GPUs in all, at most %d are allowed", gpus, maxFleetGPUs)
 	}
 	if total > maxFleetNodes {
 		return fmt.Errorf("nodes: %d in all, at most %d are allowed", total, maxFleetNodes)

@@ -106,7 +106,7 @@ func (o *simOptions) flags(cmd *cobra.Command, formats ...format) {
 func (o *simWorld) worldFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.trace, "trace", "", "file or folder `DIR` of a trace")
 	f.StringVar(&o.capture, "capture", "", "`FILE` that berth sim capture wrote, in place of a trace")
-	f.StringVar(&o.last, "last", "", "take what the live cluster finished in so long a `TIME`, such as 14d, in place of a trace")
+	f.StringVar(&o.last, "last", "", "take only what ended in so long a `TIME`, such as 14d, before the capture; without one, of the live cluster")
 	f.StringVar(&o.mix, "mix", "", "`NAME` of one of several lists in the folder, of a group in it, or FILE:GROUP")
 	f.StringVar(&o.cluster, "cluster", "", "`CLUSTER`: a YAML file with the nodes, a list of nodes (CSV) or its folder, or 8x8:V100 for 8 nodes of 8; without it the trace's own, or one that fits it")
 	f.StringVar(&o.order, "order", "", "`ORDER` of the queue, where the policy leaves it open")

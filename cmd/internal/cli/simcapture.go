@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -267,9 +268,15 @@ func viewActual(all []trace.Actual) *actualView {
 }
 
 // print puts what happened under what would have.
-func (v *actualView) print(e *Env) {
+func (v *actualView) print(e *Env, results []*sim.Result) {
 	if v == nil {
 		return
 	}
-	e.printf("\nwhat really happened: %d jobs, mean completion %.0f s (p99 %.0f s), mean wait %.0f s, makespan %.0f s\n", v.Jobs, v.MeanJCT, v.P99JCT, v.MeanWait, v.Makespan)
+	show := func(s float64) string { return strconv.FormatFloat(s, 'f', 1, 64) + " s" }
+	e.printf("\nwhat really happened: %d jobs, mean completion %s (p99 %s), mean wait %s, makespan %s\n", v.Jobs, show(v.MeanJCT), show(v.P99JCT), show(v.MeanWait), show(v.Makespan))
+	for _, r := range results {
+		if r.MeanJCT != nil && v.MeanJCT > 0 && r.Completed == v.Jobs {
+			e.printf("%s instead: mean completion %s (%+.1f %%), mean wait %s\n", r.Policy, show(*r.MeanJCT), 100*(*r.MeanJCT/v.MeanJCT-1), show(*r.MeanWait))
+		}
+	}
 }

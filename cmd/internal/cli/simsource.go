@@ -29,17 +29,11 @@ func (o *simWorld) key() simWorld {
 
 // source reads the jobs from wherever the flags say.
 func (o *simWorld) source(ctx context.Context, e *Env, c *client, have map[simWorld]*simSource) (*simSource, error) {
-	n := 0
-	for _, s := range []string{o.trace, o.capture, o.last} {
-		if s != "" {
-			n++
-		}
-	}
-	if n == 0 {
+	switch {
+	case o.trace == "" && o.capture == "" && o.last == "":
 		return nil, Usagef("--trace: is missing; name a file or folder with a trace, or give --capture or --last")
-	}
-	if n > 1 {
-		return nil, Usagef("--trace, --capture and --last: give only one of them")
+	case o.trace != "" && (o.capture != "" || o.last != ""):
+		return nil, Usagef("--trace: excludes --capture and --last, which are of a cluster")
 	}
 	if s, ok := have[o.key()]; ok {
 		return s, nil

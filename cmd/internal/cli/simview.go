@@ -86,7 +86,7 @@ func printSim(e *Env, f format, v simView) error {
 			simFig(r.MeanSlowdown, 3), strconv.Itoa(r.OOMs), strconv.Itoa(r.Preemptions))
 	}
 	t.print(e)
-	v.Actual.print(e)
+	v.Actual.print(e, v.Results)
 	e.printf("\ncluster: %s\ninterference: %s\n", escape(v.Cluster), escape(v.Results[0].World))
 	for _, n := range v.Notes {
 		e.printf("note: %s\n", escape(n))

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -85,19 +86,26 @@ func readFleet(path string) (sim.Fleet, error) {
 	if info.Size() > maxFleetFile {
 		return f, fmt.Errorf("%s: %d bytes, at most %d are read", path, info.Size(), maxFleetFile)
 	}
-	raw, err := os.ReadFile(path)
+	r, err := os.Open(path)
 	if err != nil {
 		return f, err
 	}
-	dec := yaml.NewDecoder(strings.NewReader(string(raw)))
-	dec.KnownFields(true)
-	if err := dec.Decode(&f); err != nil {
-		return f, fmt.Errorf("%s: %w", path, err)
-	}
-	if err := f.Check(); err != nil {
+	defer r.Close()
+	if f, err = decodeFleet(io.LimitReader(r, maxFleetFile)); err != nil {
 		return f, fmt.Errorf("%s: %w", path, err)
 	}
 	return f, nil
+}
+
+// decodeFleet reads one description in YAML.
+func decodeFleet(r io.Reader) (sim.Fleet, error) {
+	var f sim.Fleet
+	dec := yaml.NewDecoder(r)
+	dec.KnownFields(true)
+	if err := dec.Decode(&f); err != nil {
+		return f, err
+	}
+	return f, f.Check()
 }
 
 // interference makes the world that was asked for.

@@ -65,7 +65,7 @@ func TestForms(t *testing.T) {
 			map[string]string{"trace9.csv": "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval,iteration_time,resource_time_0,resource_time_1,resource_time_2,priority\n" +
 				"0,4,2000,10,netx,64,90000,0,200,150,40,10,1\n"},
 			Options{}, "muri",
-			[]sim.Job{{ID: "0", Duration: 90 * sec, GPUs: 4, Model: "netx", Batch: 64, Steps: 10, Stages: [3]int64{750, 200, 50}, UsedMilli: 750}},
+			[]sim.Job{{ID: "0", Duration: 90 * sec, GPUs: 4, Model: "netx", Batch: 64, Steps: 10, Iteration: 200 * time.Millisecond, Stages: [3]int64{200, 750, 50}, UsedMilli: 200}},
 		},
 		"elasticflow": {
 			map[string]string{"e.csv": "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\na1,100,5,m,180,32,2,60\n"},
