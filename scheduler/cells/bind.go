@@ -33,6 +33,7 @@ type Binding struct {
 	names   []string // of types, sorted
 	jobs    map[cluster.JobID]*resident
 	short   []Shortage
+	asked   map[ask]bool // until the next start
 }
 
 // resident is a job as a binding sees it.
@@ -58,7 +59,7 @@ type place struct {
 // Bind works out the binding of a fleet. Nodes that take no jobs count as
 // gone. When the guarantees cannot all be kept, Short says which.
 func Bind(nodes []*cluster.Node, tenants []Tenant, jobs []Job) *Binding {
-	b := &Binding{tenants: sortTenants(tenants), index: map[string]int32{}, types: forests(nodes), places: map[string]*place{}, jobs: map[cluster.JobID]*resident{}}
+	b := &Binding{tenants: sortTenants(tenants), index: map[string]int32{}, types: forests(nodes), places: map[string]*place{}, jobs: map[cluster.JobID]*resident{}, asked: map[ask]bool{}}
 	for i := range b.tenants {
 		b.index[b.tenants[i].Name] = int32(i)
 		for _, c := range b.tenants[i].Cells {

@@ -40,11 +40,24 @@ func (b *Binding) Guaranteed(tenant, gpuType string, gpus int) bool {
 	if pl == nil || int(t) >= len(b.tenants) || gpus < 1 {
 		return false
 	}
-	return holds(pl.need[t], append(b.charged(pl, t), pl.claimed(b, t)...), gpus)
+	k := ask{t, gpuType, gpus}
+	yes, known := b.asked[k]
+	if !known {
+		yes = holds(pl.need[t], append(b.charged(pl, t), pl.claimed(t)...), gpus)
+		b.asked[k] = yes
+	}
+	return yes
+}
+
+// ask is a question that many requests put.
+type ask struct {
+	tenant  int32
+	gpuType string
+	gpus    int
 }
 
 // claimed lists the widths of what is being cleared for a tenant.
-func (pl *place) claimed(b *Binding, tenant int32) []int {
+func (pl *place) claimed(tenant int32) []int {
 	var out []int
 	for _, n := range pl.f.nodes {
 		w := 0
@@ -352,6 +365,7 @@ func (b *Binding) Take(r Request, a Answer) {
 	if len(a.GPUs) == 0 {
 		return
 	}
+	clear(b.asked)
 	t, pl := b.tenantOf(r.Tenant), b.places[r.GPUType]
 	if a.Now {
 		j := &resident{Job: Job{ID: r.ID, Tenant: r.Tenant, Preemptible: r.Preemptible, GPUs: a.GPUs, Since: 1<<63 - 1}, tenant: t}

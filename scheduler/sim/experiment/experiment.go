@@ -93,6 +93,7 @@ func All() []Experiment {
 		{"muri", "Muri's traces on 64 GPUs (SIGCOMM 2022)", muri},
 		{"gap", "distance to the optimum on small instances, in makespan and in GPUs of one epoch", gap},
 		{"orders", "orders of the queue on Helios, Philly and ITP", orders},
+		{"hived", "guarantees for virtual clusters: private nodes, quotas, cells (HiveD, OSDI 2020)", hived},
 	}
 }
 
