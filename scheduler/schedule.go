@@ -153,8 +153,9 @@ func (p *pass) fits(it *item) []int {
 
 // prefer tells whether class a is the better place for a job than b, both
 // being free and about as fast: the slower, so that the faster stays free; of
-// equals the smaller, or the larger for a job that nobody can predict
-// (SchedTune, section IV-C, gives those the most memory).
+// equals that where it fragments less, then the smaller, or the larger for a
+// job that nobody can predict (SchedTune, section IV-C, gives those the most
+// memory).
 func (p *pass) prefer(it *item, a, b int) bool {
 	na, nb := &it.needs[a], &it.needs[b]
 	ka, kb := &p.f.classes[a], &p.f.classes[b]
@@ -167,6 +168,8 @@ func (p *pass) prefer(it *item, a, b int) bool {
 		return a < b
 	case na.way == wayWhole && it.job.Spec.GPUMemMiB == 0 && !p.sure(it, ka.gpuType):
 		return ka.sellable > kb.sellable
+	case p.frag != nil && p.frag.sites[a].score != p.frag.sites[b].score:
+		return p.frag.sites[a].score > p.frag.sites[b].score
 	}
 	return ka.sellable < kb.sellable
 }

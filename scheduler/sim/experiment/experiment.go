@@ -130,6 +130,14 @@ func planner(name string, seed uint64, maxShares int) (sim.Planner, error) {
 // figures are what lines hold, with the names of the JSON.
 func figures(r *sim.Result) map[string]*float64 {
 	count := func(n int) *float64 { v := float64(n); return &v }
+	var rejected, decision *float64
+	if r.RejectedPods != nil {
+		rejected = count(*r.RejectedPods)
+	}
+	if r.DecisionsPerS != nil && *r.DecisionsPerS > 0 {
+		v := 1e6 / *r.DecisionsPerS
+		decision = &v
+	}
 	return map[string]*float64{
 		"allocation_pct": r.AllocationPct, "gpu_util_pct": r.GPUUtilPct, "mem_util_pct": r.MemUtilPct, "makespan_s": r.Makespan,
 		"wide_p99_jct_s": r.WideP99JCT, "bounded_slowdown": r.BoundedSlowdown, "p99_wait_s": r.P99Wait,
@@ -137,6 +145,7 @@ func figures(r *sim.Result) map[string]*float64 {
 		"mean_run_s": r.MeanRun, "fragmentation_pct": r.FragmentationPct, "ooms": count(r.OOMs), "preemptions": count(r.Preemptions),
 		"failed": count(r.Failed), "unplaced": count(r.Unplaced), "lower_bound_makespan_s": r.LowerBoundMakespan,
 		"lower_bound_alone_makespan_s": r.LowerBoundAlone, "energy_kwh": r.EnergyKWh,
+		"rejected": rejected, "decision_us": decision, "decision_p50_us": r.DecisionP50, "decision_p99_us": r.DecisionP99,
 		"decisions_per_s": r.DecisionsPerS, "lower_bound_alone_mean_jct_s": r.LowerBoundJCT,
 	}
 }
