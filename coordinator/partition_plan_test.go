@@ -103,8 +103,7 @@ func (s *site) take(plan *cluster.Plan) error {
 // TestPartitionsArePlannedApart: whatever the policies and however the
 // partitions overlap, plans hold, nobody leaves a partition, and when no more
 // jobs come everybody has run in the end.
-func TestPartitionsArePlannedApart(t *testing.T) {
-	t.Parallel()
+func TestPartitionsArePlannedApart(t *testing.T) { // not beside tests that wait for elections
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := []*cluster.Node{
 			schedtest.Node("n1", 2, "T4"), schedtest.Node("n2", 2, "T4"), schedtest.Node("n3", 4, "A100-SXM4-80GB"), schedtest.Node("n4", 0, ""),
@@ -137,11 +136,11 @@ func TestPartitionsArePlannedApart(t *testing.T) {
 			}
 			s.Advance(time.Duration(rapid.IntRange(1, 3600).Draw(t, "seconds")) * time.Second)
 		}
-		for range 3000 {
+		for range 400 {
 			if err := s.pass(false); err != nil {
 				t.Fatal(err)
 			}
-			s.Advance(10 * time.Minute)
+			s.Advance(time.Hour)
 		}
 		for _, j := range s.Jobs {
 			p := partitionOf(s.snapshot(), j)
