@@ -84,6 +84,7 @@ func drawJob(t *rapid.T, id cluster.JobID) *cluster.Job {
 		GPUs(rapid.SampledFrom([]int{0, 1, 1, 1, 1, 1, 2, 3}).Draw(t, "gpus")),
 		Waited(time.Duration(rapid.IntRange(0, 600).Draw(t, "waited"))*time.Second))
 	j.Owner.UID = cluster.UID(rapid.IntRange(1, 3).Draw(t, "uid"))
+	j.Spec.Signature = rapid.SampledFrom([]string{"", "meek", "bully"}).Draw(t, "signature")
 	if j.Spec.GPUs == 0 {
 		return j
 	}
@@ -160,8 +161,15 @@ func withTerms(t *rapid.T, s *cluster.Snapshot) *cluster.Snapshot {
 			if rapid.Bool().Draw(t, "best effort") {
 				x.Deadline = 0
 			}
+			if rapid.Bool().Draw(t, "measured") {
+				x.Stages = rapid.SampledFrom([]policies.Stages{computes(), prepares(), {300 * ms, 100 * ms, 50 * ms}}).Draw(t, "stages")
+				x.Iteration = x.Stages[0] + x.Stages[1]
+			}
 			s.Terms[j.ID] = x
 		}
+	}
+	if rapid.Bool().Draw(t, "learned") {
+		s.Interference = bully()
 	}
 	if rapid.Bool().Draw(t, "service") {
 		s.Service = map[cluster.UID]int64{1: rapid.Int64Range(0, 9000).Draw(t, "of 1"), 2: 100}

@@ -44,6 +44,7 @@ func lucidShares() []variant {
 		{name: "lucid", policy: "lucid", durError: 0.5, shares: true},
 		{name: "ffd, gangs share", policy: "ffd", durError: 0.5, shares: true, declares: true},
 		{name: "ffd, gangs share, told of pairs", policy: "ffd", durError: 0.5, shares: true, declares: true, told: true},
+		{name: "ffd, gangs share, told of pairs, limit 1.1", policy: "ffd", durError: 0.5, shares: true, declares: true, told: true, limit: 1100},
 		{name: "ffd, gangs share, machines of 8", policy: "ffd", durError: 0.5, shares: true, declares: true, islands: true},
 		{name: "ffd+qssf, gangs share", policy: "ffd+qssf", durError: 0.5, shares: true, declares: true},
 		{name: "lucid, gangs share", policy: "lucid", durError: 0.5, shares: true, declares: true},
@@ -63,7 +64,8 @@ func lucid(ctx context.Context, c Config) (*Report, error) {
 			"preempted jobs lose 40 s up to 8 GPUs and 60 s above; qssf, slot, ffd and lucid see run times times LogNormal(0, 0.5); sjf, srtf and las see the truth",
 			fmt.Sprintf("where jobs share, each is one of Lucid's measured programs, drawn with %d seeds; memory and utilization are predicted exactly, and jobs slow each other as Lucid's table of pairs says", lucidSeeds),
 			"jobs of several GPUs have them alone, unless they declare their memory; gangs share: all of them do. Up to three share a card, in lucid two",
-			"told of pairs: the scheduler knows the table and lets nobody be slowed down beyond its limit",
+			"v2 runs for 12,641 s a job on the average, alone and without waiting: no mean completion time is below that",
+			"told of pairs: the scheduler knows the table and lets nobody be slowed down beyond its limit, 1.5 times, or 1.1",
 		},
 	}
 	for _, mix := range []string{"m3", "v2"} {
@@ -87,7 +89,7 @@ type lucidWindow struct {
 
 func lucidWindows() map[string]lucidWindow {
 	return map[string]lucidWindow{
-		"m3": {8, 99121, 26208, 19059, 27391, 33031, 16604, 15000}, "v2": {64, 36802, 15275, 14257, 14341, 16788, 13543, 12000},
+		"m3": {8, 99121, 26208, 19059, 27391, 33031, 16604, 15000}, "v2": {64, 36802, 15275, 14257, 14341, 16788, 13543, 13543},
 	}
 }
 

@@ -26,12 +26,20 @@ type variant struct {
 	// islands tells the machines of a pool apart; unknown tells nobody how long
 	// jobs run; told says how programs slow each other.
 	islands, unknown, told bool
+	// limit is how many times longer, in thousandths, anybody on a card may be
+	// predicted to take, where programs are told of; 0 is the default's.
+	limit int64
 }
 
 // planner makes the variant's policy.
 func (v *variant) planner(f *sim.Fleet) (sim.Planner, error) {
 	if v.opt == nil {
-		return planner(v.policy, 1, f.MaxShares)
+		p, err := planner(v.policy, 1, f.MaxShares)
+		if b, ok := p.(sim.Berth); ok && v.limit > 0 {
+			b.Policy.MaxSlowdownMilli = v.limit
+			p = b
+		}
+		return p, err
 	}
 	opt := *v.opt
 	if opt.Base == (scheduler.Policy{}) {
