@@ -79,7 +79,7 @@ func byJob(a, b *cluster.Job) int { return cmp.Compare(a.ID, b.ID) }
 
 func (p *pass) fillNeeds(it *item) {
 	var e cluster.Estimate
-	known := ""
+	known, tight := "", false
 	for c := range p.f.classes {
 		k := &p.f.classes[c]
 		if c == 0 || k.gpuType != known {
@@ -87,23 +87,28 @@ func (p *pass) fillNeeds(it *item) {
 			known = k.gpuType
 		}
 		it.needs[c] = needOn(it.job, k.rep, &e, &p.pol)
+		tight = tight || it.needs[c].tight
 	}
 	if it.job.MinGPUMemMiB > 0 {
-		p.spareTooSmall(it)
+		p.spareTooSmall(it, vetoObserved, func(c int) bool { return p.f.classes[c].sellable >= it.job.MinGPUMemMiB })
+	}
+	if tight {
+		p.spareTooSmall(it, vetoTight, func(c int) bool { return !it.needs[c].tight })
 	}
 }
 
-// spareTooSmall leaves out the classes on which the job is known to run out
-// of memory, if there is one on which it is not.
-func (p *pass) spareTooSmall(it *item) {
-	large := func(c int) bool { return p.f.classes[c].sellable >= it.job.MinGPUMemMiB }
+// spareTooSmall leaves out the classes on which the job ran out of memory, or
+// may by the upper quantile of a confident prediction, if there is one that is
+// large enough and could ever run it: SchedTune's veto (section IV-C) on the
+// side of caution. A job that dies alone on a card has taken it for nothing.
+func (p *pass) spareTooSmall(it *item, why veto, large func(c int) bool) {
 	for c := range it.needs {
 		if it.needs[c].way == wayNone || !large(c) || !p.everOn(it, c) {
 			continue
 		}
 		for o := range it.needs {
 			if !large(o) && it.needs[o].way != wayNone {
-				it.needs[o].way, it.needs[o].why = wayNone, vetoObserved
+				it.needs[o].way, it.needs[o].why = wayNone, why
 			}
 		}
 		return

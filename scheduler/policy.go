@@ -113,7 +113,7 @@ func Default() Policy {
 		Mode: ModeFFD, MaxShares: 3, MaxSlowdownMilli: 1500, MinConfidenceMilli: 300,
 		FastGainMilli: 1150,
 		MaxMoves:      20000, MaxRebalance: 1000, MinGainMilli: 200, MinGain: 5 * time.Second,
-		ShortPart: 32, LongPart: 4, ReserveAge: 30 * time.Second, HoldAge: 20 * time.Minute,
+		ShortPart: 64, LongPart: 8, ReserveAge: 30 * time.Second, HoldAge: 20 * time.Minute,
 		FIFOAge: 4 * time.Hour, MaxAge: 7 * 24 * time.Hour, OldDrains: 2, AssumedDuration: time.Hour,
 		DefaultCPUMilli: 1000, DefaultMemMiB: 2048,
 		NearAge: 10 * time.Minute, DeadlineShareMilli: 500, KeepCPUMilli: 2000, KeepMemMiB: 2048,

@@ -239,7 +239,7 @@ func TestScheduleOvertakes(t *testing.T) {
 	world := func(opts ...JobOption) *World {
 		w := NewWorld([]*cluster.Node{Node("n1", 1, a100)})
 		running(w, Job(90, Lasts(60*m), Limit(60*m)), "n1-00", cluster.Share{MemMiB: 50000, Milli: 100})
-		w.Submit(Job(1, append([]JobOption{Mem(40960), Util(100), Lasts(m), queued("n1-00", 0)}, opts...)...))
+		w.Submit(Job(1, append([]JobOption{Mem(40960), Util(100), Lasts(40 * time.Second), queued("n1-00", 0)}, opts...)...))
 		return w
 	}
 	for _, c := range []struct {
@@ -256,7 +256,7 @@ func TestScheduleOvertakes(t *testing.T) {
 		{
 			"not one that waits for 30 s", world(Waited(30*time.Second), queued("n1-00", 60*m)),
 			Job(2, Mem(20000), Util(100), Lasts(600*m)),
-			[]string{"j2 waits at n1-00 in 38m0.72s: Priority"},
+			[]string{"j2 waits at n1-00 in 37m50.48s: Priority"},
 		},
 		{
 			"but one that waits for 29 s", world(Waited(29*time.Second), queued("n1-00", -29*time.Second)),
@@ -271,12 +271,12 @@ func TestScheduleOvertakes(t *testing.T) {
 		{
 			"but for no second more", world(Waited(11*m), queued("n1-00", -11*m)),
 			Job(2, Mem(20000), Util(100), Lasts(60*m+time.Second)),
-			[]string{"j2 waits at n1-00 in 38m0.72s: Priority"},
+			[]string{"j2 waits at n1-00 in 37m50.48s: Priority"},
 		},
 		{
 			"not even for that when it is old for 20 minutes", world(Waited(4*time.Hour+20*m), queued("n1-00", -20*m)),
 			Job(2, Mem(20000), Util(100), Lasts(59*m)),
-			[]string{"j2 waits at n1-00 in 38m0.72s: Priority"},
+			[]string{"j2 waits at n1-00 in 37m50.48s: Priority"},
 		},
 		{
 			"size decides between two that fit and are equally long", func() *World {
@@ -318,11 +318,11 @@ func TestKeptForSeveralGPUs(t *testing.T) {
 	// Four GPUs, two free; job 1 wants three and waited too long. Job 101 ends
 	// before job 100: so the third is 101's, and 100's card is not kept.
 	w := busy([]*cluster.Node{Node("n1", 4, a100)}, 90, 30)
-	w.Submit(Job(1, GPUs(3), Exclusive, Lasts(m), queued("n1-01", -11*m), Waited(11*m)))
+	w.Submit(Job(1, GPUs(3), Exclusive, Lasts(20*time.Second), queued("n1-01", -11*m), Waited(11*m)))
 	w.Submit(Job(2, Exclusive, Lasts(60*m)))
 	w.Submit(Job(3, Exclusive, Lasts(20*m)))
 	p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
-	if d := cmp.Diff([]string{"j3 on n1-02:whole", "j2 waits at n1-02 in 45s: Priority"}, decisions(p)); d != "" {
+	if d := cmp.Diff([]string{"j3 on n1-02:whole", "j2 waits at n1-02 in 15s: Priority"}, decisions(p)); d != "" {
 		t.Errorf("plan (-want +got):\n%s", d)
 	}
 }
@@ -333,7 +333,7 @@ func TestKeptCardsAreNotTakenWhole(t *testing.T) {
 	// As above, and a node with more empty cards: fewest first would choose the
 	// kept ones.
 	w := busy([]*cluster.Node{Node("n1", 4, a100), Node("n2", 3, a100)}, 90, 30)
-	w.Submit(Job(1, GPUs(4), Exclusive, Lasts(m), queued("n1-01", -11*m), Waited(11*m)))
+	w.Submit(Job(1, GPUs(4), Exclusive, Lasts(20*time.Second), queued("n1-01", -11*m), Waited(11*m)))
 	w.Submit(Job(2, Exclusive, Lasts(100*m)))
 	p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
 	if d := cmp.Diff([]string{"j2 on n2-00:whole"}, decisions(p)); d != "" {
@@ -347,7 +347,7 @@ func TestShorterJobOfTheSameShapeIsTried(t *testing.T) {
 	// n2 has an empty card that nobody keeps, but no cores: the long job is
 	// looked for in vain, and that must not speak for the short one.
 	w := busy([]*cluster.Node{Node("n1", 4, a100), Node("n2", 1, a100, Host(500, 1<<20))}, 90, 30)
-	w.Submit(Job(1, GPUs(3), Exclusive, Lasts(m), queued("n1-01", -11*m), Waited(11*m)))
+	w.Submit(Job(1, GPUs(3), Exclusive, Lasts(20*time.Second), queued("n1-01", -11*m), Waited(11*m)))
 	w.Submit(Job(2, Exclusive, Lasts(60*m)))
 	w.Submit(Job(3, Exclusive, Lasts(20*m)))
 	p := scheduler.Schedule(w.Snapshot(), scheduler.Default())

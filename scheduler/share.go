@@ -21,6 +21,7 @@ type need struct {
 	dur        int64 // microseconds, never 0
 	way        way
 	why        veto
+	tight      bool // it may need more than the card sells, by a confident prediction
 }
 
 // veto is why a job can never lie on a class of GPU.
@@ -34,6 +35,7 @@ const (
 	vetoPower          // it is predicted to draw more than it may
 	vetoCost           // it is predicted to cost more than it may
 	vetoObserved       // it ran out of more memory, and there are larger cards
+	vetoTight          // it may need more than the card sells, and there are larger cards
 )
 
 // ShareOn returns what job would take of each GPU like gpu, and the estimate
@@ -45,7 +47,8 @@ const (
 // ran out of memory and demands it or all that the card sells, when several
 // GPUs are wanted without a declared memory, when the card's memory cannot be
 // capped, or when nobody can predict it and it declares no cap. A confident prediction above what the card sells is a
-// veto (SchedTune, section IV-C).
+// veto (SchedTune, section IV-C). If only its upper quantile is above, the job
+// takes the card alone, and a pass leaves it out where a larger one will do.
 func ShareOn(job *cluster.Job, gpu *cluster.GPU, pol Policy) (cluster.Share, cluster.Estimate, cluster.Reason) {
 	e, known := cluster.EstimateFor(job.Estimates, gpu.Type)
 	n := needOn(job, gpu, &e, &pol)
@@ -94,6 +97,7 @@ func needOn(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, pol *Policy
 	if n.mem == 0 {
 		n.mem = max(e.GPUMemMiB, e.GPUMemP95MiB)
 	}
+	n.tight = s.GPUMemMiB == 0 && sure && e.GPUMemP95MiB > gpu.SellableMiB
 	n.mem = max(1, n.mem, job.MinGPUMemMiB)
 	n.milli = s.GPUMilli
 	if n.milli == 0 {
@@ -146,6 +150,9 @@ func vetoReason(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, n *need
 		r.Detail = fmt.Sprintf("needs %s, %s sells %s", gib(job.Spec.GPUMemMiB), gpu.Type, gib(gpu.SellableMiB))
 	case vetoObserved:
 		r.Detail = fmt.Sprintf("ran out of memory before and now needs %s, %s sells %s", gib(job.MinGPUMemMiB), gpu.Type, gib(gpu.SellableMiB))
+	case vetoTight:
+		r.Detail = fmt.Sprintf("may need %s, %s sells %s, and larger cards will do; declare its memory to overrule the prediction",
+			gib(e.GPUMemP95MiB), gpu.Type, gib(gpu.SellableMiB))
 	case vetoPredicted:
 		r.Detail = fmt.Sprintf("is predicted to need %s, %s sells %s; declare its memory to overrule the prediction",
 			gib(e.GPUMemMiB), gpu.Type, gib(gpu.SellableMiB))

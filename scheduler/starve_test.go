@@ -150,7 +150,7 @@ func TestNobodyStarves(t *testing.T) {
 				return []JobOption{Mem(30000), Util(300), Lasts(time.Duration(5+id%40) * m)}
 			},
 			each: 10 * m, bound: 24 * time.Hour, at: 60,
-		}, true},
+		}, false},
 		{"many cores without GPU among few cores", siege{
 			nodes: []*cluster.Node{Node("n1", 1, a100, Host(8000, 1<<20))}, victim: []JobOption{GPUs(0), Cores(8000), Lasts(10 * m)},
 			arrival: func(cluster.JobID) []JobOption { return []JobOption{GPUs(0), Cores(2000), Lasts(20 * m)} },
