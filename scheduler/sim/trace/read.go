@@ -233,7 +233,7 @@ func classify(path string, size int64) (list, bool, error) {
 func formNames() string {
 	var out []string
 	for _, f := range formats() {
-		if len(f.must) > 0 {
+		if len(f.must) > 0 && !slices.Contains(out, f.name) {
 			out = append(out, f.name)
 		}
 	}
