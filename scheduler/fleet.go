@@ -133,6 +133,7 @@ type fleet struct {
 	order []int32
 	// asksCPU and asksMem are the most that any waiting job asks of a node.
 	asksCPU, asksMem int64
+	next             int // where the ledger has the next card, likely
 }
 
 func newFleet(nodes []*cluster.Node, led *cluster.Ledger, queues map[cluster.GPUID][]cluster.Waiter, pol *Policy) *fleet {
@@ -166,11 +167,14 @@ func (f *fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]cluster.Wait
 	use.Schedulable = use.Schedulable && n.Schedulable()
 	h := host{node: n, use: use, lo: int32(len(f.cards)), place: -1}
 	for k := range n.GPUs {
-		u, ok := f.led.GPU(n.GPUs[k].ID)
+		u, ok := f.account(n.GPUs[k].ID)
 		if !ok || u.Node != n.ID {
 			continue
 		}
-		q := queues[u.ID]
+		var q []cluster.Waiter
+		if len(queues) > 0 {
+			q = queues[u.ID]
+		}
 		c := card{gpu: &n.GPUs[k], use: u, host: int32(len(f.hosts)), class: -1, until: forever, queue: q}
 		f.cardAt[u.ID] = int32(len(f.cards))
 		f.cards = append(f.cards, c)
@@ -182,37 +186,62 @@ func (f *fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]cluster.Wait
 	f.hosts = append(f.hosts, h)
 }
 
+// account is Ledger.GPU for cards that are asked for in the order of nodes,
+// which mostly is that of the ledger.
+func (f *fleet) account(id cluster.GPUID) (cluster.GPUUse, bool) {
+	if u, ok := f.led.GPUAt(f.next); ok && u.ID == id {
+		f.next++
+		return *u, true
+	}
+	at, ok := f.led.Place(id)
+	if !ok {
+		return cluster.GPUUse{}, false
+	}
+	f.next = at + 1
+	u, _ := f.led.GPUAt(at)
+	return *u, true
+}
+
 // classify sorts the cards of nodes that take jobs into classes, themselves
 // sorted by type, then by what they sell.
 func (f *fleet) classify() {
 	at := map[classKey]int32{}
-	for i := range f.cards {
-		c := &f.cards[i]
-		if !f.hosts[c.host].use.Schedulable || c.use.SellableMiB <= 0 {
-			continue
-		}
-		k := classKey{c.use.Type, c.use.SellableMiB, c.use.Shareable}
+	f.eachClass(func(k classKey, first int32) {
 		if _, ok := at[k]; !ok {
 			at[k] = int32(len(f.classes))
-			f.classes = append(f.classes, class{classKey: k, rep: c.gpu})
+			f.classes = append(f.classes, class{classKey: k, rep: f.cards[first].gpu})
 		}
-	}
+	}, func(int32) {})
 	slices.SortFunc(f.classes, func(a, b class) int {
 		return cmp.Or(cmp.Compare(a.gpuType, b.gpuType), cmp.Compare(a.sellable, b.sellable), compareBool(a.shareable, b.shareable))
 	})
 	for i := range f.classes {
 		at[f.classes[i].classKey] = int32(i)
 	}
+	now := int32(0)
+	f.eachClass(func(k classKey, _ int32) { now = at[k] }, func(i int32) {
+		f.cards[i].class = now
+		f.classes[now].add(&f.cards[i], i)
+	})
+	for i := range f.classes {
+		f.indexClass(&f.classes[i])
+	}
+}
+
+// eachClass calls of where cards of another class than those before begin, and
+// card for each card of a node that takes jobs.
+func (f *fleet) eachClass(of func(k classKey, first int32), card func(i int32)) {
+	var last classKey
 	for i := range f.cards {
 		c := &f.cards[i]
 		if !f.hosts[c.host].use.Schedulable || c.use.SellableMiB <= 0 {
 			continue
 		}
-		c.class = at[classKey{c.use.Type, c.use.SellableMiB, c.use.Shareable}]
-		f.classes[c.class].add(c, int32(i))
-	}
-	for i := range f.classes {
-		f.indexClass(&f.classes[i])
+		if k := (classKey{c.use.Type, c.use.SellableMiB, c.use.Shareable}); k != last {
+			last = k
+			of(k, int32(i))
+		}
+		card(int32(i))
 	}
 }
 

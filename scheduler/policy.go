@@ -92,6 +92,7 @@ type Policy struct {
 	ReleaseDepth int
 	// MaxReasons bounds for how many shapes of job one pass writes the reason
 	// to wait in words; the others get the code alone. Explain has the words.
+	// Below 0 the plan says of nobody why it waits.
 	MaxReasons int
 }
 

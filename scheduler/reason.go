@@ -8,6 +8,9 @@ import (
 
 // tellUnplaced gives each job that does not start its reason.
 func (p *pass) tellUnplaced() {
+	if p.pol.MaxReasons < 0 {
+		return
+	}
 	n := 0
 	for i := range p.items {
 		if !p.items[i].gone {

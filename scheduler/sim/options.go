@@ -187,7 +187,7 @@ func (b Berth) Arrivals(nodes []*cluster.Node, led *cluster.Ledger) (scheduler.O
 func NewBerth(mode scheduler.Mode, maxShares int) Berth {
 	pol := scheduler.Default()
 	pol.Mode = mode
-	pol.MaxReasons = 0 // nobody reads them here
+	pol.MaxReasons = -1 // nobody reads them here
 	if maxShares > 0 {
 		pol.MaxShares = maxShares
 	}

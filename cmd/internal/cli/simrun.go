@@ -38,7 +38,7 @@ func newPlanner(name, order string, seed uint64, maxShares int) (sim.Planner, er
 		return sim.NewBerth(scheduler.Mode(name), maxShares), nil
 	}
 	base := scheduler.Default()
-	base.MaxReasons = 0
+	base.MaxReasons = -1
 	if maxShares > 0 {
 		base.MaxShares = maxShares
 	}

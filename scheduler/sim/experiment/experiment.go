@@ -120,7 +120,7 @@ func planner(name string, seed uint64, maxShares int) (sim.Planner, error) {
 		return sim.NewBerth(scheduler.Mode(name), maxShares), nil
 	}
 	base := scheduler.Default()
-	base.MaxReasons = 0
+	base.MaxReasons = -1
 	if maxShares > 0 {
 		base.MaxShares = maxShares
 	}

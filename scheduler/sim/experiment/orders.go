@@ -14,25 +14,27 @@ import (
 // program of Lucid's table and of SchedTune's.
 const ordersCard = 24 << 10
 
-// orderList is a list of jobs and how busy the fleet is made for it.
+// orderList is a list of jobs, the day from which on four weeks of it are
+// taken, and how busy the fleet is made for them.
 type orderList struct {
 	folder, mix string
+	from        int
 	load        float64
 	why         string
 }
 
 func orderLists() []orderList {
 	return []orderList{
-		{"helios-venus", "", 0.95, "its own 1,080 GPUs are asked for to a half and nobody waits there, so that the fleet is as large as makes the mean demand 95 % of it"},
-		{"philly", "", 0.85, "the size of its cluster is not in the list; the mean demand is 85 % of the fleet"},
-		{"microsoft-itp-2021", "itp_jobs:cluster04", 0.85, "sizes of clusters are unpublished; the mean demand is 85 % of the fleet"},
+		{"helios-venus", "", 60, 0.95, "its own 1,080 GPUs are asked for to a half and nobody waits there, so that the fleet is as large as makes the mean demand 95 % of it"},
+		{"philly", "", 30, 0.85, "the size of its cluster is not in the list; the mean demand is 85 % of the fleet"},
+		{"microsoft-itp-2021", "itp_jobs:cluster04", 15, 0.85, "sizes of clusters are unpublished; the mean demand is 85 % of the fleet"},
 	}
 }
 
-// The quick run takes four days from the middle of a list that is so long.
+// How long the windows are that are taken of the lists: all and quick.
 const (
-	quickFrom  = 60 * 24 * time.Hour
-	quickUntil = quickFrom + 4*24*time.Hour
+	ordersSpan  = 28 * 24 * time.Hour
+	ordersQuick = 4 * 24 * time.Hour
 )
 
 // fleetAt returns nodes of 8 cards, so many that the mean demand of a list is
@@ -99,20 +101,19 @@ func ordersReport() *Report {
 
 func orders(ctx context.Context, c Config) (*Report, error) {
 	rep := ordersReport()
-	lists := orderLists()
+	lists, span := orderLists(), ordersSpan
 	if c.Quick {
-		lists = lists[:1]
+		lists, span = lists[:1], ordersQuick
 	}
 	for _, l := range lists {
 		w, _, _, err := load(&c, l.folder, l.mix, trace.Options{})
 		if err != nil {
 			return nil, err
 		}
-		if c.Quick {
-			cut(w, quickFrom, quickUntil)
-		}
+		from := time.Duration(l.from) * 24 * time.Hour
+		cut(w, from, from+span)
 		f := fleetAt(w, l.load)
-		rep.Assumptions = append(rep.Assumptions, fmt.Sprintf("%s: %d jobs on %d GPUs: %s", w.Name, len(w.Jobs), f.GPUs(), l.why))
+		rep.Assumptions = append(rep.Assumptions, fmt.Sprintf("%s: the %d jobs of %.0f days from day %d on, on %d GPUs: %s", w.Name, len(w.Jobs), span.Hours()/24, l.from, f.GPUs(), l.why))
 		if err := runQueues(ctx, &c, rep, w, f, sim.DefaultCurve(), alone()); err != nil {
 			return nil, err
 		}

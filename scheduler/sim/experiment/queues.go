@@ -45,7 +45,7 @@ func (v *variant) planner(f *sim.Fleet) (sim.Planner, error) {
 	if opt.Base == (scheduler.Policy{}) {
 		opt.Base = scheduler.Default()
 	}
-	opt.Base.MaxReasons = 0
+	opt.Base.MaxReasons = -1
 	if f.MaxShares > 0 {
 		opt.Base.MaxShares = f.MaxShares
 	}
