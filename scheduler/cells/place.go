@@ -107,12 +107,12 @@ func (b *Binding) Place(r Request, ok func(gpus []cluster.GPUID, victims []clust
 		tries = append(tries, func() Answer { return q.best(mine, false) })
 	}
 	tries = append(tries, func() Answer { return q.best(loose, false) })
-	if r.Preemptible {
-		tries = append(tries, func() Answer { return q.best(any, false) })
-	}
 	if q.guaranteed {
 		tries = append(tries, func() Answer { return q.rebind(false) },
 			func() Answer { return q.best(mine, true) }, func() Answer { return q.best(loose, true) }, func() Answer { return q.rebind(true) })
+	}
+	if r.Preemptible { // last: in a cell of others it would be ended for them
+		tries = append(tries, func() Answer { return q.best(any, false) })
 	}
 	for _, try := range tries {
 		if a := try(); a.GPUs != nil {

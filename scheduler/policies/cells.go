@@ -245,8 +245,10 @@ func (g *guard) startOwn(t *task) bool {
 		g.mode = modeMine
 		return !g.queues && g.p.start(t)
 	}
-	if !g.queues && g.start(t) {
-		return true
+	for g.mode = modeMine; g.mode <= modeLoose && !g.queues; g.mode++ {
+		if g.p.start(t) {
+			return true
+		}
 	}
 	for _, name := range types {
 		r := cells.Request{ID: t.id, Tenant: of, GPUType: name, GPUs: t.gpus, Preemptible: g.lendable(t)}

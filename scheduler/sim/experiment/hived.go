@@ -28,7 +28,7 @@ func hived(ctx context.Context, c Config) (*Report, error) {
 		Assumptions: []string{
 			"each virtual cluster (VC) of the trace is guaranteed whole nodes of 8 GPUs, in proportion to the GPU time of its jobs, at least one node: the sizes are not published",
 			"jobs wider than a node are left out; every job has its cards alone; first come, first served in each VC, and who does not fit is passed by who does, with every way of sharing alike",
-			"private: each VC has its nodes to itself; quotas: one cluster, and each VC at most as many GPUs as it has in nodes, wherever they are, on the fullest node that holds the job; spread: the same on any node that holds it, drawn by chance; cells: the guarantees of package cells, nobody may be preempted; lending: the same, and every job may be preempted, at a loss of 40 s",
+			"private: each VC has its nodes to itself; quotas: one cluster, and each VC at most as many GPUs as it has in nodes, wherever they are, on the fullest node that holds the job; spread: the same on any node that holds it, drawn by chance; cells: the guarantees of package cells, nobody may be preempted; lending: the same, and every job may be preempted, at a loss of 40 s, and not again within ten minutes",
 			"delay is the time to the end less the run time; worst_ratio is the largest mean delay of a VC over that in its private cluster, each with a minute added; vcs_worse counts VCs whose mean delay is more than 1 % and a minute above the private one; late jobs end more than 10 minutes later than in the private cluster, late_mean_s by how much",
 			"busy_pct is the part of all GPUs in use from the first arrival to the last; lines of a VC hold its mean delay for each way, mean_delay_s with lending; one seed",
 		},
@@ -136,7 +136,7 @@ func NodesOf(w *sim.Workload, nodes int) map[string]int {
 func packing(place string, ten *policies.Tenancy) (sim.Planner, error) {
 	base := scheduler.Default()
 	base.MaxReasons, base.MaxShares = 0, 1
-	return policies.New(place, policies.Options{Base: base, Backfill: policies.BackfillAny, Tenants: ten, MinRun: -1})
+	return policies.New(place, policies.Options{Base: base, Backfill: policies.BackfillAny, Tenants: ten})
 }
 
 // maker makes the planner of a way of sharing.
