@@ -202,10 +202,12 @@ func (w *frag) chose(p *pass, it *item, c int, cards []int32) {
 	}
 }
 
-func (f *fleet) leftOf(c *card) CardLeft {
+func (f *fleet) leftOf(c *card) CardLeft { return leftOn(&c.use, f.pol) }
+
+func leftOn(u *cluster.GPUUse, pol *Policy) CardLeft {
 	return CardLeft{
-		Mem: c.use.FreeMiB() * cluster.WholeGPU / max(1, c.use.SellableMiB), Milli: c.use.FreeMilli(),
-		Takes: c.use.FreeShares() > 0 && c.use.Shares < max(1, f.pol.MaxShares), Empty: c.use.Shares == 0,
+		Mem: u.FreeMiB() * cluster.WholeGPU / max(1, u.SellableMiB), Milli: u.FreeMilli(),
+		Takes: u.FreeShares() > 0 && u.Shares < max(1, pol.MaxShares), Empty: u.Shares == 0,
 	}
 }
 
@@ -223,13 +225,16 @@ func (w *frag) score(p *pass, it *item, c int, gi int32, cards []int32) int8 {
 		}
 		t.Measure(&m.Measure, cpu, host, w.state)
 	}
-	s := shapeOn(&it.needs[c], k, it.gpus, it.cpu, it.mem)
+	share := it.needs[c].share(k.sellable)
 	n := min(len(cards), maxLook)
 	for x, i := range cards[:n] {
-		cd := &p.f.cards[i]
-		last := cd.use.FreeShares() < 2 || cd.use.Shares+1 >= max(1, p.pol.MaxShares)
-		w.was[x] = p.f.leftOf(cd)
-		w.is[x] = w.was[x].After(&s, last)
+		u := p.f.cards[i].use
+		w.was[x] = leftOn(&u, &p.pol)
+		u.UsedMiB += share.MemMiB
+		u.UsedMilli += share.Milli
+		u.Shares++
+		u.Exclusive = share.Exclusive
+		w.is[x] = leftOn(&u, &p.pol)
 	}
 	return FragmentationScore(t.Growth(&m.Measure, cpu-it.cpu, host-it.mem, w.was[:n], w.is[:n]))
 }

@@ -104,3 +104,71 @@ func TestManyCoresDoNotStarve(t *testing.T) {
 		}
 	}
 }
+
+// TestPlainJobsSpareIdleGPUs: where jobs take 4 cores beside a GPU, one
+// without GPUs goes where it costs the fewest idle ones their cores.
+func TestPlainJobsSpareIdleGPUs(t *testing.T) {
+	t.Parallel()
+	gpuNode := func(id cluster.NodeID, cores int64) *cluster.Node { return Node(id, 4, a100, Host(cores, 256<<10)) }
+	bare := Node("n4", 0, "", Host(4000, 64<<10))
+	for _, c := range []struct {
+		name  string
+		nodes []*cluster.Node
+		cores int64
+		want  cluster.NodeID
+	}{
+		{"a node without GPUs", []*cluster.Node{gpuNode("n1", 64000), bare}, 3000, "n4"},
+		{"that is full: what nobody needs", []*cluster.Node{gpuNode("n1", 16000), gpuNode("n2", 24000), bare}, 5000, "n2"},
+		{"one GPU loses rather than two", []*cluster.Node{gpuNode("n1", 16000), gpuNode("n2", 18000)}, 6000, "n2"},
+		{"nowhere else: it still starts", []*cluster.Node{gpuNode("n1", 16000)}, 12000, "n1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w, pol := NewWorld(c.nodes), scheduler.Default()
+			r := Job(1, Exclusive, Cores(4000), HostMem(4096), Lasts(time.Hour))
+			r.Spec.Node = "n1"
+			w.Submit(r)
+			p := scheduler.Schedule(w.Snapshot(), pol)
+			w.Apply(&p)
+			w.Submit(Job(2, GPUs(0), Cores(c.cores), HostMem(1024)))
+			p = scheduler.Schedule(w.Snapshot(), pol)
+			if len(p.Starts) != 1 || p.Starts[0].Berth.Node != c.want {
+				t.Fatalf("want a start on %s, got %+v", c.want, p.Starts)
+			}
+		})
+	}
+}
+
+// TestPlainJobsDoNotStarve: a job without GPUs that needs a whole node's cores
+// starts within FIFOAge, the longest run and a pass, while jobs for GPUs come
+// that keep nine GPUs of ten busy.
+func TestPlainJobsDoNotStarve(t *testing.T) {
+	t.Parallel()
+	w := NewWorld([]*cluster.Node{Node("n1", 2, a100, Host(8000, 64<<10)), Node("n2", 2, a100, Host(8000, 64<<10))})
+	pol, lasts := scheduler.Default(), 18*time.Minute
+	id := cluster.JobID(10)
+	for minute := 0; minute == 0 || w.Jobs[1].State.Waiting(); minute++ {
+		if w.Clock.Sub(Now) > pol.FIFOAge+lasts+time.Minute {
+			t.Fatalf("it still waits after %s: %v", w.Clock.Sub(Now), w.Jobs[1].Reason)
+		}
+		if minute%5 == 0 { // 18 of 20 GPU minutes
+			w.Submit(Job(id, Exclusive, Cores(4000), Lasts(lasts)))
+			w.Jobs[id].Eligible = w.Clock
+			id++
+		}
+		if minute == 0 {
+			for ; id < 14; id++ {
+				w.Submit(Job(id, Exclusive, Cores(4000), Lasts(lasts)))
+			}
+			p := scheduler.Schedule(w.Snapshot(), pol)
+			w.Apply(&p)
+			w.Submit(Job(1, GPUs(0), Cores(7000), Lasts(time.Hour)))
+		}
+		p := scheduler.Schedule(w.Snapshot(), pol)
+		w.Apply(&p)
+		if freed := w.Advance(time.Minute); len(freed) > 0 {
+			p := scheduler.OnRelease(w, freed, pol)
+			w.Apply(&p)
+		}
+	}
+}

@@ -142,6 +142,13 @@ func (m *Mix) Typical() Typical {
 // that nothing is known.
 func (t *Typical) Total() int64 { return t.total }
 
+// Shapes are the typical shapes, the most popular first. They are not to be
+// changed.
+func (t *Typical) Shapes() []Shape { return t.shapes }
+
+// Weight is how many jobs the k-th shape stands for.
+func (t *Typical) Weight(k int) int64 { return t.weights[k] }
+
 // binds tells whether some shape asks for more cores or host memory than the
 // part of the node that goes with its part of the cards, given those of one
 // card.
