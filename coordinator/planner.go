@@ -47,6 +47,9 @@ type planner struct {
 	waited   map[string]struct{} // partitions of which somebody waited in the last full pass; replaced, never changed
 	wake     chan struct{}
 
+	// short is which guarantees of tenants cannot be kept, as told last; only run
+	// looks at it.
+	short string
 	// lastPreempt is when preemptions were carried out last; only run looks at it.
 	lastPreempt time.Time
 }
@@ -244,6 +247,9 @@ func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, er
 		if len(snap.Waiting) == 0 {
 			return 0, nil
 		}
+	}
+	if kind == "full" {
+		p.tellShort(ctx, sched, snap)
 	}
 	plan := plan(snap, sched, kind == "arrival")
 	took = time.Since(began)

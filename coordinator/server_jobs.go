@@ -315,6 +315,9 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	if part != nil && len(snap.Nodes) == 0 {
 		return resp, nil // what there is to say has been said
 	}
+	if r := tenantReason(s.c.scheduling().of(j.Spec.Partition), snap, j); r.Code != "" {
+		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})
+	}
 	for _, e := range scheduler.Explain(snap, j, pol) {
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{
 			Code: string(e.Reason.Code), Detail: e.Reason.Detail, Count: uint32(e.Count), GpuType: e.GPUType,

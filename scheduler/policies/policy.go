@@ -198,6 +198,9 @@ type engine struct {
 
 func (e *engine) Name() string { return e.name }
 
+// Tenancy is who is guaranteed cells, nil for nobody.
+func (e *engine) Tenancy() *Tenancy { return e.opt.Tenants }
+
 // StartsOnly tells that plans hold nothing but starts, for jobs that stand in
 // no queue of a card: a caller who sees that nobody fits need not ask.
 func (e *engine) StartsOnly() bool {

@@ -105,6 +105,8 @@ type Scheduling struct {
 	Policy string `yaml:"policy"`
 	// Policies are PARTITION=POLICY where it is another one.
 	Policies []string `yaml:"policies"`
+	// Tenants are guaranteed parts of the cluster, see docs/tenants.md.
+	Tenants []Tenant `yaml:"tenants"`
 	// PreemptEvery is the least time between two passes that preempt, and
 	// PreemptAfter how long an attempt runs before it is.
 	PreemptEvery time.Duration `yaml:"preempt_every"`
@@ -261,6 +263,7 @@ func (c *Coordinator) Validate() error {
 	p.number("scheduling.memory_headroom_mib", c.Scheduling.MemoryHeadroomMiB, 0, 64<<10)
 	p.policy("scheduling.policy", c.Scheduling.Policy)
 	p.policies("scheduling.policies", &c.Scheduling)
+	p.tenants("scheduling.tenants", c.Scheduling.Tenants)
 	p.span("scheduling.preempt_every", c.Scheduling.PreemptEvery, time.Second, time.Hour)
 	p.span("scheduling.preempt_after", c.Scheduling.PreemptAfter, time.Second, 24*time.Hour)
 	if _, err := c.Scheduling.LASLimits(); err != nil {

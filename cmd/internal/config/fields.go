@@ -90,6 +90,16 @@ func setText(v reflect.Value, text string) error {
 			peers = append(peers, Peer{ID: id, Addr: addr})
 		}
 		v.Set(reflect.ValueOf(peers))
+	case v.Type() == tenantsType:
+		tenants := []Tenant{}
+		for _, item := range splitList(text) {
+			t, err := parseTenant(item)
+			if err != nil {
+				return err
+			}
+			tenants = append(tenants, t)
+		}
+		v.Set(reflect.ValueOf(tenants))
 	default:
 		// A new kind of field without a reader is our own mistake.
 		panic(fmt.Sprintf("config: no reader for %s", v.Type()))
@@ -113,6 +123,8 @@ func wanted(v reflect.Value) string {
 	switch {
 	case v.Type() == peersType:
 		return "a list of {id, addr}"
+	case v.Type() == tenantsType:
+		return "a list of {name, users, cells}"
 	case v.Type() == stringsType:
 		return "a list"
 	case v.Type() == durationType:
@@ -144,6 +156,12 @@ func formatValue(v reflect.Value) string {
 		items := make([]string, len(x))
 		for i, p := range x {
 			items[i] = strconv.Quote(p.ID + "=" + p.Addr)
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case []Tenant:
+		items := make([]string, len(x))
+		for i, t := range x {
+			items[i] = strconv.Quote(t.String())
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	default:

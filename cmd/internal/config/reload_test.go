@@ -24,6 +24,8 @@ func TestChanges(t *testing.T) {
 		{name: "nothing", taken: "[]", restart: "[]"},
 		{name: "policies", again: "scheduling: {policy: slot, policies: [a=ffd], interval: 2s, max_slowdown: 2, prices: [T4=1]}\n",
 			taken: "[scheduling.max_slowdown scheduling.interval scheduling.prices scheduling.policy scheduling.policies]", restart: "[]"},
+		{name: "tenants", inUse: "scheduling: {tenants: [{name: a, users: [u]}]}\n", again: "scheduling: {tenants: [{name: a, users: [u, v]}]}\n",
+			taken: "[scheduling.tenants]", restart: "[]"},
 		{name: "back again", inUse: "scheduling: {policy: slot}\n", taken: "[scheduling.policy]", restart: "[]"},
 		{name: "the same twice", inUse: "scheduling: {policy: slot}\n", again: "scheduling: {policy: slot}\n", taken: "[]", restart: "[]"},
 		{name: "other keys", inUse: "users: {min_uid: 500}\n", again: "users: {min_uid: 500}\nscheduling: {max_shares: 2}\nlog: {level: debug}\n",

@@ -110,7 +110,9 @@ func (l *layers) value(path, key string, field reflect.Value, n *yaml.Node) {
 	case stringsType:
 		l.list(path, key, field, n)
 	case peersType:
-		l.peerList(path, key, field, n)
+		structList[Peer](l, path, key, field, n)
+	case tenantsType:
+		structList[Tenant](l, path, key, field, n)
 	default:
 		if err := setScalar(field, n); err != nil {
 			l.add(where, key, "%v", err)
@@ -145,23 +147,24 @@ func (l *layers) list(path, key string, field reflect.Value, n *yaml.Node) {
 	field.Set(reflect.ValueOf(items))
 }
 
-func (l *layers) peerList(path, key string, field reflect.Value, n *yaml.Node) {
+// structList reads a list of mappings, each of which is a T.
+func structList[T any](l *layers, path, key string, field reflect.Value, n *yaml.Node) {
 	if n.Kind != yaml.SequenceNode {
-		l.add(place(path, n), key, "is %s, want a list of {id, addr}", kindOf(n))
+		l.add(place(path, n), key, "is %s, want %s", kindOf(n), wanted(field))
 		return
 	}
-	peers := make([]Peer, len(n.Content))
+	items := make([]T, len(n.Content))
 	for i, c := range n.Content {
-		// The same walk over a table of its own, so that a peer's keys are
+		// The same walk over a table of its own, so that the keys of an item are
 		// judged as strictly.
-		sub := layers{table: tableOf(&peers[i]), origins: map[string]string{}}
+		sub := layers{table: tableOf(&items[i]), origins: map[string]string{}}
 		sub.section(path, "", c)
 		for _, p := range sub.problems {
 			p.Key = strings.TrimSuffix(indexed(key, i)+"."+strings.TrimPrefix(p.Key, "the file"), ".")
 			l.problems = append(l.problems, p)
 		}
 	}
-	field.Set(reflect.ValueOf(peers))
+	field.Set(reflect.ValueOf(items))
 }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }

@@ -30,6 +30,9 @@ func schedulingOf(cfg *config.Scheduling) (*coordinator.Scheduling, error) {
 		return nil, fmt.Errorf("scheduling.las_queues: %w", err)
 	}
 	opt := policies.Options{MinRun: cfg.PreemptAfter, LAS: policies.LAS{Limits: limits, Promote: policies.PromoteAfter}}
+	if opt.Tenants, err = cfg.Tenancy(); err != nil {
+		return nil, err
+	}
 	s := &coordinator.Scheduling{Interval: cfg.Interval, PreemptEvery: cfg.PreemptEvery, Partitions: map[string]coordinator.Chosen{}}
 	if s.Chosen, err = chosen(cfg.Policy, base, opt); err != nil {
 		return nil, fmt.Errorf("scheduling.policy: %w", err)
@@ -58,11 +61,11 @@ func chosen(name string, base scheduler.Policy, opt policies.Options) (c coordin
 func plannerOf(name string, base *scheduler.Policy, opt policies.Options) (policies.Policy, error) {
 	if place, order, _ := strings.Cut(name, "+"); place == string(scheduler.ModeSlot) {
 		base.Mode = scheduler.ModeSlot
-		if order == "" {
+		if order == "" && opt.Tenants == nil {
 			return nil, nil
 		}
 	}
-	if name == string(scheduler.ModeFFD) {
+	if name == string(scheduler.ModeFFD) && opt.Tenants == nil {
 		return nil, nil
 	}
 	opt.Base, opt.Age, opt.HoldAge = *base, base.FIFOAge, base.FIFOAge
