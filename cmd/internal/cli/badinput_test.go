@@ -26,7 +26,7 @@ func TestBadInput(t *testing.T) {
 			{2, []string{"nonsense"}},
 			{2, []string{"node"}},
 			{2, []string{"node", "lst"}},
-			{2, []string{"squeue", "--me"}},
+			{2, []string{"qstat", "--me"}},
 			{2, []string{"queue", "--mee"}},
 			{2, []string{"submit", "--gpu", "1", "--", "true"}},
 			{2, []string{"submit", "-Z", "--", "true"}},

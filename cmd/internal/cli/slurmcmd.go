@@ -20,15 +20,15 @@ import (
 // codes, whether it is called through a link or as a verb.
 func slurmCommand(e *Env, use, short, example string, flags func(*pflag.FlagSet), run func(context.Context, []string) error) *cobra.Command {
 	name, _, _ := strings.Cut(use, " ")
-	return &cobra.Command{
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	fs.SortFlags = false
+	help := fs.Bool("help", false, "show this text")
+	about := fs.BoolP("version", "V", false, "show the version")
+	flags(fs)
+	cmd := &cobra.Command{
 		Use: use, Short: short, Example: example, Hidden: true, DisableFlagParsing: true, Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e.prog = name
-			fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
-			fs.SortFlags = false
-			help := fs.Bool("help", false, "show this text")
-			about := fs.BoolP("version", "V", false, "show the version")
-			flags(fs)
 			if err := fs.Parse(args); err != nil {
 				return asSlurm(e, bare(fmt.Sprintf("%s: %s\nTry \"%s --help\" for more information", name, optionFault(err), name)))
 			}
@@ -43,6 +43,8 @@ func slurmCommand(e *Env, use, short, example string, flags func(*pflag.FlagSet)
 			return asSlurm(e, run(cmd.Context(), fs.Args()))
 		},
 	}
+	cmd.Flags().AddFlagSet(fs)
+	return cmd
 }
 
 // optionFault says what getopt would of an option that cannot be read.
@@ -77,7 +79,7 @@ func asSlurm(e *Env, err error) error {
 	return &ExitError{ExitFailed, err}
 }
 
-const squeueExamples = "  squeue --me\n  squeue -t PD --start\n  squeue -h -o '%i %T %R' -j 12,13"
+const squeueExamples = "  berth squeue --me -h -o '%i %T %R'\n  ln -s /usr/bin/berth /usr/local/bin/squeue && squeue -t PD --start"
 
 func newSqueueCmd(e *Env, c *client) *cobra.Command {
 	var q slurm.Squeue
@@ -184,7 +186,7 @@ func jobNumber(s string) (uint64, error) {
 	return strconv.ParseUint(s, 10, 63)
 }
 
-const sinfoExamples = "  sinfo\n  sinfo -N -l\n  sinfo -R\n  sinfo -h -o '%N %G %C'"
+const sinfoExamples = "  berth sinfo -N -l\n  ln -s /usr/bin/berth /usr/local/bin/sinfo && sinfo -h -o '%N %G %C'"
 
 func newSinfoCmd(e *Env, c *client) *cobra.Command {
 	var s slurm.Sinfo

@@ -17,7 +17,7 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-const scancelExamples = "  scancel 12 14\n  scancel --me -t PENDING\n  scancel -n train"
+const scancelExamples = "  berth scancel 12 14\n  ln -s /usr/bin/berth /usr/local/bin/scancel && scancel --me -t PENDING"
 
 func newScancelCmd(e *Env, c *client) *cobra.Command {
 	var q slurm.Squeue
@@ -124,7 +124,7 @@ func endJobs(ctx context.Context, e *Env, c *client, ids []uint64, quiet, verbos
 	return errors.Join(faults...)
 }
 
-const scontrolExamples = "  scontrol show job 12\n  scontrol show hostnames 'gpu[01-04]'\n  scontrol update nodename=gpu3 state=drain reason=\"Xid 79\""
+const scontrolExamples = "  berth scontrol show job 12\n  berth scontrol update nodename=gpu3 state=drain reason=\"Xid 79\"\n  ln -s /usr/bin/berth /usr/local/bin/scontrol && scontrol show hostnames 'gpu[01-04]'"
 
 func newScontrolCmd(e *Env, c *client) *cobra.Command {
 	var r slurm.Record
@@ -331,7 +331,7 @@ func leadersFirst(a, b *apiv1.Member) int {
 	return cmp.Compare(a.GetId(), b.GetId())
 }
 
-const sacctExamples = "  sacct -X -S now-1day\n  sacct -j 12 -P -o JobID,State,Elapsed,MaxRSS"
+const sacctExamples = "  berth sacct -X -S now-1day\n  ln -s /usr/bin/berth /usr/local/bin/sacct && sacct -j 12 -P -o JobID,State,Elapsed"
 
 func newSacctCmd(e *Env, c *client) *cobra.Command {
 	var a slurm.Sacct
