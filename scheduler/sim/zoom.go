@@ -103,9 +103,11 @@ func (z *zoom) look(j *cluster.Job) answer {
 	z.picks, z.used = z.picks[:0], -1
 	for i := range z.kins {
 		k := &z.kins[i]
-		s, _, why := scheduler.ShareOn(j, k.rep, z.pol)
+		s, est, why := scheduler.ShareOn(j, k.rep, z.pol)
 		switch {
 		case why.Code != "":
+		case len(z.kins) > 1 && j.Spec.GPUMemMiB == 0 && est.GPUMemP95MiB > k.rep.SellableMiB:
+			return cannotTell // it is left out where another class is large enough
 		case s.Exclusive:
 			z.wholeCards(k, j.Spec.GPUs, cpu, mem)
 		case j.Spec.GPUs > 1 || len(z.kins) > 1:
