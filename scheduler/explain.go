@@ -43,7 +43,7 @@ func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []Explanation
 }
 
 func newExplainer(snap *cluster.Snapshot, job *cluster.Job, pol Policy) *explainer {
-	x := &explainer{snap: snap, job: job, pol: pol, on: map[cluster.GPUID][]*cluster.Job{}}
+	x := &explainer{snap: snap, job: job, pol: pol, on: map[cluster.GPUID][]*cluster.Job{}, spares: map[cluster.JobID]*sparing{}}
 	x.cpu, x.mem = hostOf(job, pol)
 	for _, r := range snap.Running {
 		if a := r.Live(); a != nil {
@@ -53,6 +53,34 @@ func newExplainer(snap *cluster.Snapshot, job *cluster.Job, pol Policy) *explain
 		}
 	}
 	return x
+}
+
+// need is what a job takes of a card, with all that a pass would hold against it.
+func (x *explainer) need(j *cluster.Job, g *cluster.GPU) (need, *cluster.Estimate) {
+	e, _ := cluster.EstimateFor(j.Estimates, g.Type)
+	nd := needOn(j, g, &e, &x.pol)
+	if nd.way != wayNone && (j.MinGPUMemMiB > g.SellableMiB || nd.tight) {
+		if nd.why = x.sparing(j).veto(g, &nd); nd.why != vetoNone {
+			nd.way = wayNone
+		}
+	}
+	return nd, &e
+}
+
+func (x *explainer) sparing(j *cluster.Job) *sparing {
+	if s := x.spares[j.ID]; s != nil {
+		return s
+	}
+	if x.places == nil {
+		x.places = placesOf(x.snap.Nodes)
+	}
+	places := x.places
+	if on := j.Spec.Node; on != "" {
+		places = placesOf(slices.DeleteFunc(slices.Clone(x.snap.Nodes), func(n *cluster.Node) bool { return n.ID != on }))
+	}
+	s := sparingOf(places, j, &x.pol)
+	x.spares[j.ID] = &s
+	return &s
 }
 
 // severity orders reasons from the one that will never pass to the one that
@@ -86,6 +114,8 @@ type explainer struct {
 	cpu, mem int64
 	on       map[cluster.GPUID][]*cluster.Job
 	down     []*cluster.Node
+	places   []place
+	spares   map[cluster.JobID]*sparing
 	out      []finding
 }
 
@@ -270,8 +300,7 @@ func (x *explainer) keptFromPlain(n *cluster.Node, u *cluster.NodeUse) bool {
 
 // gpu tallies what the job lacks on one GPU; true means nothing.
 func (x *explainer) gpu(n *cluster.Node, g *cluster.GPU) bool {
-	e, _ := cluster.EstimateFor(x.job.Estimates, g.Type)
-	nd := needOn(x.job, g, &e, &x.pol)
+	nd, _ := x.need(x.job, g)
 	if nd.way == wayNone {
 		return false // tallied by vetoes
 	}
@@ -338,13 +367,15 @@ func (x *explainer) vetoes(n *cluster.Node) (others int) {
 	}
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
-		e, _ := cluster.EstimateFor(x.job.Estimates, g.Type)
-		nd := needOn(x.job, g, &e, &x.pol)
+		nd, e := x.need(x.job, g)
 		if nd.way != wayNone {
 			others++
 			continue
 		}
-		r := vetoReason(x.job, g, &e, &nd, &x.pol)
+		r := vetoReason(x.job, g, e, &nd, &x.pol)
+		if nd.why == vetoObserved || nd.why == vetoTight {
+			r = cluster.Reason{Code: cluster.ReasonNeverFits, Detail: x.sparing(x.job).words(nd.why, g, e)}
+		}
 		x.tallyOn(g.Type, r.Code, 1, -g.SellableMiB, func() string { return cardName(n, g) + ": " + r.Detail })
 	}
 	return others

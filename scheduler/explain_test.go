@@ -54,6 +54,13 @@ func TestExplainGolden(t *testing.T) {
 		{"no_gpu", Job(1, GPUs(0), Cores(70000))},
 		{"no_gpu_fits", Job(1, GPUs(0))},
 		{"fits", Job(1, Mem(100), Util(10))},
+		{"may_be_too_small", Job(1, Predict(small, 14000, 300, time.Hour), Predict(a100, 14000, 300, time.Hour), Predict(t4, 14000, 300, time.Hour), func(j *cluster.Job) {
+			for i := range j.Estimates {
+				j.Estimates[i].GPUMemP95MiB = 41000 // a 40-GB card sells 40,000
+			}
+		})},
+		{"was_too_small", Job(1, func(j *cluster.Job) { j.MinGPUMemMiB, j.NeedWhole = 42000, true })},
+		{"was_too_small_for_all", Job(1, func(j *cluster.Job) { j.MinGPUMemMiB, j.NeedWhole = 90000, true })},
 		{"queued_first", Job(1, Mem(75000), queued("n2-01", 30*time.Second))},
 		{"queued_late", Job(1, Mem(75000), queued("n2-01", -30*time.Second), Waited(time.Hour))},
 	} {

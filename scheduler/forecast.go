@@ -211,8 +211,7 @@ func (c *clearing) strands(s *stage, j *cluster.Job, on []int, cpu, mem int64) b
 }
 
 func (c *clearing) holds(u *cluster.GPUUse, g *cluster.GPU, j *cluster.Job, alone bool) bool {
-	e, _ := cluster.EstimateFor(j.Estimates, g.Type)
-	nd := needOn(j, g, &e, &c.x.pol)
+	nd, _ := c.x.need(j, g)
 	switch {
 	case nd.way == wayNone || u.FreeShares() < 1:
 		return false
@@ -228,8 +227,7 @@ func (c *clearing) find() bool {
 	alone := make([]bool, len(c.node.GPUs))
 	for i := range c.node.GPUs {
 		g := &c.node.GPUs[i]
-		e, _ := cluster.EstimateFor(c.x.job.Estimates, g.Type)
-		nd := needOn(c.x.job, g, &e, &c.x.pol)
+		nd, _ := c.x.need(c.x.job, g)
 		v, _ := c.x.judge(g, &nd)
 		alone[i] = v.against() || slices.ContainsFunc(c.x.on[g.ID], func(j *cluster.Job) bool {
 			return overran(j, now, s.cards[i].Shares, &c.x.pol)
@@ -371,13 +369,12 @@ func (c *clearing) begin(s *stage, j *cluster.Job, now int64, q quantile) (leave
 	cpu, mem := hostOf(j, c.x.pol)
 	b := &cluster.Berth{Node: c.node.ID, CPUMilli: cpu, MemMiB: mem}
 	g := &c.node.GPUs[at]
-	e, _ := cluster.EstimateFor(j.Estimates, g.Type)
-	nd := needOn(j, g, &e, &c.x.pol)
+	nd, e := c.x.need(j, g)
 	for _, k := range on {
 		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: c.node.GPUs[k].ID, Share: nd.share(c.node.GPUs[k].SellableMiB)})
 	}
 	s.change(b, 1)
-	return leave{now + stretched(nd.dur, q, &e, j.Spec.TimeLimit), j.ID, b}, true
+	return leave{now + stretched(nd.dur, q, e, j.Spec.TimeLimit), j.ID, b}, true
 }
 
 // missing says in words what lacks at the place now, and what must end.
@@ -415,8 +412,7 @@ func (c *clearing) lacks() string {
 		return fmt.Sprintf("%s: %s have room", where, gpus(free))
 	}
 	g := &c.node.GPUs[c.cards[0]]
-	e, _ := cluster.EstimateFor(x.job.Estimates, g.Type)
-	nd := needOn(x.job, g, &e, &x.pol)
+	nd, _ := x.need(x.job, g)
 	if c.holds(&s.cards[c.cards[0]], g, x.job, false) && c.strands(&s, x.job, c.cards, x.cpu, x.mem) {
 		return where + ": " + x.keptWords(c.node, &cluster.NodeUse{CPUMilli: c.node.CPUMilli, MemMiB: c.node.MemMiB})
 	}

@@ -113,7 +113,7 @@ func TestForecastHolds(t *testing.T) {
 			t.Fatalf("forecast %+v", f)
 		}
 		w.Advance(f.P50.Sub(Now))
-		if p = scheduler.Schedule(w.Snapshot(), pol); len(p.Starts) != 1 && j.MinGPUMemMiB == 0 {
+		if p = scheduler.Schedule(w.Snapshot(), pol); len(p.Starts) != 1 {
 			t.Fatalf("at P50, %s from now, it does not start: %+v", f.P50.Sub(Now), p.Unplaced)
 		}
 	})

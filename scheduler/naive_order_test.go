@@ -29,15 +29,9 @@ type naiveOption struct {
 // choices are the classes on which a job may run.
 func (v *naive) choices(j *cluster.Job) (out []naiveOption) {
 	classes := v.classes()
-	large := func(c naiveClass) bool { return c.sellable >= j.MinGPUMemMiB }
-	spares := false
-	for _, c := range classes {
-		_, _, r := scheduler.ShareOn(j, c.rep, v.pol)
-		spares = spares || r.Code == "" && large(c) && slices.ContainsFunc(v.nodes, func(n *cluster.Node) bool { return v.ever(n, j, c) })
-	}
 	for i, c := range classes {
 		s, e, r := scheduler.ShareOn(j, c.rep, v.pol)
-		if r.Code != "" || spares && j.MinGPUMemMiB > 0 && !large(c) {
+		if r.Code != "" || v.spared(j, c) {
 			continue
 		}
 		part := int64(1000)
@@ -47,6 +41,24 @@ func (v *naive) choices(j *cluster.Job) (out []naiveOption) {
 		out = append(out, naiveOption{i, v.lasts(j, e.Duration).Microseconds(), part})
 	}
 	return out
+}
+
+// spared tells whether the job leaves cards of a class to others, since it ran
+// out of memory or may do so there and larger ones could ever run it.
+func (v *naive) spared(j *cluster.Job, c naiveClass) bool {
+	any := func(good func(naiveClass) bool) bool {
+		return slices.ContainsFunc(v.classes(), func(c naiveClass) bool {
+			_, _, r := scheduler.ShareOn(j, c.rep, v.pol)
+			return r.Code == "" && good(c) && slices.ContainsFunc(v.nodes, func(n *cluster.Node) bool { return v.ever(n, j, c) })
+		})
+	}
+	large := func(c naiveClass) bool { return c.sellable >= j.MinGPUMemMiB }
+	leaves := any(large)
+	roomy := func(c naiveClass) bool {
+		e, _ := cluster.EstimateFor(j.Estimates, c.gpuType)
+		return j.Spec.GPUMemMiB > 0 || e.ConfidenceMilli < v.pol.MinConfidenceMilli || e.GPUMemP95MiB <= c.sellable
+	}
+	return leaves && !large(c) || !roomy(c) && any(func(c naiveClass) bool { return roomy(c) && (!leaves || large(c)) })
 }
 
 func (v *naive) lasts(j *cluster.Job, predicted time.Duration) time.Duration {

@@ -199,14 +199,9 @@ func (v *naive) berth(j *cluster.Job) (b cluster.Berth, est cluster.Estimate, ok
 	}
 	var options []option
 	fastest := time.Duration(1 << 62)
-	large := func(c naiveClass) bool { return c.sellable >= j.MinGPUMemMiB }
-	anyLarge := slices.ContainsFunc(v.classes(), func(c naiveClass) bool {
-		_, _, r := scheduler.ShareOn(j, c.rep, v.pol)
-		return r.Code == "" && large(c) && slices.ContainsFunc(v.nodes, func(n *cluster.Node) bool { return v.ever(n, j, c) })
-	})
 	for _, c := range v.classes() {
 		s, e, r := scheduler.ShareOn(j, c.rep, v.pol)
-		if r.Code != "" || anyLarge && !large(c) {
+		if r.Code != "" || v.spared(j, c) {
 			continue
 		}
 		if b, ok := v.onClass(j, c, s); ok {

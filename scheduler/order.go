@@ -97,32 +97,6 @@ func (p *pass) fillNeeds(it *item) {
 	}
 }
 
-// spareTooSmall leaves out the classes on which the job ran out of memory, or
-// may by the upper quantile of a confident prediction, if there is one that is
-// large enough and could ever run it: SchedTune's veto (section IV-C) on the
-// side of caution. A job that dies alone on a card has taken it for nothing.
-func (p *pass) spareTooSmall(it *item, why veto, large func(c int) bool) {
-	for c := range it.needs {
-		if it.needs[c].way == wayNone || !large(c) || !p.everOn(it, c) {
-			continue
-		}
-		for o := range it.needs {
-			if !large(o) && it.needs[o].way != wayNone {
-				it.needs[o].way, it.needs[o].why = wayNone, why
-			}
-		}
-		return
-	}
-}
-
-// everOn tells whether some node with cards of class c could ever run a job.
-func (p *pass) everOn(it *item, c int) bool {
-	return slices.ContainsFunc(p.f.classes[c].groups, func(g group) bool {
-		h := &p.f.hosts[g.host]
-		return h.use.CPUMilli >= it.cpu && h.use.MemMiB >= it.mem && int(g.hi-g.lo) >= it.gpus && (it.node == "" || it.node == h.node.ID)
-	})
-}
-
 // indexItems makes item lookups by job cheap: ids of waiting jobs lie close
 // together, so that a table over their range does it.
 func (p *pass) indexItems() {

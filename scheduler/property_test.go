@@ -74,6 +74,11 @@ func drawJob(t *rapid.T, id cluster.JobID) *cluster.Job {
 				j.Estimates[i].ConfidenceMilli = 100
 			}
 		}
+		if rapid.IntRange(0, 4).Draw(t, "wide") == 0 { // it may take more than it is expected to
+			for i := range j.Estimates {
+				j.Estimates[i].GPUMemP95MiB = mem * rapid.Int64Range(1, 8).Draw(t, "wider")
+			}
+		}
 	}
 	switch rapid.IntRange(0, 9).Draw(t, "kind") {
 	case 0:

@@ -148,11 +148,6 @@ func vetoReason(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, n *need
 		r.Detail = fmt.Sprintf("wants %s, this is %s", job.Spec.GPUType, gpu.Type)
 	case vetoDeclared:
 		r.Detail = fmt.Sprintf("needs %s, %s sells %s", gib(job.Spec.GPUMemMiB), gpu.Type, gib(gpu.SellableMiB))
-	case vetoObserved:
-		r.Detail = fmt.Sprintf("ran out of memory before and now needs %s, %s sells %s", gib(job.MinGPUMemMiB), gpu.Type, gib(gpu.SellableMiB))
-	case vetoTight:
-		r.Detail = fmt.Sprintf("may need %s, %s sells %s, and larger cards will do; declare its memory to overrule the prediction",
-			gib(e.GPUMemP95MiB), gpu.Type, gib(gpu.SellableMiB))
 	case vetoPredicted:
 		r.Detail = fmt.Sprintf("is predicted to need %s, %s sells %s; declare its memory to overrule the prediction",
 			gib(e.GPUMemMiB), gpu.Type, gib(gpu.SellableMiB))
