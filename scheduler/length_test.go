@@ -19,6 +19,14 @@ func TestOrderByLength(t *testing.T) {
 	alone := func(id cluster.JobID, d time.Duration, opts ...JobOption) *cluster.Job {
 		return Job(id, append([]JobOption{Exclusive, Lasts(d)}, opts...)...)
 	}
+	// often are jobs without GPUs that came one after the other, a minute apart,
+	// ten hours ago.
+	often := func(n int, every time.Duration) (jobs []*cluster.Job) {
+		for i := range n {
+			jobs = append(jobs, Job(cluster.JobID(i+1), Cores(1<<40), Waited(10*time.Hour+time.Duration(i)*every), func(j *cluster.Job) { j.Spec.GPUs = 0 }))
+		}
+		return jobs
+	}
 	// Ten hours of others make a drain of ten hours and a little more.
 	const others = 10 * 60
 	for _, c := range []struct {
@@ -38,13 +46,20 @@ func TestOrderByLength(t *testing.T) {
 		{"nobody is old under a long backlog", nil, []*cluster.Job{alone(1, 5*m), alone(2, 30*m, Waited(19*time.Hour))}, 1},
 		{"but after the site's longest wait", func(p *scheduler.Policy) { p.MaxAge = 5 * time.Hour },
 			[]*cluster.Job{alone(1, 5*m), alone(2, 30*m, Waited(6*time.Hour))}, 2},
+		{"longest first while few came", nil, []*cluster.Job{alone(1, 100*m, Waited(30*m)), alone(2, 200*m, Waited(20*m))}, 2},
+		{"longest first in a stream younger than the drain", nil,
+			[]*cluster.Job{alone(1, 100*m, Waited(30*m)), alone(2, 200*m, Waited(20*m)), alone(3, 150*m, Waited(10*m))}, 2},
+		{"shortest first in a stream as old as the drain", nil,
+			[]*cluster.Job{alone(1, 200*m, Waited(16*time.Hour)), alone(2, 100*m, Waited(8*time.Hour)), alone(3, 150*m, Waited(10*m)), alone(4, 300*m, Waited(2*time.Hour))}, 2},
+		{"longest first when the stream has ended", nil, append(often(20, m), alone(50, 200*m, Waited(15*time.Hour)), alone(51, 100*m, Waited(15*time.Hour))), 50},
+		{"shortest first when somebody came just now", nil, append(often(20, m), alone(50, 200*m, Waited(15*time.Hour)), alone(51, 100*m)), 51},
 		{"nothing is short where the site says so", func(p *scheduler.Policy) { p.ShortPart = 0 }, []*cluster.Job{alone(1, 200*m), alone(2, 5*m)}, 1},
 		{"nothing is long where the site says so", func(p *scheduler.Policy) { p.LongPart = 0 }, []*cluster.Job{alone(1, 300*m), alone(2, 90*m)}, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := NewWorld([]*cluster.Node{Node("n1", 1, a100), Node("n2", 1, a100)}, c.jobs...)
-			running(w, Job(90, Lasts(2*others*m), On("n2")), "n2-00", whole(80000))
+			running(w, Job(90, Lasts(2*others*m), On("n2"), Waited(Now.Sub(c.jobs[0].Submitted))), "n2-00", whole(80000))
 			pol := scheduler.Default()
 			if c.pol != nil {
 				c.pol(&pol)

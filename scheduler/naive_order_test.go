@@ -122,8 +122,25 @@ func (v *naive) drains(waiting []*cluster.Job) []int64 {
 	return out
 }
 
+// stream is for how long jobs have kept coming, 0 when they do not.
+func (v *naive) stream(waiting []*cluster.Job) int64 {
+	var came []int64
+	for _, j := range slices.Concat(waiting, v.running) {
+		came = append(came, int64(j.Submitted))
+	}
+	slices.Sort(came)
+	if came = slices.Compact(came); len(came) < 4 {
+		return 0
+	}
+	last := came[max(0, len(came)-17):]
+	if v.now-last[len(last)-1] >= 8*(last[len(last)-1]-last[0])/int64(len(last)-1) {
+		return 0
+	}
+	return v.now - came[0]
+}
+
 // place is where a job stands in the order.
-func (v *naive) place(j *cluster.Job, drains []int64) naivePlace {
+func (v *naive) place(j *cluster.Job, drains []int64, stream int64) naivePlace {
 	able := v.choices(j)
 	switch {
 	case j.Spec.GPUs == 0:
@@ -143,16 +160,16 @@ func (v *naive) place(j *cluster.Job, drains []int64) naivePlace {
 	switch drain := drains[fast.class]; {
 	case v.pol.ShortPart > 0 && fast.dur <= drain/v.pol.ShortPart:
 		return naivePlace{0, work, -size * n}
-	case v.pol.LongPart > 0 && fast.dur >= drain/v.pol.LongPart:
+	case v.pol.LongPart > 0 && stream < drain && fast.dur >= drain/v.pol.LongPart:
 		return naivePlace{1, -fast.dur, -size * n}
 	}
 	return naivePlace{2, work, -size * n}
 }
 
 func (v *naive) order(waiting []*cluster.Job) []*cluster.Job {
-	drains, places := v.drains(waiting), map[cluster.JobID]naivePlace{}
+	drains, stream, places := v.drains(waiting), v.stream(waiting), map[cluster.JobID]naivePlace{}
 	for _, j := range waiting {
-		places[j.ID] = v.place(j, drains)
+		places[j.ID] = v.place(j, drains, stream)
 	}
 	out := slices.Clone(waiting)
 	slices.SortFunc(out, func(a, b *cluster.Job) int {

@@ -24,8 +24,9 @@ type pass struct {
 	started   []newcomer
 	crowd     *crowd
 	keptPlain bool
-	reserved  int  // how many cards are kept for who is not old
-	keepsIdle bool // keepForIdle was called
+	lasted    int64 // how long jobs have kept coming, see streamAge
+	reserved  int   // how many cards are kept for who is not old
+	keepsIdle bool  // keepForIdle was called
 	bulks     map[shape]bool
 	typical   *learn // of what runs and waits, made when first asked for
 	frag      *frag  // nil where fragmentation plays no part
