@@ -76,6 +76,31 @@ func (n *Node) GPU(id GPUID) *GPU {
 	return nil
 }
 
+// Largest returns the most memory that each of the GPUs of spec could have on
+// n, were n empty, and the type of those; 0 when n could never run it. Only GPUs
+// of the types that may allows count, all for nil.
+func (n *Node) Largest(spec *Spec, may func(gpuType string) bool) (mib int64, gpuType string) {
+	if spec.Node != "" && spec.Node != n.ID || n.CPUMilli < spec.CPUMilli || n.MemMiB < spec.MemMiB {
+		return 0, ""
+	}
+	for i := range n.GPUs {
+		g := &n.GPUs[i]
+		if g.SellableMiB <= mib || spec.GPUType != "" && g.Type != spec.GPUType || may != nil && !may(g.Type) {
+			continue
+		}
+		same := 0
+		for k := range n.GPUs {
+			if o := &n.GPUs[k]; o.Type == g.Type && o.SellableMiB == g.SellableMiB {
+				same++
+			}
+		}
+		if same >= max(1, spec.GPUs) {
+			mib, gpuType = g.SellableMiB, g.Type
+		}
+	}
+	return mib, gpuType
+}
+
 // Sellable returns how much of a card's memory the ledger may give away:
 // all but what the driver reserves and a head-room that absorbs what the
 // driver rounds and fragments. The context of each client is part of its

@@ -25,8 +25,9 @@ const (
 
 // EntryVersion is the highest version of log entries that is read here. Each
 // keeps more in samples than the one before it, and may hold the commands that
-// NeedsVersion names.
-const EntryVersion = 5
+// NeedsVersion names. From 6 on an out-of-memory on a whole GPU leads to a
+// larger one.
+const EntryVersion = 6
 
 // Options configures an FSM.
 type Options struct {

@@ -193,14 +193,18 @@ func (s *State) again(j *cluster.Job, a *cluster.Attempt) bool {
 }
 
 // againLarger settles an out-of-memory on the GPU. After the first the job
-// gets a larger share and after the second a whole GPU; a third one, or one
-// with a whole GPU, is final. So is one at the memory that the user declared:
-// the number is also a cap, and hitting it is the job's own doing. Beside
-// others it is not: a neighbour above its share may have taken what this job
-// was refused, and so it gets the benefit of the doubt.
+// gets a larger share, after the second a whole GPU, and after one with a whole
+// GPU another that sells more, if there is one that could ever run it; each of
+// those is larger than the last. Else it is final. So is one at the memory that
+// the user declared: the number is also a cap, and hitting it is the job's own
+// doing. Beside others it is not: a neighbour above its share may have taken
+// what this job was refused, and so it gets the benefit of the doubt.
 func (s *State) againLarger(j *cluster.Job, a *cluster.Attempt) bool {
-	if !a.Usage.GPUOOM || len(a.Berth.GPUs) == 0 || a.Berth.GPUs[0].Share.Exclusive {
+	if !a.Usage.GPUOOM || len(a.Berth.GPUs) == 0 {
 		return false
+	}
+	if a.Berth.GPUs[0].Share.Exclusive {
+		return s.rules >= largerVersion && s.againOnLarger(j, a)
 	}
 	share := a.Berth.GPUs[0].Share.MemMiB
 	if j.Spec.GPUMemMiB > 0 && share <= j.Spec.GPUMemMiB && len(a.Neighbours) == 0 {
@@ -218,6 +222,68 @@ func (s *State) againLarger(j *cluster.Job, a *cluster.Attempt) bool {
 	j.NeedWhole = ooms == 2
 	j.MinGPUMemMiB = min(max(share+share/2, a.Usage.GPUMemPeakMiB*11/10), s.largestFor(j.Spec))
 	return true
+}
+
+// largerVersion is that of the entries from which on an out-of-memory on a
+// whole GPU is not final where a larger one could ever run the job. To those
+// of before it is: what an entry once meant it means for ever.
+const largerVersion = 6
+
+// againOnLarger settles an out-of-memory of a job that had whole GPUs. It says
+// in numbers why there is no next time.
+func (s *State) againOnLarger(j *cluster.Job, a *cluster.Attempt) bool {
+	had := a.Berth.GPUs[0].Share.MemMiB
+	gpuType := a.Estimate.GPUType
+	if n := s.nodes[a.Berth.Node]; n != nil {
+		if g := n.GPU(a.Berth.GPUs[0].GPU); g != nil {
+			gpuType = g.Type
+		}
+	}
+	most, on := int64(0), ""
+	for _, n := range s.nodes { // the maximum of both does not depend on the order
+		mib, t := n.Largest(j.Spec, s.mayUse(j, n))
+		if mib > most || mib == most && t > on {
+			most, on = mib, t
+		}
+	}
+	why := ""
+	switch {
+	case j.Spec.GPUMemMiB > 0:
+		why = fmt.Sprintf("it declares %d MiB and took more than all %d MiB of a %s", j.Spec.GPUMemMiB, had, gpuType)
+	case most <= had:
+		why = fmt.Sprintf("it had all %d MiB of a %s, and no larger GPU could ever run it", had, gpuType)
+	case hadAsMuch(j, a):
+		why = fmt.Sprintf("it had all %d MiB of a %s, and no less before; the largest that could ever run it is %s with %d MiB", had, gpuType, on, most)
+	}
+	if why != "" {
+		if a.Reason.Detail != "" {
+			why = a.Reason.Detail + "; " + why
+		}
+		a.Reason.Detail = why
+		return false
+	}
+	j.NeedWhole = true
+	j.MinGPUMemMiB = min(max(had+1, a.Usage.GPUMemPeakMiB*11/10), most)
+	return true
+}
+
+// mayUse tells which types of GPU of a node the job may have, by its partition.
+func (s *State) mayUse(j *cluster.Job, n *cluster.Node) func(gpuType string) bool {
+	p := s.parts[j.Spec.Partition]
+	if p == nil {
+		return nil
+	}
+	return func(gpuType string) bool { return p.Nodes.Holds(n.ID) && p.HasType(gpuType) }
+}
+
+// hadAsMuch tells whether the job ran out of memory before with a whole GPU as
+// large as that of a. So it is when the larger ones are out of service: it must
+// not die on the same card again and again until they are back.
+func hadAsMuch(j *cluster.Job, a *cluster.Attempt) bool {
+	return slices.ContainsFunc(j.Attempts, func(o cluster.Attempt) bool {
+		return o.No < a.No && o.Usage.GPUOOM && len(o.Berth.GPUs) > 0 && o.Berth.GPUs[0].Share.Exclusive &&
+			o.Berth.GPUs[0].Share.MemMiB >= a.Berth.GPUs[0].Share.MemMiB
+	})
 }
 
 // largestFor returns the most memory that a share of one GPU can have for a

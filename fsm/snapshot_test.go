@@ -315,7 +315,7 @@ func TestGolden(t *testing.T) {
 		submitCmd(3, "request-3", 1000, hooked()), preemptCmd(cluster.Preemption{Job: 3, Attempt: 1, For: 2, Why: "las: shorter"}),
 		partitionCmd(&cluster.Partition{Name: "a", Nodes: hosts(t, "n1"), Down: true}, 0), removePartitionCmd("a"),
 	)
-	for name, got := range map[string][]byte{"entry.v5.hex": entry, "snapshot.v5.hex": snapshotOf(t, everything(t).f)} {
+	for name, got := range map[string][]byte{"entry.v6.hex": entry, "snapshot.v6.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
 		text := hex.Dump(got)
 		if *update {
@@ -379,6 +379,14 @@ func TestOldFilesAreReadAsTheyWere(t *testing.T) {
 	}
 	if third = restored(t, unhex(t, "snapshot.v3.hex")); third.Interference().Version == 0 {
 		t.Error("a snapshot of version 3 is read without what was learned of sharing")
+	}
+	fifth := New(Options{})
+	applyTo(t, fifth, 1, testTerm, unhex(t, "entry.v5.hex"))
+	if got := hex.EncodeToString(fifth.Hash()); got != "32ef0fd4cea47492447138f3082bfc98d447b1fefca1770bae59717a63c37318" {
+		t.Errorf("an entry of version 5 makes a state with hash %s", got)
+	}
+	if fifth = restored(t, unhex(t, "snapshot.v5.hex")); fifth.EntryVersion() != 5 || len(fifth.Partitions()) == 0 {
+		t.Errorf("a snapshot of version 5 is read as one of %d, with %d partitions", fifth.EntryVersion(), len(fifth.Partitions()))
 	}
 	if got := v2Hash(t); got != "338a3d1cebcc7c75c8e68dc6d26d76e8586d44b4bb35547f08859d14c8ef5d85" {
 		t.Errorf("an entry of version 2 makes a state with hash %s", got)

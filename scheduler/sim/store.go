@@ -327,7 +327,8 @@ func (p *plain) finish(now cluster.Time, id cluster.JobID, end outcome) (bool, e
 }
 
 // again is the ladder of the state machine: a larger share after the first
-// out-of-memory, a whole card after the second, and then the end.
+// out-of-memory, a whole card after the second, then larger cards while there
+// are some, and then the end.
 func (p *plain) again(j *cluster.Job, a *cluster.Attempt) bool {
 	switch a.State {
 	case cluster.JobPreempted:
@@ -338,8 +339,11 @@ func (p *plain) again(j *cluster.Job, a *cluster.Attempt) bool {
 	default:
 		return false
 	}
-	if !a.Usage.GPUOOM || len(a.Berth.GPUs) == 0 || a.Berth.GPUs[0].Share.Exclusive {
+	if !a.Usage.GPUOOM || len(a.Berth.GPUs) == 0 {
 		return false
+	}
+	if a.Berth.GPUs[0].Share.Exclusive {
+		return p.againOnLarger(j, a)
 	}
 	share := a.Berth.GPUs[0].Share.MemMiB
 	if j.Spec.GPUMemMiB > 0 && share <= j.Spec.GPUMemMiB && len(a.Neighbours) == 0 {
@@ -356,6 +360,23 @@ func (p *plain) again(j *cluster.Job, a *cluster.Attempt) bool {
 	}
 	j.NeedWhole = ooms == 2
 	j.MinGPUMemMiB = min(max(share+share/2, a.Usage.GPUMemPeakMiB*11/10), p.largest[j.Spec.GPUType])
+	return true
+}
+
+// againOnLarger is the last rung of the ladder, for whom a whole card was too small.
+func (p *plain) againOnLarger(j *cluster.Job, a *cluster.Attempt) bool {
+	had, most := a.Berth.GPUs[0].Share.MemMiB, int64(0)
+	for _, n := range p.nodes {
+		mib, _ := n.Largest(j.Spec, nil)
+		most = max(most, mib)
+	}
+	if j.Spec.GPUMemMiB > 0 || most <= had || slices.ContainsFunc(j.Attempts, func(o cluster.Attempt) bool {
+		return o.No < a.No && o.Usage.GPUOOM && len(o.Berth.GPUs) > 0 && o.Berth.GPUs[0].Share.Exclusive && o.Berth.GPUs[0].Share.MemMiB >= had
+	}) {
+		return false
+	}
+	j.NeedWhole = true
+	j.MinGPUMemMiB = min(max(had+1, a.Usage.GPUMemPeakMiB*11/10), most)
 	return true
 }
 
