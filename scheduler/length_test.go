@@ -50,7 +50,7 @@ func TestOrderByLength(t *testing.T) {
 		{"longest first in a stream younger than the drain", nil,
 			[]*cluster.Job{alone(1, 100*m, Waited(30*m)), alone(2, 200*m, Waited(20*m)), alone(3, 150*m, Waited(10*m))}, 2},
 		{"shortest first in a stream as old as the drain", nil,
-			[]*cluster.Job{alone(1, 200*m, Waited(16*time.Hour)), alone(2, 100*m, Waited(8*time.Hour)), alone(3, 150*m, Waited(10*m)), alone(4, 300*m, Waited(2*time.Hour))}, 2},
+			[]*cluster.Job{alone(1, 200*m, Waited(18*time.Hour)), alone(2, 100*m, Waited(8*time.Hour)), alone(3, 150*m, Waited(10*m)), alone(4, 300*m, Waited(2*time.Hour))}, 2},
 		{"longest first when the stream has ended", nil, append(often(20, m), alone(50, 200*m, Waited(15*time.Hour)), alone(51, 100*m, Waited(15*time.Hour))), 50},
 		{"shortest first when somebody came just now", nil, append(often(20, m), alone(50, 200*m, Waited(15*time.Hour)), alone(51, 100*m)), 51},
 		{"nothing is short where the site says so", func(p *scheduler.Policy) { p.ShortPart = 0 }, []*cluster.Job{alone(1, 200*m), alone(2, 5*m)}, 1},
