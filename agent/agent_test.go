@@ -121,7 +121,7 @@ func TestAnAttemptRunsAndIsForgotten(t *testing.T) {
 	if l.UID != 1000 || !slices.Equal(l.Groups, []uint32{1000, 7}) || l.MemBytes != 64<<20 || l.Stdout != "/home/alice/run/berth-1.out" {
 		t.Errorf("launched %+v", l)
 	}
-	if env := strings.Join(l.Env, "\n"); !strings.Contains(env, "BERTH_JOB_ID=1") || !strings.Contains(env, "HOME=/home/alice") || !strings.Contains(env, "CUDA_VISIBLE_DEVICES=\n") {
+	if env := strings.Join(l.Env, "\n"); !strings.Contains(env, "BERTH_JOB_ID=1") || !strings.Contains(env, "HOME=/home/alice") || !strings.Contains(env, "CUDA_VISIBLE_DEVICES=\n") || !strings.Contains(env, "BERTH_DEVICE=cpu\n") {
 		t.Errorf("environment %q", env)
 	}
 }

@@ -124,6 +124,7 @@ func (a *Agent) jobEnv(as *nodev1.Assignment, u User, submitDir string, gpuEnv [
 		"BERTH_ATTEMPT=" + id.String(), "BERTH_NODE=" + string(a.cfg.Node),
 		"BERTH_RESTART_COUNT=" + strconv.FormatUint(uint64(max(1, as.Attempt)-1), 10),
 		"BERTH_SUBMIT_DIR=" + submitDir, "BERTH_JOB_GPUS=" + strconv.Itoa(len(as.Gpus)),
+		"BERTH_DEVICE=" + device(as),
 		"BERTH_CPUS=" + strconv.FormatInt(max(1, as.CpuMilli/1000), 10),
 		"BERTH_MEM_MIB=" + strconv.FormatInt(as.MemMib, 10),
 	} {
@@ -135,6 +136,14 @@ func (a *Agent) jobEnv(as *nodev1.Assignment, u User, submitDir string, gpuEnv [
 		}
 	}
 	return env
+}
+
+// device tells a job what it runs on: one that would do with either has to ask.
+func device(as *nodev1.Assignment) string {
+	if len(as.Gpus) == 0 {
+		return "cpu"
+	}
+	return "gpu"
 }
 
 // DefaultOutput is where a job's output goes when its owner names no file,

@@ -64,6 +64,10 @@ type Spec struct {
 	// Checkpoint is how it saves its state when it must make room; only jobs
 	// with such a hook are preempted.
 	Checkpoint Checkpoint
+	// OrCPU lets a job that wants GPUs run on none of them, on the cores that it
+	// asks for, where that serves its objective better or no GPU could ever
+	// run it.
+	OrCPU bool
 }
 
 // Job is one submitted job. Values are immutable.

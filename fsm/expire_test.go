@@ -67,6 +67,7 @@ func TestGoalsNeedNewerEntries(t *testing.T) {
 		"objective": {func(s *cluster.Spec) { s.Objective = cluster.ObjectiveCost }, 4},
 		"power":     {func(s *cluster.Spec) { s.MaxPowerW = 300 }, 4},
 		"cost":      {func(s *cluster.Spec) { s.MaxCostMilli = 1 }, 4},
+		"or cpu":    {func(s *cluster.Spec) { s.OrCPU = true }, 6},
 	} {
 		s := spec(1)
 		c.change(s)

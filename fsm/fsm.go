@@ -29,6 +29,9 @@ const (
 // larger one.
 const EntryVersion = 6
 
+// orCPUVersion is the one from which on jobs that want GPUs may run on none.
+const orCPUVersion = 6
+
 // Options configures an FSM.
 type Options struct {
 	// OnDiverged is called, under the state's lock, when a checkpoint shows
@@ -113,6 +116,9 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 		least := uint32(1)
 		for _, j := range k.SubmitJob.GetJobs() {
 			s := j.GetSpec()
+			if s.GetOrCpu() {
+				return orCPUVersion
+			}
 			if s.GetCheckpointSignal() != "" || s.GetPartition() != "" {
 				return preemptVersion
 			}

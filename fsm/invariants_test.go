@@ -213,6 +213,11 @@ func checkIndexes(s *State, all []*cluster.Job) error {
 		if s.byState[j.State].get(j.ID) != j {
 			return fmt.Errorf("job %d is not among those that are %s", j.ID, j.State)
 		}
+		for i := range j.Attempts {
+			if n := len(j.Attempts[i].Berth.GPUs); n != j.Spec.GPUs && (n > 0 || !j.Spec.OrCPU) {
+				return fmt.Errorf("job %d asks for %d GPUs and was given %d", j.ID, j.Spec.GPUs, n)
+			}
+		}
 		if a := j.Live(); a != nil {
 			onNode[a.Berth.Node] = append(onNode[a.Berth.Node], j.ID)
 			for _, g := range a.Berth.GPUs {

@@ -59,7 +59,7 @@ func (s *State) conflict(st *cluster.Start) cluster.Reason {
 // unlikeSpec tells where a start gives the job something else than it asked
 // for.
 func (s *State) unlikeSpec(j *cluster.Job, st *cluster.Start) cluster.Reason {
-	if len(st.Berth.GPUs) != j.Spec.GPUs {
+	if n := len(st.Berth.GPUs); n != j.Spec.GPUs && !(n == 0 && j.Spec.OrCPU) {
 		return stale("%d GPUs were planned, %d are asked for", len(st.Berth.GPUs), j.Spec.GPUs)
 	}
 	if j.Spec.Node != "" && j.Spec.Node != st.Berth.Node {

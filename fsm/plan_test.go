@@ -64,6 +64,8 @@ func TestStartsThatAreRejected(t *testing.T) {
 		{"too many GPUs", nil, nil, func(m *machine, id cluster.JobID) cluster.Start {
 			return m.startOf(id, small(), share1("n1-g1", 8000, 300))
 		}, cluster.ReasonStale},
+		{"cores in place of a GPU", nil, nil, func(m *machine, id cluster.JobID) cluster.Start { return m.startOf(id) }, cluster.ReasonStale},
+		{"cores in place of some GPUs", func(s *cluster.Spec) { s.GPUs, s.OrCPU = 2, true }, nil, nil, cluster.ReasonStale},
 		{"too few GPUs", func(s *cluster.Spec) { s.GPUs = 2 }, nil, nil, cluster.ReasonStale},
 		{"a share for an exclusive job", func(s *cluster.Spec) { s.Exclusive = true }, nil, nil, cluster.ReasonStale},
 		{"the wrong type", func(s *cluster.Spec) { s.GPUType = "H100" }, nil, nil, cluster.ReasonStale},

@@ -38,6 +38,7 @@ func (w *world) spec() *cluster.Spec {
 	s.Signature = rapid.SampledFrom([]string{"", "a", "b"}).Draw(w.t, "signature")
 	if s.GPUs > 0 {
 		s.Exclusive = w.draw("exclusive", 5) == 0
+		s.OrCPU = s.GPUs > 0 && w.draw("or cpu", 3) == 0
 		s.GPUMemMiB = rapid.SampledFrom([]int64{0, 0, 10_000}).Draw(w.t, "declared")
 		s.GPUType = rapid.SampledFrom([]string{"", "", "A100", "H100"}).Draw(w.t, "type")
 	}
@@ -151,8 +152,11 @@ func (w *world) start(j *cluster.Job, gpus []cluster.GPUID, owner map[cluster.GP
 	st := cluster.Start{Job: j.ID, Attempt: uint32(len(j.Attempts)) + 1, Why: "at random"}
 	st.Berth = cluster.Berth{Node: rapid.SampledFrom(worldNodes).Draw(w.t, "on"), CPUMilli: 16_000, MemMiB: 10_000}
 	n := j.Spec.GPUs
-	if w.draw("miscount", 12) == 0 {
+	switch w.draw("miscount", 12) {
+	case 0:
 		n++
+	case 1, 2:
+		n = 0
 	}
 	for i, g := range gpus {
 		if len(st.Berth.GPUs) < n && (len(gpus)-i <= n || w.draw("take", 2) == 0) {

@@ -18,22 +18,24 @@ func (s *State) sample(seq uint64) *Sample {
 	return nil
 }
 
-// learn keeps a sample of an attempt that used a GPU and came to an end that
-// says something: one that was cancelled, lost or failed early would teach
-// that the job is small. An out-of-memory teaches a lower bound. It returns
+// learn keeps a sample of an attempt that used a GPU, or could have, and came
+// to an end that says something: one that was cancelled, lost or failed early
+// would teach that the job is small. An out-of-memory teaches a lower bound. It returns
 // false when the figures cannot be: one such sample would spoil many
 // predictions.
 func (s *State) learn(j *cluster.Job, a *cluster.Attempt, r *logv1.ReportAttempt) bool {
 	oom := a.State == cluster.JobOutOfMemory && a.Usage.GPUOOM
 	switch {
-	case len(a.Berth.GPUs) == 0 || a.Usage == (cluster.Usage{}) || j.Spec.Signature == "":
+	case len(a.Berth.GPUs) == 0 && !j.Spec.OrCPU || a.Usage == (cluster.Usage{}) || j.Spec.Signature == "":
 		return true
 	case a.State != cluster.JobCompleted && a.State != cluster.JobTimeout && !oom:
 		return true
 	}
 	// The type comes from what is stored: the ledger's accounts are not.
 	gpuType, card := a.Estimate.GPUType, (*cluster.GPU)(nil)
-	if n := s.nodes[a.Berth.Node]; n != nil {
+	if len(a.Berth.GPUs) == 0 {
+		gpuType = cluster.CPUType
+	} else if n := s.nodes[a.Berth.Node]; n != nil {
 		card = n.GPU(a.Berth.GPUs[0].GPU)
 	}
 	if gpuType == "" && card != nil {

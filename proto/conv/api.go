@@ -26,7 +26,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 		Stdin: string(m.GetStdin()), Stdout: string(m.GetStdout()), Stderr: string(m.GetStderr()),
 		RequeueOnLoss: m.GetRequeueOnLoss(), Features: m.GetFeatures(), Comment: m.GetComment(), Script: m.GetScript(),
 		Objective: cluster.Objective(m.GetObjective()), MaxPowerW: m.GetMaxPowerW(), MaxCostMilli: m.GetMaxCostMilli(),
-		Partition: m.GetPartition(),
+		Partition: m.GetPartition(), OrCPU: m.GetOrCpu(),
 	}
 	if len(s.Features) == 0 {
 		s.Features = nil
@@ -103,7 +103,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		RequeueOnLoss: s.RequeueOnLoss, Features: s.Features, Comment: s.Comment, Script: s.Script,
 		Deadline: toTime(s.Deadline), DeadlineIn: toDuration(s.DeadlineIn), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
 		CheckpointSignal: s.Checkpoint.Signal, CheckpointGrace: toDuration(s.Checkpoint.Grace),
-		Partition: s.Partition,
+		Partition: s.Partition, OrCpu: s.OrCPU,
 	}
 }
 

@@ -49,6 +49,7 @@ func genSpec(t *rapid.T) *cluster.Spec {
 	}
 	s.Objective = rapid.SampledFrom(append(cluster.Objectives(), "")).Draw(t, "objective")
 	s.MaxPowerW, s.MaxCostMilli = rapid.Int64Range(0, 9000).Draw(t, "power"), rapid.Int64Range(0, 9000).Draw(t, "cost")
+	s.OrCPU = s.GPUs > 0 && rapid.Bool().Draw(t, "or cpu")
 	if rapid.Bool().Draw(t, "hasNode") {
 		s.Node = "n1"
 	}

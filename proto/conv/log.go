@@ -30,7 +30,7 @@ func SpecToLog(s *cluster.Spec) *logv1.Spec {
 		RequeueOnLoss: s.RequeueOnLoss, Signature: s.Signature, Features: s.Features, Comment: s.Comment, Script: s.Script,
 		DeadlineUs: int64(s.Deadline), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
 		CheckpointSignal: s.Checkpoint.Signal, CheckpointGraceUs: s.Checkpoint.Grace.Microseconds(),
-		Partition: s.Partition,
+		Partition: s.Partition, OrCpu: s.OrCPU,
 	}
 }
 
@@ -61,6 +61,7 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		Deadline: cluster.Time(m.GetDeadlineUs()), Objective: cluster.Objective(m.GetObjective()), MaxPowerW: m.GetMaxPowerW(), MaxCostMilli: m.GetMaxCostMilli(),
 		Checkpoint: cluster.Checkpoint{Signal: m.GetCheckpointSignal(), Grace: us(m.GetCheckpointGraceUs())},
 		Partition:  m.GetPartition(),
+		OrCPU:      m.GetOrCpu(),
 	}, nil
 }
 

@@ -220,6 +220,7 @@ func gpuFields() []field {
 			r.spec.GPUMilli = int64(p) * 10
 			return nil
 		}},
+		{"or-cpu", "", kindTruth, "it can also run without GPUs, on its cores: where that serves its --objective better, or no GPU could ever run it", truth(func(r *request) *bool { return &r.spec.OrCPU })},
 		{"exclusive", "", kindTruth, "whole GPUs, not shared with other jobs", truth(func(r *request) *bool { return &r.spec.Exclusive })},
 	}
 }

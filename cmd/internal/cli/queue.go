@@ -228,7 +228,7 @@ func jobTable(e *Env, f format, jobs []*apiv1.Job) *table {
 			row = append(row, orDash(j.GetPartition()))
 		}
 		row = append(row, j.GetName(), j.GetUser(), stateCode(j.GetState()),
-			elapsed(e, j), strconv.Itoa(int(j.GetGpusWanted())), gpuNames(j.GetGpus()))
+			elapsed(e, j), strconv.Itoa(int(j.GetGpusWanted())), cardsOf(j))
 		if f == formatWide {
 			row = append(row, shareText(j.GetGpus()), predictionText(j.GetPredicted()),
 				orDash(when(e, j.GetSubmitted())), orDash(when(e, j.GetEstimatedStart())))

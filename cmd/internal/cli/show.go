@@ -105,7 +105,7 @@ func showJob(e *Env, j *apiv1.Job) {
 		"Reason", reasonText(j.GetReason(), j.GetReasonDetail()),
 		"Exit", exitText(j.ExitCode, j.GetSignal()),
 		"Node", j.GetNode(),
-		"GPUs", sharesText(j.GetGpus(), j.GetGpusWanted()),
+		"GPUs", jobShares(j),
 		"Queue", queue,
 		"Neighbours", idList(j.GetNeighbours()),
 		"Deadline", deadlineText(e, j),
@@ -125,7 +125,7 @@ func showJob(e *Env, j *apiv1.Job) {
 	if len(j.GetAttempts()) > 0 {
 		e.printf("Attempts\n")
 		for _, a := range j.GetAttempts() {
-			showAttempt(e, a)
+			showAttempt(e, a, s)
 		}
 	}
 }
@@ -138,6 +138,7 @@ func specKeys(s *apiv1.JobSpec) []string {
 		}
 	}
 	add(s.GetGpus() > 0, "%s", plural(int(s.GetGpus()), "GPU", "GPUs"))
+	add(s.GetOrCpu(), "or none, on its cores")
 	add(s.GetExclusive(), "exclusive")
 	add(s.GetGpuType() != "", "type %s", s.GetGpuType())
 	add(s.GetGpuMemMib() > 0, "GPU memory %s", units.HumanMiB(s.GetGpuMemMib()))
@@ -163,13 +164,13 @@ func specKeys(s *apiv1.JobSpec) []string {
 	}
 }
 
-func showAttempt(e *Env, a *apiv1.Attempt) {
+func showAttempt(e *Env, a *apiv1.Attempt, s *apiv1.JobSpec) {
 	line := fmt.Sprintf("%d  %s", a.GetNo(), a.GetState())
 	if a.GetNode() != "" {
 		line += " on " + a.GetNode()
 	}
-	if len(a.GetGpus()) > 0 {
-		line += ", " + sharesText(a.GetGpus(), 0)
+	if text := attemptShares(a, s); text != "" {
+		line += ", " + text
 	}
 	if x := exitText(a.ExitCode, a.GetSignal()); x != "" {
 		line += ", " + x
@@ -223,6 +224,27 @@ func exitText(code *int32, signal int32) string {
 	default:
 		return fmt.Sprintf("exit code %d", *code)
 	}
+}
+
+// onCores tells of a job that asked for GPUs that it was placed without.
+func onCores(j *apiv1.Job) bool {
+	return j.GetGpusWanted() > 0 && j.GetNode() != "" && len(j.GetGpus()) == 0 && !waiting(j.GetState()) &&
+		(j.GetSpec() == nil || j.GetSpec().GetOrCpu())
+}
+
+// jobShares says what a job has of GPUs, or that it runs on cores instead.
+func jobShares(j *apiv1.Job) string {
+	if onCores(j) {
+		return fmt.Sprintf("none of %d, it runs on cores (cpu)", j.GetGpusWanted())
+	}
+	return sharesText(j.GetGpus(), j.GetGpusWanted())
+}
+
+func attemptShares(a *apiv1.Attempt, s *apiv1.JobSpec) string {
+	if len(a.GetGpus()) == 0 && s.GetOrCpu() {
+		return cluster.CPUType
+	}
+	return sharesText(a.GetGpus(), 0)
 }
 
 func sharesText(gpus []*apiv1.GPUShare, wanted uint32) string {

@@ -58,6 +58,14 @@ func clock(d time.Duration) string {
 	}
 }
 
+// cardsOf lists a job's cards, or says that it runs on cores in their place.
+func cardsOf(j *apiv1.Job) string {
+	if onCores(j) {
+		return cluster.CPUType
+	}
+	return gpuNames(j.GetGpus())
+}
+
 // gpuNames lists cards as type:index, grouped by type: A100-SXM4-80GB:0,1.
 func gpuNames(gpus []*apiv1.GPUShare) string {
 	var b strings.Builder

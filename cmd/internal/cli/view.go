@@ -115,6 +115,7 @@ type specView struct {
 	Dir           string   `json:"dir"`
 	Image         string   `json:"image"`
 	GPUs          uint32   `json:"gpus"`
+	OrCPU         bool     `json:"or_cpu"`
 	Exclusive     bool     `json:"exclusive"`
 	GPUType       string   `json:"gpu_type"`
 	Node          string   `json:"node"`
@@ -208,7 +209,7 @@ func viewSpec(s *apiv1.JobSpec) *specView {
 	}
 	return &specView{
 		Name: s.GetName(), Command: texts(s.GetCommand()), Env: texts(s.GetEnv()), Dir: string(s.GetDir()), Image: s.GetImage(),
-		GPUs: s.GetGpus(), Exclusive: s.GetExclusive(), GPUType: s.GetGpuType(), Node: s.GetNode(),
+		GPUs: s.GetGpus(), Exclusive: s.GetExclusive(), OrCPU: s.GetOrCpu(), GPUType: s.GetGpuType(), Node: s.GetNode(),
 		GPUMemMiB: s.GetGpuMemMib(), GPUUtil: float64(s.GetGpuUtilMilli()) / 1000, ExpectSeconds: s.GetExpected().AsDuration().Seconds(),
 		MemMiB: s.GetMemMib(), CPUMilli: s.GetCpuMilli(), TimeSeconds: s.GetTimeLimit().AsDuration().Seconds(),
 		Stdin: string(s.GetStdin()), Stdout: string(s.GetStdout()), Stderr: string(s.GetStderr()),

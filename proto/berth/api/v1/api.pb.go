@@ -241,7 +241,9 @@ type JobSpec struct {
 	CheckpointSignal string               `protobuf:"bytes,28,opt,name=checkpoint_signal,json=checkpointSignal,proto3" json:"checkpoint_signal,omitempty"`
 	CheckpointGrace  *durationpb.Duration `protobuf:"bytes,29,opt,name=checkpoint_grace,json=checkpointGrace,proto3" json:"checkpoint_grace,omitempty"`
 	// "" is the default one.
-	Partition     string `protobuf:"bytes,30,opt,name=partition,proto3" json:"partition,omitempty"`
+	Partition string `protobuf:"bytes,30,opt,name=partition,proto3" json:"partition,omitempty"`
+	// It may also run on no GPU at all; see cluster.Spec.
+	OrCpu         bool `protobuf:"varint,36,opt,name=or_cpu,json=orCpu,proto3" json:"or_cpu,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -484,6 +486,13 @@ func (x *JobSpec) GetPartition() string {
 		return x.Partition
 	}
 	return ""
+}
+
+func (x *JobSpec) GetOrCpu() bool {
+	if x != nil {
+		return x.OrCpu
+	}
+	return false
 }
 
 type Job struct {
@@ -4262,7 +4271,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xe4\a\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xfb\a\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -4296,7 +4305,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x0emax_cost_milli\x18\x1b \x01(\x03R\fmaxCostMilli\x12+\n" +
 	"\x11checkpoint_signal\x18\x1c \x01(\tR\x10checkpointSignal\x12D\n" +
 	"\x10checkpoint_grace\x18\x1d \x01(\v2\x19.google.protobuf.DurationR\x0fcheckpointGrace\x12\x1c\n" +
-	"\tpartition\x18\x1e \x01(\tR\tpartition\"\xda\b\n" +
+	"\tpartition\x18\x1e \x01(\tR\tpartition\x12\x15\n" +
+	"\x06or_cpu\x18$ \x01(\bR\x05orCpu\"\xda\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +

@@ -30,7 +30,7 @@ const (
 // applied in order, each with its own result.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The rules by which it is applied, 1 to 5. Entries of version 1 keep less in
+	// The rules by which it is applied, 1 to 6. Entries of version 1 keep less in
 	// samples, and check less of what enters them; from version 3 on samples say
 	// with whom an attempt shared.
 	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -2779,8 +2779,10 @@ type Spec struct {
 	CheckpointSignal  string `protobuf:"bytes,28,opt,name=checkpoint_signal,json=checkpointSignal,proto3" json:"checkpoint_signal,omitempty"`
 	CheckpointGraceUs int64  `protobuf:"varint,29,opt,name=checkpoint_grace_us,json=checkpointGraceUs,proto3" json:"checkpoint_grace_us,omitempty"`
 	Partition         string `protobuf:"bytes,30,opt,name=partition,proto3" json:"partition,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// It may also run on no GPU at all.
+	OrCpu         bool `protobuf:"varint,36,opt,name=or_cpu,json=orCpu,proto3" json:"or_cpu,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Spec) Reset() {
@@ -3021,6 +3023,13 @@ func (x *Spec) GetPartition() string {
 		return x.Partition
 	}
 	return ""
+}
+
+func (x *Spec) GetOrCpu() bool {
+	if x != nil {
+		return x.OrCpu
+	}
+	return false
 }
 
 type Estimate struct {
@@ -5404,7 +5413,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xe1\x06\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xf8\x06\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -5438,7 +5447,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x0emax_cost_milli\x18\x1b \x01(\x03R\fmaxCostMilli\x12+\n" +
 	"\x11checkpoint_signal\x18\x1c \x01(\tR\x10checkpointSignal\x12.\n" +
 	"\x13checkpoint_grace_us\x18\x1d \x01(\x03R\x11checkpointGraceUs\x12\x1c\n" +
-	"\tpartition\x18\x1e \x01(\tR\tpartition\"\xbe\x02\n" +
+	"\tpartition\x18\x1e \x01(\tR\tpartition\x12\x15\n" +
+	"\x06or_cpu\x18$ \x01(\bR\x05orCpu\"\xbe\x02\n" +
 	"\bEstimate\x12\x19\n" +
 	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x1e\n" +
 	"\vgpu_mem_mib\x18\x02 \x01(\x03R\tgpuMemMib\x12%\n" +
