@@ -138,9 +138,18 @@ func TestReleaseOnSharedCards(t *testing.T) {
 		await(t, cc, id, "RUNNING")
 		return as
 	}
-	ids, err := submit(t, cc, alice, reqID(1), in("a", spec(10_000)), in("a", spec(10_000)))
-	if err != nil {
-		t.Fatal(err)
+	// The fast path starts who is short beside all that is to be done.
+	long, short := in("a", spec(10_000)), in("a", spec(10_000))
+	long.Expected, short.Expected = durationpb.New(100*time.Hour), durationpb.New(time.Minute)
+	ids := make([]uint64, 2)
+	for i, js := range []*apiv1.JobSpec{long, short} {
+		id, err := submit(t, cc, alice, reqID(1+100*i), js)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ids[i] = id[0]; i == 0 {
+			await(t, cc, id[0], "STARTING")
+		}
 	}
 	first := run(ids[0])
 	await(t, cc, ids[1], "QUEUED")

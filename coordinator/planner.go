@@ -21,8 +21,13 @@ const (
 	coalesce = time.Millisecond
 	// fullEvery is the interval of full passes; a pass that takes long makes
 	// it longer, so that planning takes at most a fifth of the time.
-	fullEvery   = time.Second
-	fullShare   = 5
+	fullEvery = time.Second
+	fullShare = 5
+	// soonShare is how many times as long as the last full pass took the planner
+	// waits before the next, where something ended and the fast path may have left
+	// somebody to it: on small clusters a card is idle for milliseconds.
+	soonShare   = 20
+	soonest     = 10 * time.Millisecond
 	maxStarts   = 1000 // per command
 	maxMoves    = 5000 // per command
 	planTimeout = 30 * time.Second
@@ -116,6 +121,7 @@ func (p *planner) run(ctx context.Context) error {
 	timer := time.NewTimer(p.sched().interval())
 	defer timer.Stop()
 	seen := uint64(0) // index after the last full pass
+	ended := false    // something did since
 	for {
 		select {
 		case <-ctx.Done():
@@ -128,7 +134,12 @@ func (p *planner) run(ctx context.Context) error {
 		}
 		released, arrived, full := p.takeWork()
 		interval := max(p.sched().interval(), fullShare*lastTook)
+		ended = ended || len(released) > 0
+		if ended {
+			interval = min(interval, max(soonest, soonShare*lastTook))
+		}
 		due := time.Since(lastFull) >= interval
+		full = full || ended && p.queued()
 		// Other policies may look at the time alone, and so do preemptions.
 		full = full || due && (p.others(p.sched()) || p.fsm.Index() != seen || time.Since(lastFull) >= p.sched().preemptEvery())
 		if err := p.fast(ctx, released); err != nil {
@@ -140,7 +151,7 @@ func (p *planner) run(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			lastFull, lastTook, seen = time.Now(), took, p.fsm.Index()
+			lastFull, lastTook, seen, ended = time.Now(), took, p.fsm.Index(), false
 			interval = max(p.sched().interval(), fullShare*took)
 		case full:
 			p.keepFull()
@@ -164,6 +175,9 @@ func (p *planner) run(ctx context.Context) error {
 		timer.Reset(interval)
 	}
 }
+
+// queued tells whether somebody stands in the queue of a GPU.
+func (p *planner) queued() bool { return p.fsm.Counts()[cluster.JobQueued] > 0 }
 
 func (p *planner) takeWork() (released []cluster.GPUID, arrived, full bool) {
 	p.mu.Lock()
