@@ -145,7 +145,8 @@ func (h *History) add(s *Sample) {
 }
 
 // find returns what is known of a job on a GPU type; exact is false when it is
-// another type's: the one with most runs, the first by name among equals.
+// another type's: the one with most runs, the first by name among equals. Runs
+// on cores say nothing about GPUs.
 func (h *History) find(sig, gpu string) (o *observed, exact bool) {
 	if h == nil || sig == "" {
 		return nil, false
@@ -155,9 +156,26 @@ func (h *History) find(sig, gpu string) (o *observed, exact bool) {
 		if job[i].gpuType == gpu {
 			return &job[i], true
 		}
+		if onCores(job[i].gpuType) {
+			continue
+		}
 		if o == nil || job[i].runs > o.runs {
 			o = &job[i]
 		}
 	}
 	return o, false
+}
+
+// onCores returns what is known of a job's runs on cores, or nil.
+func (h *History) onCores(sig string) *observed {
+	if h == nil || sig == "" {
+		return nil
+	}
+	job := h.jobs[sig]
+	for i := range job {
+		if onCores(job[i].gpuType) {
+			return &job[i]
+		}
+	}
+	return nil
 }

@@ -14,6 +14,9 @@ type TypeInfo struct {
 	Name string
 	// MemMiB is what NVML reports as total; 0 takes the published size.
 	MemMiB int64
+	// CPUMilli is above 0 for a run of the job on so many thousandths of a core
+	// in place of its GPUs; the name is CoresType then.
+	CPUMilli int64
 }
 
 // Request asks what a job needs.
@@ -22,11 +25,15 @@ type Request struct {
 	Signature string   // of Features.Signature; empty for no history
 	Declared  Declared // wins over Features.Declared
 	Types     []TypeInfo
+	// GPUs is how many the job wants, for a run on cores that does their work;
+	// 0 counts as one.
+	GPUs int
 }
 
 // Prediction is what a job needs on one GPU type. Memory is what NVML would
 // show for the job's process, CUDA context included. All numbers are within
-// the card: 1 ≤ GPUMemMiB ≤ GPUMemP95MiB ≤ its memory.
+// the card: 1 ≤ GPUMemMiB ≤ GPUMemP95MiB ≤ its memory. A run on cores has no GPU
+// memory and no utilization.
 type Prediction struct {
 	GPUType      string
 	GPUMemMiB    int64 // expected peak
@@ -99,7 +106,11 @@ func (p *Predictor) Predict(r Request) []Prediction {
 		}
 		n := len(parts)
 		var q Prediction
-		q, parts = p.one(&r, t, parts, &sc)
+		if t.CPUMilli > 0 && onCores(t.Name) {
+			q, parts = p.cores(&r, t, parts)
+		} else {
+			q, parts = p.one(&r, t, parts, &sc)
+		}
 		if len(parts) > n {
 			q.Parts = parts[n:len(parts):len(parts)]
 		}

@@ -33,7 +33,7 @@ var training64 = Run{Mode: Training, Batch: 64, Steps: 1000, Precision: graph.FP
 
 func TestNobodyKnowsMeansTheWholeCard(t *testing.T) {
 	t.Parallel()
-	got := newPredictor(t).Predict(Request{Types: []TypeInfo{{"T4", 15000}}})
+	got := newPredictor(t).Predict(Request{Types: []TypeInfo{{Name: "T4", MemMiB: 15000}}})
 	want := []Prediction{{
 		GPUType: "T4", GPUMemMiB: 15000, GPUMemP95MiB: 15000, Fits: true, UtilMilli: 1000,
 		HostMemMiB: 2560, CPUMilli: 1000, PowerW: 63, Source: SourceNone,
@@ -102,7 +102,7 @@ func TestDeclaredPartsWin(t *testing.T) {
 func TestTypesComeSortedAndOnce(t *testing.T) {
 	t.Parallel()
 	f := features(t, "bert-base-uncased", training64)
-	got := newPredictor(t).Predict(Request{Features: f, Types: []TypeInfo{{"T4", 0}, {"A100-SXM4-80GB", 0}, {"T4", 0}, {"H200", 0}}})
+	got := newPredictor(t).Predict(Request{Features: f, Types: []TypeInfo{{Name: "T4", MemMiB: 0}, {Name: "A100-SXM4-80GB", MemMiB: 0}, {Name: "T4", MemMiB: 0}, {Name: "H200", MemMiB: 0}}})
 	var names []string
 	for _, g := range got {
 		names = append(names, g.GPUType)
@@ -261,7 +261,7 @@ func BenchmarkPredict(b *testing.B) {
 	f := features(b, "resnet50", training64)
 	sig := f.Signature("x")
 	p := newPredictor(b, Sample{Signature: sig, GPUType: "T4", PeakMiB: 5000})
-	r := Request{Features: f, Signature: sig, Types: []TypeInfo{{"T4", 15360}, {"A100-SXM4-80GB", 81920}, {"H200", 143771}, {"RTX-3090", 24268}}}
+	r := Request{Features: f, Signature: sig, Types: []TypeInfo{{Name: "T4", MemMiB: 15360}, {Name: "A100-SXM4-80GB", MemMiB: 81920}, {Name: "H200", MemMiB: 143771}, {Name: "RTX-3090", MemMiB: 24268}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		p.Predict(r)

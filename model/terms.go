@@ -39,6 +39,9 @@ func (t Target) Label(s *Sample) (v float64, ok bool) {
 			v = s.Seconds / float64(s.Steps)
 		}
 	}
+	if onCores(s.GPUType) {
+		return 0, false // what is learned is about GPUs
+	}
 	low, high := [...]float64{1, 0.001, 1e-6}[t], [...]float64{1 << 30, 1, 1e8}[t]
 	return v, v >= low && v <= high && !s.Censored
 }
