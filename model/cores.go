@@ -119,7 +119,7 @@ func (w *Weights) coresMemory(f *Features, gpus int, parts []Part) (float64, []P
 	add("optimizer", optimizer)
 	saved, acts, matrix := f.kept()
 	add("activations", float64(wide*(float64(1.1*saved)+float64(1.2*acts)+float64(2.2*matrix))))
-	transient := float64(f.InputBytes) / mib
+	transient := float64(float64(f.InputBytes) / mib)
 	if f.Mode == Training {
 		transient += float64(float64(2*float64(f.LargestBytes))/mib) + float64(float64(f.OutputBytes)/mib)
 	}
