@@ -47,12 +47,26 @@ func (t *task) save(ctx context.Context, as *nodev1.Assignment) (left time.Durat
 			return 0, fmt.Errorf("send %s: %w", sig, err)
 		}
 		t.signaled, t.stopping = now, stopRoom
-		t.log.Info("attempt is to save its state and make room", "signal", as.Preempt.Signal, "dur", as.Preempt.Grace.AsDuration())
+		t.log.Info("attempt is to save its state and make room", "signal", as.Preempt.Signal, "dur", t.saveGrace(as))
 		if err := t.noteSaving(as, t.saving, true); err != nil {
 			return 0, err
 		}
 	}
-	return as.Preempt.Grace.AsDuration() - time.Since(t.saving), nil
+	return t.saveGrace(as) - time.Since(t.saving), nil
+}
+
+// saveGrace is how long an attempt may take to save its state. One without a
+// hook, which is requeued, gets TERM and what an ending attempt has.
+func (t *task) saveGrace(as *nodev1.Assignment) time.Duration {
+	if !saves(as) {
+		return t.agent.cfg.Grace
+	}
+	return as.Preempt.Grace.AsDuration()
+}
+
+// saves tells whether the attempt has a hook of its own.
+func saves(as *nodev1.Assignment) bool {
+	return saveSignal(as.Preempt.Signal) != syscall.SIGTERM || as.Preempt.Grace.AsDuration() > 0
 }
 
 // noteSaving keeps in the journal how far an attempt is with making room.

@@ -344,6 +344,10 @@ func (t *task) enforce(ctx context.Context) (time.Duration, error) {
 			if left, err := t.save(ctx, as); err != nil || left > 0 {
 				return min(next, left), err
 			}
+			if !saves(as) { // it had TERM
+				t.killAt = time.Now()
+				return 0, nil
+			}
 		}
 		grace := t.agent.cfg.Grace
 		if as.GetGrace() != nil {

@@ -150,6 +150,9 @@ func (s *Spec) checkSizes() error {
 	if err := s.Checkpoint.Check(); err != nil {
 		return err
 	}
+	if err := s.checkWaiting(); err != nil {
+		return err
+	}
 	if s.TimeLimit != 0 && s.TimeLimit < time.Second {
 		return Errorf(CodeInvalid, "time: %s is below the least limit of 1 s", s.TimeLimit)
 	}

@@ -68,6 +68,15 @@ type Spec struct {
 	// asks for, where that serves its objective better or no GPU could ever
 	// run it.
 	OrCPU bool
+	// Hold tells that it was submitted held.
+	Hold bool
+	// Begin is before when it does not start, 0 for none.
+	Begin Time
+	// Depends is what must happen to other jobs first, all of it or, with
+	// DependAny, one of it. KillInvalidDepend cancels the job once that can never
+	// be; else it waits for good.
+	Depends                      []Dependency
+	DependAny, KillInvalidDepend bool
 }
 
 // Job is one submitted job. Values are immutable.
@@ -96,7 +105,11 @@ type Job struct {
 	Queue    GPUID
 	EstStart Time
 	// Cancel is who asked for its end, or nil.
-	Cancel   *CancelRequest
+	Cancel *CancelRequest
+	// Hold is there while it is held, and Depends says how each of the spec's
+	// dependencies stands; neither is changed in place.
+	Hold     *Hold
+	Depends  []DependState
 	Attempts []Attempt
 }
 

@@ -20,10 +20,18 @@ type PreemptRequest struct {
 	// For is the job that is to have the room, 0 when nobody in particular is.
 	For JobID
 	Why string
+	// Requeue tells that somebody asked for the job to wait again, By whom and
+	// whether as an Administrator; with Hold it is held from then on.
+	Requeue, Hold bool
+	By            UID
+	Admin         bool
 }
 
 // Reason says it in words, for the attempt and for its job.
 func (r *PreemptRequest) Reason() Reason {
+	if r.Requeue {
+		return Reason{Code: ReasonRequeued, Detail: r.Why}
+	}
 	if r.For == 0 {
 		return Reason{Code: ReasonPreempted, Detail: r.Why}
 	}

@@ -46,8 +46,7 @@ func (c *Coordinator) admitted(ctx context.Context, jobs []*cluster.Job, now clu
 
 // admit refuses jobs whose deadlines cannot be met.
 func (c *Coordinator) admit(jobs []*cluster.Job, now cluster.Time) error {
-	snap := c.fsm.SchedulerSnapshot()
-	snap.Now = max(snap.Now, now)
+	snap, _ := c.fsm.SchedulerSnapshotAt(now)
 	for i, j := range jobs { // they have no ids yet; any that are in order will do
 		if j.ID == 0 {
 			j.ID = cluster.JobID(1<<62 + i)

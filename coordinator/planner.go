@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -55,6 +56,9 @@ type planner struct {
 	// short is which guarantees of tenants cannot be kept, as told last; only run
 	// looks at it.
 	short string
+	// begins is the least time at which another job may start, 0 for none; only
+	// run looks at it.
+	begins cluster.Time
 	// lastPreempt is when preemptions were carried out last; only run looks at it.
 	lastPreempt time.Time
 }
@@ -133,6 +137,7 @@ func (p *planner) run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		released, arrived, full := p.takeWork()
+		arrived = arrived || p.begin() == 0
 		interval := max(p.sched().interval(), fullShare*lastTook)
 		ended = ended || len(released) > 0
 		if ended {
@@ -172,12 +177,21 @@ func (p *planner) run(ctx context.Context) error {
 			}
 			nextArrival = time.Now().Add(fullShare * took)
 		}
-		timer.Reset(interval)
+		timer.Reset(min(interval, p.begin()))
 	}
 }
 
 // queued tells whether somebody stands in the queue of a GPU.
 func (p *planner) queued() bool { return p.fsm.Counts()[cluster.JobQueued] > 0 }
+
+// begin is how long it is until the next job may start that waits for its time,
+// 0 when that has come.
+func (p *planner) begin() time.Duration {
+	if p.begins == 0 {
+		return math.MaxInt64
+	}
+	return max(0, p.begins.Sub(cluster.TimeOf(p.clock())))
+}
 
 func (p *planner) takeWork() (released []cluster.GPUID, arrived, full bool) {
 	p.mu.Lock()
@@ -237,16 +251,17 @@ func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
 func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, err error) {
 	sched := p.sched()
 	arrival := kind == "arrival" && !p.others(sched)
+	p.begins = 0
 	counts := p.fsm.Counts()
 	if counts[cluster.JobPending] == 0 && (arrival || counts[cluster.JobQueued] == 0) {
 		return 0, nil
 	}
 	began := time.Now()
-	snap := p.fsm.SchedulerSnapshot()
+	var snap *cluster.Snapshot
+	snap, p.begins = p.fsm.SchedulerSnapshotAt(cluster.TimeOf(p.clock()))
 	if len(snap.Nodes) == 0 {
 		return 0, nil
 	}
-	snap.Now = max(snap.Now, cluster.TimeOf(p.clock()))
 	snap.Interference = p.company.forScheduler(snap.Nodes, snap.Waiting, snap.Running)
 	due := false
 	snap.Terms, due = termsOf(snap.Waiting, snap.Running)

@@ -306,8 +306,11 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	if !j.State.Waiting() {
 		return resp, nil
 	}
-	snap := s.c.fsm.SchedulerSnapshot()
-	snap.Now = max(snap.Now, cluster.TimeOf(s.c.cfg.Clock()))
+	snap, _ := s.c.fsm.SchedulerSnapshotAt(cluster.TimeOf(s.c.cfg.Clock()))
+	if r := j.Barred(snap.Now); r.Code != "" {
+		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: barredDetail(j, r), Count: 1})
+		return resp, nil
+	}
 	snap.Interference = s.c.learn.company.forScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
 	pol, part := s.c.policyOf(j), partitionOf(snap, j)
 	resp.Explanations = explainPartition(snap, part)

@@ -61,6 +61,10 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.expireJobs(index, k.ExpireJobs)
 	case *logv1.Command_PreemptAttempt:
 		r = s.preempt(index, k.PreemptAttempt)
+	case *logv1.Command_HoldJob:
+		r = s.hold(index, k.HoldJob)
+	case *logv1.Command_RequeueJob:
+		r = s.requeue(index, k.RequeueJob)
 	case *logv1.Command_FenceNode:
 		r = s.fence(index, k.FenceNode)
 	case *logv1.Command_SetPartition:
@@ -125,6 +129,9 @@ func (s *State) submit(index uint64, c *logv1.SubmitJob) Result {
 			Reason: s.waitsFor(spec), Estimates: conv.EstimatesFromLog(nj.Estimates),
 			Submitted: s.now, Eligible: s.now,
 		}
+		if err := s.bar(jobs[i]); err != nil {
+			return Result{Err: err}
+		}
 	}
 	for _, j := range jobs {
 		s.cache.job(j)
@@ -171,6 +178,7 @@ func (s *State) cancel(index uint64, c *logv1.CancelJob) Result {
 	j.Revision = index
 	if j.State.Waiting() {
 		s.unqueue(j)
+		j.Hold = nil
 		j.State, j.Ended, j.Reason = cluster.JobCancelled, s.now, cancelReason(j)
 	}
 	s.putJob(old, j)

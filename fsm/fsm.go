@@ -27,7 +27,7 @@ const (
 // keeps more in samples than the one before it, and may hold the commands that
 // NeedsVersion names. From 6 on an out-of-memory on a whole GPU leads to a
 // larger one.
-const EntryVersion = 6
+const EntryVersion = 7
 
 // orCPUVersion is the one from which on jobs that want GPUs may run on none.
 const orCPUVersion = 6
@@ -111,19 +111,22 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 		return 4
 	case *logv1.Command_PreemptAttempt:
 		return preemptVersion
+	case *logv1.Command_HoldJob, *logv1.Command_RequeueJob:
+		return holdVersion
 	case *logv1.Command_SubmitJob:
 		// Those who do not know these fields would store the jobs without.
 		least := uint32(1)
 		for _, j := range k.SubmitJob.GetJobs() {
 			s := j.GetSpec()
-			if s.GetOrCpu() {
-				return orCPUVersion
-			}
-			if s.GetCheckpointSignal() != "" || s.GetPartition() != "" {
-				return preemptVersion
-			}
-			if s.GetDeadlineUs() != 0 || s.GetObjective() != "" || s.GetMaxPowerW() != 0 || s.GetMaxCostMilli() != 0 {
-				least = 4
+			switch {
+			case s.GetHold() || s.GetBeginUs() != 0 || len(s.GetDepends()) > 0:
+				return holdVersion
+			case s.GetOrCpu():
+				least = max(least, orCPUVersion)
+			case s.GetCheckpointSignal() != "" || s.GetPartition() != "":
+				least = max(least, preemptVersion)
+			case s.GetDeadlineUs() != 0 || s.GetObjective() != "" || s.GetMaxPowerW() != 0 || s.GetMaxCostMilli() != 0:
+				least = max(least, 4)
 			}
 		}
 		return least
@@ -212,6 +215,7 @@ func (s *State) applyEntry(index, term uint64, e *logv1.Entry) []Result {
 	s.now = max(s.now, cluster.Time(e.NowUs))
 	for i, c := range e.Commands {
 		results[i] = s.apply(index, c)
+		s.settleDepends(index)
 	}
 	return results
 }

@@ -63,7 +63,7 @@ func TestUnreadableEntriesStopTheReplica(t *testing.T) {
 		{"empty", "version 0", nil},
 		{"torn", "malformed", good[:len(good)-2]},
 		{"noise", "malformed", []byte{0xff, 0xff, 0xff}},
-		{"newer version", "version 7", newer},
+		{"newer version", "version 8", newer},
 		{"unknown command", "does not know", unknown},
 		{"command without a kind", "does not know", encode(t, 1, t0, &logv1.Command{})},
 	} {

@@ -53,7 +53,7 @@ func (w *watcher) check(f *FSM) error {
 	}
 	w.now = s.now
 	all, _ := f.Jobs(Query{})
-	for _, check := range []func(*State, []*cluster.Job) error{w.checkKept, w.checkMoves, checkJobs, checkIndexes, checkQueues, checkPartitions, w.checkLedger, checkSamples, w.checkWeights} {
+	for _, check := range []func(*State, []*cluster.Job) error{w.checkKept, w.checkMoves, checkJobs, checkIndexes, checkQueues, checkPartitions, w.checkBarred, checkDepends, w.checkLedger, checkSamples, w.checkWeights} {
 		if err := check(s, all); err != nil {
 			return err
 		}
@@ -177,7 +177,7 @@ func checkJobs(s *State, all []*cluster.Job) error {
 			if a.State.Terminal() && (a.Ended < a.Started || a.Ended < a.Placed || a.Ended == 0) {
 				return fmt.Errorf("job %d: attempt %d ended before it began", j.ID, a.No)
 			}
-			if p := a.Preempt; p != nil && (!j.Spec.Checkpoint.Set() || p.At < a.Placed || a.State.Terminal() && p.At > s.now) {
+			if p := a.Preempt; p != nil && (!j.Spec.Checkpoint.Set() && !p.Requeue || p.At < a.Placed || a.State.Terminal() && p.At > s.now) {
 				return fmt.Errorf("job %d: attempt %d was asked to make room at %d and has no hook, or was not there", j.ID, a.No, p.At)
 			}
 			if a.Preempt != nil && a.State == cluster.JobPreempted && i == len(j.Attempts)-1 && !j.State.Waiting() &&

@@ -25,6 +25,7 @@ func (s *State) place(old, j *cluster.Job) {
 	if old != nil && old.State.Live() && !j.State.Live() {
 		s.nodeJobs[old.Last().Berth.Node].remove(old.ID)
 	}
+	s.indexDepends(old, j)
 	s.jobs.put(j)
 	s.byState[j.State].put(j)
 	s.hash.jobs.touch(j.ID)

@@ -86,7 +86,7 @@ func (s *State) resettle(index uint64, p *cluster.Partition, wasDown bool) {
 		if p.Down {
 			why = cluster.ReasonPartitionDown
 		}
-		if stays || old.Queue == "" && p.Down == wasDown {
+		if stays || old.Queue == "" && p.Down == wasDown || old.Barred(s.now).Code != "" {
 			continue
 		}
 		j := old.Clone()

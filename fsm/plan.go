@@ -40,6 +40,9 @@ func (s *State) conflict(st *cluster.Start) cluster.Reason {
 	case st.Attempt != uint32(len(j.Attempts))+1:
 		return stale("attempt %d of job %d was planned, %d is next", st.Attempt, st.Job, len(j.Attempts)+1)
 	}
+	if r := j.Barred(s.now); r.Code != "" {
+		return stale("job %d may not start: %s", st.Job, r)
+	}
 	if r := s.unlikeSpec(j, st); r.Code != "" {
 		return r
 	}
@@ -162,6 +165,9 @@ func (s *State) immovable(m *cluster.QueueMove) cluster.Reason {
 	j := s.jobs.get(m.Job)
 	if j == nil || !j.State.Waiting() || j.Cancel != nil {
 		return stale("job %d does not wait any more", m.Job)
+	}
+	if r := j.Barred(s.now); r.Code != "" {
+		return stale("job %d may not be planned: %s", m.Job, r)
 	}
 	if m.GPU == "" {
 		return cluster.Reason{}

@@ -59,7 +59,7 @@ func (s *State) addEarlier(j *cluster.Job, x *Sample) {
 	known := x.Duration > 0
 	for i := range len(j.Attempts) - 1 {
 		a := &j.Attempts[i]
-		if a.Preempt == nil || a.State != cluster.JobPreempted {
+		if a.Preempt == nil || a.State != cluster.JobPreempted || !j.Spec.Checkpoint.Set() {
 			continue
 		}
 		known = known && a.Estimate.GPUType == x.GPUType

@@ -48,6 +48,24 @@ func (w *world) spec() *cluster.Spec {
 	if ps := w.f.Partitions(); len(ps) > 0 && w.draw("partition", 3) > 0 {
 		s.Partition = rapid.SampledFrom(append(ps, &cluster.Partition{Name: "none"})).Draw(w.t, "of").Name
 	}
+	s.Name = rapid.SampledFrom([]string{"x", "y"}).Draw(w.t, "name")
+	s.Hold = w.draw("held", 8) == 0
+	if w.draw("begins", 8) == 0 {
+		s.Begin = w.f.Now().Add(time.Duration(w.draw("in", 600)) * time.Second)
+	}
+	if w.draw("depends", 3) == 0 {
+		for range 1 + w.draw("on", 2) {
+			d := cluster.Dependency{Kind: rapid.SampledFrom(cluster.DependKinds()).Draw(w.t, "kind")}
+			if d.Kind != cluster.Singleton {
+				d.Job = 99
+				if j, ok := w.pick(); ok {
+					d.Job = j.ID
+				}
+			}
+			s.Depends = append(s.Depends, d)
+		}
+		s.DependAny, s.KillInvalidDepend = rapid.Bool().Draw(w.t, "any"), rapid.Bool().Draw(w.t, "kill")
+	}
 	if w.draw("pinned", 8) == 0 {
 		s.Node = rapid.SampledFrom(worldNodes).Draw(w.t, "node")
 	}
@@ -250,7 +268,23 @@ func (w *world) preempt() *logv1.Command {
 }
 
 func (w *world) command() *logv1.Command {
-	switch w.draw("command", 16) {
+	switch w.draw("command", 18) {
+	case 16:
+		j, ok := w.pick(cluster.JobPending, cluster.JobQueued)
+		if !ok || w.draw("any", 4) == 0 {
+			if j, ok = w.pick(); !ok {
+				return holdCmd(99, 0, false)
+			}
+		}
+		return holdCmd(j.ID, cluster.UID(w.draw("by", 2)), w.draw("release", 3) > 0)
+	case 17:
+		j, ok := w.pick(cluster.JobStarting, cluster.JobRunning, cluster.JobUnreachable)
+		if !ok || w.draw("any", 4) == 0 {
+			if j, ok = w.pick(); !ok {
+				return requeueCmd(99, 0, false)
+			}
+		}
+		return requeueCmd(j.ID, cluster.UID(w.draw("by", 2)), w.draw("hold", 2) == 0)
 	case 14, 15:
 		return w.preempt()
 	case 0, 1, 2:

@@ -240,13 +240,39 @@ func (s *State) inStates(states ...cluster.JobState) []*cluster.Job {
 	return out
 }
 
-// SchedulerSnapshot returns an immutable view for the scheduler.
+// SchedulerSnapshot returns an immutable view for the scheduler. Jobs that may
+// not start, however much is free, are not part of it.
 func (f *FSM) SchedulerSnapshot() *cluster.Snapshot {
+	snap, _ := f.SchedulerSnapshotAt(0)
+	return snap
+}
+
+// SchedulerSnapshotAt is the view at a time, when that is later than the last
+// entry, and the least time after it at which another job may start; 0 when
+// none waits for its time alone.
+func (f *FSM) SchedulerSnapshotAt(now cluster.Time) (*cluster.Snapshot, cluster.Time) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	s := f.st
+	now = max(now, s.now)
+	snap := s.schedulerSnapshot(now)
+	waiting, next := snap.Waiting[:0], cluster.Time(0)
+	for _, j := range snap.Waiting {
+		r := j.Barred(now)
+		if r.Code == "" {
+			waiting = append(waiting, j)
+		}
+		if r.Code == cluster.ReasonBeginTime && (next == 0 || j.Spec.Begin < next) {
+			next = j.Spec.Begin
+		}
+	}
+	snap.Waiting = waiting
+	return snap, next
+}
+
+func (s *State) schedulerSnapshot(now cluster.Time) *cluster.Snapshot {
 	return &cluster.Snapshot{
-		Index: s.index, Now: s.now, Nodes: s.sortedNodes(), Ledger: s.ledger.Clone(), Queues: maps.Clone(s.queues),
+		Index: s.index, Now: now, Nodes: s.sortedNodes(), Ledger: s.ledger.Clone(), Queues: maps.Clone(s.queues),
 		Partitions: s.Partitions(),
 		Waiting:    s.inStates(cluster.JobPending, cluster.JobQueued),
 		Running:    s.inStates(cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable),

@@ -129,6 +129,10 @@ func (s *State) finish(index uint64, old, j *cluster.Job, to cluster.JobState) {
 	}
 	if madeRoom || s.again(j, a) {
 		j.State, j.Reason, j.Eligible = cluster.JobPending, cluster.Reason{Code: cluster.ReasonRequeued, Detail: a.Reason.String()}, s.now
+		if p := a.Preempt; p != nil && p.Hold {
+			j.Hold = &cluster.Hold{At: s.now, By: p.By, Admin: p.Admin}
+			j.Reason = j.Hold.Reason()
+		}
 		s.putJob(old, j)
 		s.changed(Change{Job: j.ID, New: true, Released: freed})
 		return
@@ -185,7 +189,7 @@ func (s *State) again(j *cluster.Job, a *cluster.Attempt) bool {
 	case tries(j) >= maxAttempts:
 		return false
 	case a.State == cluster.JobNodeFail:
-		return j.Spec.RequeueOnLoss
+		return j.Spec.RequeueOnLoss || a.Preempt != nil && a.Preempt.Requeue
 	case a.State == cluster.JobOutOfMemory:
 		return s.againLarger(j, a)
 	}

@@ -161,7 +161,7 @@ func readSnapshot(r io.Reader) (*State, error) {
 // records belong together: a hash only proves that nothing changed since they
 // were written.
 func (s *State) settle() error {
-	s.changes = nil
+	s.changes, s.unsettled = nil, nil
 	for st := cluster.JobCompleted; st <= cluster.JobDeadline; st++ {
 		for _, j := range s.byState[st].list() {
 			s.finished = append(s.finished, j.ID)

@@ -60,6 +60,13 @@ func everything(t testing.TB) *machine {
 	m.room(moved)
 	m.report(moved, cluster.JobPreempted)
 	m.must(partitionCmd(&cluster.Partition{Name: "a", Nodes: hosts(t, "n[1-2]"), GPUTypes: []string{"A100"}, Default: true, MaxTime: time.Hour, DefaultTime: time.Minute}, 0))
+	held := m.submit(&cluster.Spec{Name: "held", Command: []string{"true"}, Hold: true, Begin: t0.Add(1000 * time.Hour)})
+	m.must(holdCmd(held, 0, false))
+	m.submit(after(cluster.AfterOK, held))
+	m.submit(after(cluster.AfterOK, done))
+	again := m.up(spec(1), "n1-g0")
+	m.must(requeueCmd(again, 1000, true))
+	m.report(again, cluster.JobPreempted)
 	return m
 }
 
@@ -314,8 +321,10 @@ func TestGolden(t *testing.T) {
 		installCmd(2, WeightsLearned, []byte("x")), rollbackCmd(3, 1), interferenceCmd(1, []byte("y")), pinCmd(3, true), fenceCmd("n1"), expireCmd(1, 2),
 		submitCmd(3, "request-3", 1000, hooked()), preemptCmd(cluster.Preemption{Job: 3, Attempt: 1, For: 2, Why: "las: shorter"}),
 		partitionCmd(&cluster.Partition{Name: "a", Nodes: hosts(t, "n1"), Down: true}, 0), removePartitionCmd("a"),
+		submitCmd(4, "request-4", 1000, &cluster.Spec{Name: "b", Hold: true, Begin: t0, Depends: []cluster.Dependency{{Kind: cluster.AfterOK, Job: 3}, {Kind: cluster.Singleton}}, DependAny: true, KillInvalidDepend: true}),
+		holdCmd(4, 0, false), holdCmd(4, 0, true), requeueCmd(3, 1000, true),
 	)
-	for name, got := range map[string][]byte{"entry.v6.hex": entry, "snapshot.v6.hex": snapshotOf(t, everything(t).f)} {
+	for name, got := range map[string][]byte{"entry.v7.hex": entry, "snapshot.v7.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
 		text := hex.Dump(got)
 		if *update {
@@ -388,6 +397,7 @@ func TestOldFilesAreReadAsTheyWere(t *testing.T) {
 	if fifth = restored(t, unhex(t, "snapshot.v5.hex")); fifth.EntryVersion() != 5 || len(fifth.Partitions()) == 0 {
 		t.Errorf("a snapshot of version 5 is read as one of %d, with %d partitions", fifth.EntryVersion(), len(fifth.Partitions()))
 	}
+	restored(t, unhex(t, "snapshot.v6.hex"))
 	if got := v2Hash(t); got != "338a3d1cebcc7c75c8e68dc6d26d76e8586d44b4bb35547f08859d14c8ef5d85" {
 		t.Errorf("an entry of version 2 makes a state with hash %s", got)
 	}

@@ -43,9 +43,15 @@ type State struct {
 	nodeJobs map[cluster.NodeID]*jobSet
 	gpuJobs  map[cluster.GPUID][]cluster.JobID // in order; slices are replaced, never changed
 	gpuNode  map[cluster.GPUID]cluster.NodeID
+	named    map[nameKey]*jobSet // jobs that have not ended, by owner and name
 	hash     hasher
 	cache    cache
 	changes  []Change // of the entry being applied
+	// dependents are the jobs that wait for one, by id; who ended meanwhile may be
+	// among them. unsettled are the jobs whose change may concern others, within a
+	// command.
+	dependents map[cluster.JobID][]cluster.JobID
+	unsettled  []*cluster.Job
 }
 
 func newState() *State {
@@ -54,7 +60,7 @@ func newState() *State {
 		parts: map[string]*cluster.Partition{}, requests: map[requestKey]*request{}, tokens: map[string]*logv1.Token{}, denied: map[identity]cluster.Time{},
 		ledger: cluster.NewLedger(nil), nodeJobs: map[cluster.NodeID]*jobSet{},
 		gpuJobs: map[cluster.GPUID][]cluster.JobID{}, gpuNode: map[cluster.GPUID]cluster.NodeID{},
-		hash: newHasher(), cache: newCache(),
+		hash: newHasher(), cache: newCache(), named: map[nameKey]*jobSet{}, dependents: map[cluster.JobID][]cluster.JobID{},
 	}
 }
 

@@ -27,6 +27,10 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 		RequeueOnLoss: m.GetRequeueOnLoss(), Features: m.GetFeatures(), Comment: m.GetComment(), Script: m.GetScript(),
 		Objective: cluster.Objective(m.GetObjective()), MaxPowerW: m.GetMaxPowerW(), MaxCostMilli: m.GetMaxCostMilli(),
 		Partition: m.GetPartition(), OrCPU: m.GetOrCpu(),
+		Hold: m.GetHold(), DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
+	}
+	for _, d := range m.GetDepends() {
+		s.Depends = append(s.Depends, cluster.Dependency{Kind: cluster.DependKind(d.GetKind()), Job: cluster.JobID(d.GetJob())})
 	}
 	if len(s.Features) == 0 {
 		s.Features = nil
@@ -54,6 +58,14 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 		}
 		if s.Deadline = cluster.TimeOf(d.AsTime()); s.Deadline <= 0 {
 			s.Deadline = -1 // 0 would be none
+		}
+	}
+	if d := m.GetBegin(); d != nil {
+		if err := d.CheckValid(); err != nil {
+			return nil, cluster.Errorf(cluster.CodeInvalid, "begin: is not a valid time")
+		}
+		if s.Begin = cluster.TimeOf(d.AsTime()); s.Begin <= 0 {
+			s.Begin = -1 // 0 would be none
 		}
 	}
 	if s.Checkpoint, err = checkpointFromAPI(m); err != nil {
@@ -104,6 +116,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		Deadline: toTime(s.Deadline), DeadlineIn: toDuration(s.DeadlineIn), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
 		CheckpointSignal: s.Checkpoint.Signal, CheckpointGrace: toDuration(s.Checkpoint.Grace),
 		Partition: s.Partition, OrCpu: s.OrCPU,
+		Hold: s.Hold, Begin: toTime(s.Begin), Depends: dependsToAPI(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
 	}
 }
 
@@ -149,7 +162,7 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 		CancelRequested: j.Cancel != nil,
 	}
 	if j.Spec != nil {
-		m.Name, m.GpusWanted, m.Partition = j.Spec.Name, uint32(max(0, j.Spec.GPUs)), j.Spec.Partition
+		m.Name, m.GpusWanted, m.Partition, m.Dependency = j.Spec.Name, uint32(max(0, j.Spec.GPUs)), j.Spec.Partition, j.Dependency()
 	}
 	if a := j.Last(); a != nil && !j.State.Waiting() {
 		m.Node, m.Gpus = string(a.Berth.Node), sharesToAPI(&a.Berth, d.GPU)

@@ -31,6 +31,7 @@ func SpecToLog(s *cluster.Spec) *logv1.Spec {
 		DeadlineUs: int64(s.Deadline), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
 		CheckpointSignal: s.Checkpoint.Signal, CheckpointGraceUs: s.Checkpoint.Grace.Microseconds(),
 		Partition: s.Partition, OrCpu: s.OrCPU,
+		Hold: s.Hold, BeginUs: int64(s.Begin), Depends: dependsToLog(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
 	}
 }
 
@@ -48,7 +49,7 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 	case m.Gpus > maxStored:
 		return nil, fmt.Errorf("spec with %d GPUs", m.Gpus)
 	case m.GpuMemMib < 0 || m.GpuMilli < 0 || m.MemMib < 0 || m.CpuMilli < 0 || m.DurationUs < 0 || m.TimeLimitUs < 0 ||
-		m.DeadlineUs < 0 || m.MaxPowerW < 0 || m.MaxCostMilli < 0 || m.CheckpointGraceUs < 0:
+		m.DeadlineUs < 0 || m.MaxPowerW < 0 || m.MaxCostMilli < 0 || m.CheckpointGraceUs < 0 || m.BeginUs < 0:
 		return nil, errors.New("spec with a negative amount")
 	}
 	return &cluster.Spec{
@@ -62,6 +63,8 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		Checkpoint: cluster.Checkpoint{Signal: m.GetCheckpointSignal(), Grace: us(m.GetCheckpointGraceUs())},
 		Partition:  m.GetPartition(),
 		OrCPU:      m.GetOrCpu(),
+		Hold:       m.GetHold(), Begin: cluster.Time(m.GetBeginUs()), Depends: dependsFromLog(m.GetDepends()),
+		DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
 	}, nil
 }
 
@@ -199,6 +202,7 @@ func JobToLog(j *cluster.Job) *logv1.Job {
 	if c := j.Cancel; c != nil {
 		m.Cancel = &logv1.CancelRequest{AtUs: int64(c.At), By: uint32(c.By), Admin: c.Admin}
 	}
+	holdToLog(m, j)
 	for i := range j.Attempts {
 		m.Attempts = append(m.Attempts, attemptToLog(&j.Attempts[i]))
 	}
@@ -212,7 +216,7 @@ func attemptToLog(a *cluster.Attempt) *logv1.Attempt {
 		Why: a.Why, Overtook: a.Overtook,
 	}
 	if p := a.Preempt; p != nil {
-		m.Preempt = &logv1.PreemptRequest{AtUs: int64(p.At), For: uint64(p.For), Why: p.Why}
+		m.Preempt = preemptRequestToLog(p)
 	}
 	if a.Exit != nil {
 		m.Exit = &logv1.Exit{Code: a.Exit.Code, Signal: a.Exit.Signal}
@@ -246,6 +250,9 @@ func JobFromLog(m *logv1.Job) (*cluster.Job, error) {
 	if c := m.GetCancel(); c != nil {
 		j.Cancel = &cluster.CancelRequest{At: cluster.Time(c.AtUs), By: cluster.UID(c.By), Admin: c.Admin}
 	}
+	if err := holdFromLog(j, m); err != nil {
+		return nil, err
+	}
 	for i, am := range m.GetAttempts() {
 		a := attemptFromLog(am)
 		if a.No != uint32(i)+1 || !a.State.Live() && !a.State.Terminal() {
@@ -271,7 +278,7 @@ func attemptFromLog(m *logv1.Attempt) cluster.Attempt {
 		Why: m.Why, Overtook: m.Overtook, Usage: UsageFromLog(m.Usage),
 	}
 	if p := m.Preempt; p != nil {
-		a.Preempt = &cluster.PreemptRequest{At: cluster.Time(p.AtUs), For: cluster.JobID(p.For), Why: p.Why}
+		a.Preempt = preemptRequestFromLog(p)
 	}
 	if m.Exit != nil {
 		a.Exit = &cluster.Exit{Code: m.Exit.Code, Signal: m.Exit.Signal}

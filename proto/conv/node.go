@@ -128,7 +128,11 @@ func Assignment(j *cluster.Job, a *cluster.Attempt) *nodev1.Assignment {
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
 		CpuMilli: a.Berth.CPUMilli, MemMib: a.Berth.MemMiB, Script: s.Script,
 	}
-	if a.Preempt != nil {
+	switch {
+	case a.Preempt == nil:
+	case !s.Checkpoint.Set(): // requeued: TERM, the agent's grace, KILL
+		as.Preempt = &nodev1.Preempt{Signal: "TERM", Grace: durationpb.New(0)}
+	default:
 		as.Preempt = &nodev1.Preempt{Signal: s.Checkpoint.Signal, Grace: durationpb.New(s.Checkpoint.Grace.Round(time.Microsecond))}
 	}
 	if s.TimeLimit > 0 {

@@ -82,6 +82,63 @@ func (CancelOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{0}
 }
 
+type JobAction int32
+
+const (
+	JobAction_JOB_ACTION_UNSPECIFIED JobAction = 0
+	// Keep it from starting.
+	JobAction_JOB_ACTION_HOLD    JobAction = 1
+	JobAction_JOB_ACTION_RELEASE JobAction = 2
+	// End it, and let it wait again; then also held.
+	JobAction_JOB_ACTION_REQUEUE      JobAction = 3
+	JobAction_JOB_ACTION_REQUEUE_HOLD JobAction = 4
+)
+
+// Enum value maps for JobAction.
+var (
+	JobAction_name = map[int32]string{
+		0: "JOB_ACTION_UNSPECIFIED",
+		1: "JOB_ACTION_HOLD",
+		2: "JOB_ACTION_RELEASE",
+		3: "JOB_ACTION_REQUEUE",
+		4: "JOB_ACTION_REQUEUE_HOLD",
+	}
+	JobAction_value = map[string]int32{
+		"JOB_ACTION_UNSPECIFIED":  0,
+		"JOB_ACTION_HOLD":         1,
+		"JOB_ACTION_RELEASE":      2,
+		"JOB_ACTION_REQUEUE":      3,
+		"JOB_ACTION_REQUEUE_HOLD": 4,
+	}
+)
+
+func (x JobAction) Enum() *JobAction {
+	p := new(JobAction)
+	*p = x
+	return p
+}
+
+func (x JobAction) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (JobAction) Descriptor() protoreflect.EnumDescriptor {
+	return file_berth_api_v1_api_proto_enumTypes[1].Descriptor()
+}
+
+func (JobAction) Type() protoreflect.EnumType {
+	return &file_berth_api_v1_api_proto_enumTypes[1]
+}
+
+func (x JobAction) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use JobAction.Descriptor instead.
+func (JobAction) EnumDescriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{1}
+}
+
 type SubmitJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 16–64 characters, made by the client, the same for every retry.
@@ -243,9 +300,18 @@ type JobSpec struct {
 	// "" is the default one.
 	Partition string `protobuf:"bytes,30,opt,name=partition,proto3" json:"partition,omitempty"`
 	// It may also run on no GPU at all; see cluster.Spec.
-	OrCpu         bool `protobuf:"varint,36,opt,name=or_cpu,json=orCpu,proto3" json:"or_cpu,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	OrCpu bool `protobuf:"varint,36,opt,name=or_cpu,json=orCpu,proto3" json:"or_cpu,omitempty"`
+	// Submit it held; see ControlJobs.
+	Hold bool `protobuf:"varint,31,opt,name=hold,proto3" json:"hold,omitempty"`
+	// Do not start it before this.
+	Begin *timestamppb.Timestamp `protobuf:"bytes,32,opt,name=begin,proto3" json:"begin,omitempty"`
+	// What must happen to other jobs first: all of it, or one of it.
+	Depends   []*Dependency `protobuf:"bytes,33,rep,name=depends,proto3" json:"depends,omitempty"`
+	DependAny bool          `protobuf:"varint,34,opt,name=depend_any,json=dependAny,proto3" json:"depend_any,omitempty"`
+	// Cancel it once that can never be; else it waits for good.
+	KillInvalidDepend bool `protobuf:"varint,35,opt,name=kill_invalid_depend,json=killInvalidDepend,proto3" json:"kill_invalid_depend,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
@@ -495,6 +561,95 @@ func (x *JobSpec) GetOrCpu() bool {
 	return false
 }
 
+func (x *JobSpec) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
+}
+
+func (x *JobSpec) GetBegin() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Begin
+	}
+	return nil
+}
+
+func (x *JobSpec) GetDepends() []*Dependency {
+	if x != nil {
+		return x.Depends
+	}
+	return nil
+}
+
+func (x *JobSpec) GetDependAny() bool {
+	if x != nil {
+		return x.DependAny
+	}
+	return false
+}
+
+func (x *JobSpec) GetKillInvalidDepend() bool {
+	if x != nil {
+		return x.KillInvalidDepend
+	}
+	return false
+}
+
+type Dependency struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// after, afterany, afterok, afternotok or singleton.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// 0 with singleton.
+	Job           uint64 `protobuf:"varint,2,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Dependency) Reset() {
+	*x = Dependency{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dependency) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dependency) ProtoMessage() {}
+
+func (x *Dependency) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
+func (*Dependency) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Dependency) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Dependency) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
 type Job struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Id             uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -533,14 +688,17 @@ type Job struct {
 	// Also there in the brief form; "" where there are no partitions.
 	Partition string `protobuf:"bytes,30,opt,name=partition,proto3" json:"partition,omitempty"`
 	// What the predictor says for each type of GPU.
-	Predictions   []*Prediction `protobuf:"bytes,31,rep,name=predictions,proto3" json:"predictions,omitempty"`
+	Predictions []*Prediction `protobuf:"bytes,31,rep,name=predictions,proto3" json:"predictions,omitempty"`
+	// What it still waits for of other jobs, as afterok:3(unfulfilled); also
+	// there in the brief form.
+	Dependency    string `protobuf:"bytes,32,opt,name=dependency,proto3" json:"dependency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[3]
+	mi := &file_berth_api_v1_api_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -552,7 +710,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[3]
+	mi := &file_berth_api_v1_api_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -565,7 +723,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{3}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Job) GetId() uint64 {
@@ -771,6 +929,13 @@ func (x *Job) GetPredictions() []*Prediction {
 	return nil
 }
 
+func (x *Job) GetDependency() string {
+	if x != nil {
+		return x.Dependency
+	}
+	return ""
+}
+
 type GPUShare struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
@@ -783,7 +948,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[4]
+	mi := &file_berth_api_v1_api_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +960,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[4]
+	mi := &file_berth_api_v1_api_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +973,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{4}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GPUShare) GetUuid() string {
@@ -850,7 +1015,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[5]
+	mi := &file_berth_api_v1_api_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -862,7 +1027,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[5]
+	mi := &file_berth_api_v1_api_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -875,7 +1040,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{5}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Share) GetMemMib() int64 {
@@ -918,7 +1083,7 @@ type Prediction struct {
 
 func (x *Prediction) Reset() {
 	*x = Prediction{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[6]
+	mi := &file_berth_api_v1_api_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1095,7 @@ func (x *Prediction) String() string {
 func (*Prediction) ProtoMessage() {}
 
 func (x *Prediction) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[6]
+	mi := &file_berth_api_v1_api_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1108,7 @@ func (x *Prediction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prediction.ProtoReflect.Descriptor instead.
 func (*Prediction) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{6}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Prediction) GetGpuType() string {
@@ -1034,7 +1199,7 @@ type PredictionPart struct {
 
 func (x *PredictionPart) Reset() {
 	*x = PredictionPart{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[7]
+	mi := &file_berth_api_v1_api_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1211,7 @@ func (x *PredictionPart) String() string {
 func (*PredictionPart) ProtoMessage() {}
 
 func (x *PredictionPart) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[7]
+	mi := &file_berth_api_v1_api_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1224,7 @@ func (x *PredictionPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictionPart.ProtoReflect.Descriptor instead.
 func (*PredictionPart) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{7}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PredictionPart) GetName() string {
@@ -1092,7 +1257,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[8]
+	mi := &file_berth_api_v1_api_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1269,7 @@ func (x *Measured) String() string {
 func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[8]
+	mi := &file_berth_api_v1_api_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1282,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{8}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Measured) GetGpuMemMib() int64 {
@@ -1194,7 +1359,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[9]
+	mi := &file_berth_api_v1_api_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1206,7 +1371,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[9]
+	mi := &file_berth_api_v1_api_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1219,7 +1384,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{9}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -1350,7 +1515,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[10]
+	mi := &file_berth_api_v1_api_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1527,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[10]
+	mi := &file_berth_api_v1_api_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1540,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{10}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetJobRequest) GetId() uint64 {
@@ -1395,7 +1560,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[11]
+	mi := &file_berth_api_v1_api_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +1572,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[11]
+	mi := &file_berth_api_v1_api_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +1585,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{11}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1457,7 +1622,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[12]
+	mi := &file_berth_api_v1_api_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1469,7 +1634,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[12]
+	mi := &file_berth_api_v1_api_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1482,7 +1647,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{12}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListJobsRequest) GetStates() []string {
@@ -1552,7 +1717,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[13]
+	mi := &file_berth_api_v1_api_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1729,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[13]
+	mi := &file_berth_api_v1_api_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1742,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{13}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1612,7 +1777,7 @@ type CancelJobsRequest struct {
 
 func (x *CancelJobsRequest) Reset() {
 	*x = CancelJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[14]
+	mi := &file_berth_api_v1_api_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +1789,7 @@ func (x *CancelJobsRequest) String() string {
 func (*CancelJobsRequest) ProtoMessage() {}
 
 func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[14]
+	mi := &file_berth_api_v1_api_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +1802,7 @@ func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{14}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelJobsRequest) GetRequestId() string {
@@ -1663,7 +1828,7 @@ type CancelJobsResponse struct {
 
 func (x *CancelJobsResponse) Reset() {
 	*x = CancelJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[15]
+	mi := &file_berth_api_v1_api_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +1840,7 @@ func (x *CancelJobsResponse) String() string {
 func (*CancelJobsResponse) ProtoMessage() {}
 
 func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[15]
+	mi := &file_berth_api_v1_api_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +1853,7 @@ func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{15}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelJobsResponse) GetResults() []*CancelResult {
@@ -1708,7 +1873,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[16]
+	mi := &file_berth_api_v1_api_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +1885,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[16]
+	mi := &file_berth_api_v1_api_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +1898,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{16}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelResult) GetId() uint64 {
@@ -1750,6 +1915,182 @@ func (x *CancelResult) GetOutcome() CancelOutcome {
 	return CancelOutcome_CANCEL_OUTCOME_UNSPECIFIED
 }
 
+type ControlJobsRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// At most 1,000.
+	Ids    []uint64  `protobuf:"varint,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	Action JobAction `protobuf:"varint,3,opt,name=action,proto3,enum=berth.api.v1.JobAction" json:"action,omitempty"`
+	// An administrator's hold that its owner may release.
+	AsUser        bool `protobuf:"varint,4,opt,name=as_user,json=asUser,proto3" json:"as_user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlJobsRequest) Reset() {
+	*x = ControlJobsRequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlJobsRequest) ProtoMessage() {}
+
+func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
+func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ControlJobsRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *ControlJobsRequest) GetIds() []uint64 {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *ControlJobsRequest) GetAction() JobAction {
+	if x != nil {
+		return x.Action
+	}
+	return JobAction_JOB_ACTION_UNSPECIFIED
+}
+
+func (x *ControlJobsRequest) GetAsUser() bool {
+	if x != nil {
+		return x.AsUser
+	}
+	return false
+}
+
+type ControlJobsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Results       []*ControlResult       `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlJobsResponse) Reset() {
+	*x = ControlJobsResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlJobsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlJobsResponse) ProtoMessage() {}
+
+func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlJobsResponse.ProtoReflect.Descriptor instead.
+func (*ControlJobsResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ControlJobsResponse) GetResults() []*ControlResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type ControlResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// "" when it was done; else NOT_FOUND, DENIED, or CONFLICT when the job is not
+	// in a state for it.
+	Fault         string `protobuf:"bytes,2,opt,name=fault,proto3" json:"fault,omitempty"`
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlResult) Reset() {
+	*x = ControlResult{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlResult) ProtoMessage() {}
+
+func (x *ControlResult) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlResult.ProtoReflect.Descriptor instead.
+func (*ControlResult) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ControlResult) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *ControlResult) GetFault() string {
+	if x != nil {
+		return x.Fault
+	}
+	return ""
+}
+
+func (x *ControlResult) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 type ExplainJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1759,7 +2100,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[17]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1771,7 +2112,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[17]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1784,7 +2125,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{17}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExplainJobRequest) GetId() uint64 {
@@ -1807,7 +2148,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[18]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +2160,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[18]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +2173,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{18}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExplainJobResponse) GetJob() *Job {
@@ -1875,7 +2216,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +2228,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +2241,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Forecast) GetNode() string {
@@ -1959,7 +2300,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2312,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2325,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Explanation) GetCode() string {
@@ -2027,7 +2368,7 @@ type PredictRequest struct {
 
 func (x *PredictRequest) Reset() {
 	*x = PredictRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +2380,7 @@ func (x *PredictRequest) String() string {
 func (*PredictRequest) ProtoMessage() {}
 
 func (x *PredictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +2393,7 @@ func (x *PredictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictRequest.ProtoReflect.Descriptor instead.
 func (*PredictRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PredictRequest) GetSpec() *JobSpec {
@@ -2081,7 +2422,7 @@ type PredictResponse struct {
 
 func (x *PredictResponse) Reset() {
 	*x = PredictResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2434,7 @@ func (x *PredictResponse) String() string {
 func (*PredictResponse) ProtoMessage() {}
 
 func (x *PredictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2447,7 @@ func (x *PredictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictResponse.ProtoReflect.Descriptor instead.
 func (*PredictResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PredictResponse) GetPredictions() []*Prediction {
@@ -2141,7 +2482,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2153,7 +2494,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2166,7 +2507,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Sharing) GetGpuType() string {
@@ -2220,7 +2561,7 @@ type SharedJob struct {
 
 func (x *SharedJob) Reset() {
 	*x = SharedJob{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2232,7 +2573,7 @@ func (x *SharedJob) String() string {
 func (*SharedJob) ProtoMessage() {}
 
 func (x *SharedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +2586,7 @@ func (x *SharedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedJob.ProtoReflect.Descriptor instead.
 func (*SharedJob) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SharedJob) GetId() uint64 {
@@ -2298,7 +2639,7 @@ type SharingAdvice struct {
 
 func (x *SharingAdvice) Reset() {
 	*x = SharingAdvice{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2310,7 +2651,7 @@ func (x *SharingAdvice) String() string {
 func (*SharingAdvice) ProtoMessage() {}
 
 func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2323,7 +2664,7 @@ func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingAdvice.ProtoReflect.Descriptor instead.
 func (*SharingAdvice) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SharingAdvice) GetGpuType() string {
@@ -2388,7 +2729,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2400,7 +2741,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2413,7 +2754,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WatchJobsRequest) GetIds() []uint64 {
@@ -2443,7 +2784,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2796,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +2809,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WatchJobsResponse) GetJobs() []*Job {
@@ -2500,7 +2841,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2512,7 +2853,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2525,7 +2866,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 type GetStatusResponse struct {
@@ -2547,7 +2888,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2559,7 +2900,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2572,7 +2913,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetStatusResponse) GetClusterId() string {
@@ -2656,7 +2997,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +3009,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +3022,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Member) GetId() string {
@@ -2792,7 +3133,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +3145,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +3158,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *JobCount) GetState() string {
@@ -2843,7 +3184,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +3196,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +3209,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListNodesRequest) GetIds() []string {
@@ -2888,7 +3229,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2900,7 +3241,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2913,7 +3254,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -2958,7 +3299,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2970,7 +3311,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2983,7 +3324,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Node) GetId() string {
@@ -3141,7 +3482,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3153,7 +3494,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3166,7 +3507,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GPU) GetUuid() string {
@@ -3305,7 +3646,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3317,7 +3658,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3330,7 +3671,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -3356,7 +3697,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +3709,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3722,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -3400,7 +3741,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3412,7 +3753,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3425,7 +3766,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -3444,7 +3785,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3456,7 +3797,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3469,7 +3810,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -3488,7 +3829,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3500,7 +3841,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3513,7 +3854,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -3535,7 +3876,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3547,7 +3888,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3560,7 +3901,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -3593,7 +3934,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3605,7 +3946,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3618,7 +3959,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -3636,7 +3977,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3989,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +4002,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 type CreateTokenRequest struct {
@@ -3675,7 +4016,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3687,7 +4028,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3700,7 +4041,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -3734,7 +4075,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3746,7 +4087,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3759,7 +4100,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -3808,7 +4149,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3820,7 +4161,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3833,7 +4174,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Partition) GetName() string {
@@ -3944,7 +4285,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3956,7 +4297,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3969,7 +4310,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -3988,7 +4329,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4000,7 +4341,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4013,7 +4354,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -4043,7 +4384,7 @@ type SetPartitionRequest struct {
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4055,7 +4396,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4068,7 +4409,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -4137,7 +4478,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4149,7 +4490,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4162,7 +4503,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -4188,7 +4529,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4200,7 +4541,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4213,7 +4554,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -4231,7 +4572,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4243,7 +4584,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4256,7 +4597,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 var File_berth_api_v1_api_proto protoreflect.FileDescriptor
@@ -4271,7 +4612,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xfb\a\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xc4\t\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -4306,7 +4647,17 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x11checkpoint_signal\x18\x1c \x01(\tR\x10checkpointSignal\x12D\n" +
 	"\x10checkpoint_grace\x18\x1d \x01(\v2\x19.google.protobuf.DurationR\x0fcheckpointGrace\x12\x1c\n" +
 	"\tpartition\x18\x1e \x01(\tR\tpartition\x12\x15\n" +
-	"\x06or_cpu\x18$ \x01(\bR\x05orCpu\"\xda\b\n" +
+	"\x06or_cpu\x18$ \x01(\bR\x05orCpu\x12\x12\n" +
+	"\x04hold\x18\x1f \x01(\bR\x04hold\x120\n" +
+	"\x05begin\x18  \x01(\v2\x1a.google.protobuf.TimestampR\x05begin\x122\n" +
+	"\adepends\x18! \x03(\v2\x18.berth.api.v1.DependencyR\adepends\x12\x1d\n" +
+	"\n" +
+	"depend_any\x18\" \x01(\bR\tdependAny\x12.\n" +
+	"\x13kill_invalid_depend\x18# \x01(\bR\x11killInvalidDepend\"2\n" +
+	"\n" +
+	"Dependency\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\x04R\x03job\"\xfa\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -4340,7 +4691,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x12predicted_slowdown\x18\x1a \x01(\x01R\x11predictedSlowdown\x12/\n" +
 	"\x05slack\x18\x1b \x01(\v2\x19.google.protobuf.DurationR\x05slack\x12\x1c\n" +
 	"\tpartition\x18\x1e \x01(\tR\tpartition\x12:\n" +
-	"\vpredictions\x18\x1f \x03(\v2\x18.berth.api.v1.PredictionR\vpredictionsB\f\n" +
+	"\vpredictions\x18\x1f \x03(\v2\x18.berth.api.v1.PredictionR\vpredictions\x12\x1e\n" +
+	"\n" +
+	"dependency\x18  \x01(\tR\n" +
+	"dependencyB\f\n" +
 	"\n" +
 	"_exit_code\"s\n" +
 	"\bGPUShare\x12\x12\n" +
@@ -4433,7 +4787,19 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\aresults\x18\x01 \x03(\v2\x1a.berth.api.v1.CancelResultR\aresults\"U\n" +
 	"\fCancelResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x125\n" +
-	"\aoutcome\x18\x02 \x01(\x0e2\x1b.berth.api.v1.CancelOutcomeR\aoutcome\"#\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2\x1b.berth.api.v1.CancelOutcomeR\aoutcome\"\x8f\x01\n" +
+	"\x12ControlJobsRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x10\n" +
+	"\x03ids\x18\x02 \x03(\x04R\x03ids\x12/\n" +
+	"\x06action\x18\x03 \x01(\x0e2\x17.berth.api.v1.JobActionR\x06action\x12\x17\n" +
+	"\aas_user\x18\x04 \x01(\bR\x06asUser\"L\n" +
+	"\x13ControlJobsResponse\x125\n" +
+	"\aresults\x18\x01 \x03(\v2\x1b.berth.api.v1.ControlResultR\aresults\"O\n" +
+	"\rControlResult\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
+	"\x05fault\x18\x02 \x01(\tR\x05fault\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"#\n" +
 	"\x11ExplainJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\"\xac\x01\n" +
 	"\x12ExplainJobResponse\x12#\n" +
@@ -4645,7 +5011,13 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x18CANCEL_OUTCOME_CANCELLED\x10\x01\x12#\n" +
 	"\x1fCANCEL_OUTCOME_ALREADY_FINISHED\x10\x02\x12\x1c\n" +
 	"\x18CANCEL_OUTCOME_NOT_FOUND\x10\x03\x12\x19\n" +
-	"\x15CANCEL_OUTCOME_DENIED\x10\x042\xa7\x04\n" +
+	"\x15CANCEL_OUTCOME_DENIED\x10\x04*\x89\x01\n" +
+	"\tJobAction\x12\x1a\n" +
+	"\x16JOB_ACTION_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fJOB_ACTION_HOLD\x10\x01\x12\x16\n" +
+	"\x12JOB_ACTION_RELEASE\x10\x02\x12\x16\n" +
+	"\x12JOB_ACTION_REQUEUE\x10\x03\x12\x1b\n" +
+	"\x17JOB_ACTION_REQUEUE_HOLD\x10\x042\xfb\x04\n" +
 	"\n" +
 	"JobService\x12O\n" +
 	"\n" +
@@ -4653,7 +5025,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x06GetJob\x12\x1b.berth.api.v1.GetJobRequest\x1a\x1c.berth.api.v1.GetJobResponse\x12I\n" +
 	"\bListJobs\x12\x1d.berth.api.v1.ListJobsRequest\x1a\x1e.berth.api.v1.ListJobsResponse\x12O\n" +
 	"\n" +
-	"CancelJobs\x12\x1f.berth.api.v1.CancelJobsRequest\x1a .berth.api.v1.CancelJobsResponse\x12O\n" +
+	"CancelJobs\x12\x1f.berth.api.v1.CancelJobsRequest\x1a .berth.api.v1.CancelJobsResponse\x12R\n" +
+	"\vControlJobs\x12 .berth.api.v1.ControlJobsRequest\x1a!.berth.api.v1.ControlJobsResponse\x12O\n" +
 	"\n" +
 	"ExplainJob\x12\x1f.berth.api.v1.ExplainJobRequest\x1a .berth.api.v1.ExplainJobResponse\x12F\n" +
 	"\aPredict\x12\x1c.berth.api.v1.PredictRequest\x1a\x1d.berth.api.v1.PredictResponse\x12N\n" +
@@ -4684,164 +5057,175 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 	return file_berth_api_v1_api_proto_rawDescData
 }
 
-var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(CancelOutcome)(0),              // 0: berth.api.v1.CancelOutcome
-	(*SubmitJobsRequest)(nil),       // 1: berth.api.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),      // 2: berth.api.v1.SubmitJobsResponse
-	(*JobSpec)(nil),                 // 3: berth.api.v1.JobSpec
-	(*Job)(nil),                     // 4: berth.api.v1.Job
-	(*GPUShare)(nil),                // 5: berth.api.v1.GPUShare
-	(*Share)(nil),                   // 6: berth.api.v1.Share
-	(*Prediction)(nil),              // 7: berth.api.v1.Prediction
-	(*PredictionPart)(nil),          // 8: berth.api.v1.PredictionPart
-	(*Measured)(nil),                // 9: berth.api.v1.Measured
-	(*Attempt)(nil),                 // 10: berth.api.v1.Attempt
-	(*GetJobRequest)(nil),           // 11: berth.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),          // 12: berth.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),         // 13: berth.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 14: berth.api.v1.ListJobsResponse
-	(*CancelJobsRequest)(nil),       // 15: berth.api.v1.CancelJobsRequest
-	(*CancelJobsResponse)(nil),      // 16: berth.api.v1.CancelJobsResponse
-	(*CancelResult)(nil),            // 17: berth.api.v1.CancelResult
-	(*ExplainJobRequest)(nil),       // 18: berth.api.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),      // 19: berth.api.v1.ExplainJobResponse
-	(*Forecast)(nil),                // 20: berth.api.v1.Forecast
-	(*Explanation)(nil),             // 21: berth.api.v1.Explanation
-	(*PredictRequest)(nil),          // 22: berth.api.v1.PredictRequest
-	(*PredictResponse)(nil),         // 23: berth.api.v1.PredictResponse
-	(*Sharing)(nil),                 // 24: berth.api.v1.Sharing
-	(*SharedJob)(nil),               // 25: berth.api.v1.SharedJob
-	(*SharingAdvice)(nil),           // 26: berth.api.v1.SharingAdvice
-	(*WatchJobsRequest)(nil),        // 27: berth.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),       // 28: berth.api.v1.WatchJobsResponse
-	(*GetStatusRequest)(nil),        // 29: berth.api.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),       // 30: berth.api.v1.GetStatusResponse
-	(*Member)(nil),                  // 31: berth.api.v1.Member
-	(*JobCount)(nil),                // 32: berth.api.v1.JobCount
-	(*ListNodesRequest)(nil),        // 33: berth.api.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),       // 34: berth.api.v1.ListNodesResponse
-	(*Node)(nil),                    // 35: berth.api.v1.Node
-	(*GPU)(nil),                     // 36: berth.api.v1.GPU
-	(*DrainNodeRequest)(nil),        // 37: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),       // 38: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),       // 39: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),      // 40: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),        // 41: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),       // 42: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),       // 43: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),      // 44: berth.api.v1.RemoveNodeResponse
-	(*CreateTokenRequest)(nil),      // 45: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 46: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),               // 47: berth.api.v1.Partition
-	(*ListPartitionsRequest)(nil),   // 48: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),  // 49: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),     // 50: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),    // 51: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),  // 52: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil), // 53: berth.api.v1.RemovePartitionResponse
-	(*durationpb.Duration)(nil),     // 54: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 55: google.protobuf.Timestamp
+	(JobAction)(0),                  // 1: berth.api.v1.JobAction
+	(*SubmitJobsRequest)(nil),       // 2: berth.api.v1.SubmitJobsRequest
+	(*SubmitJobsResponse)(nil),      // 3: berth.api.v1.SubmitJobsResponse
+	(*JobSpec)(nil),                 // 4: berth.api.v1.JobSpec
+	(*Dependency)(nil),              // 5: berth.api.v1.Dependency
+	(*Job)(nil),                     // 6: berth.api.v1.Job
+	(*GPUShare)(nil),                // 7: berth.api.v1.GPUShare
+	(*Share)(nil),                   // 8: berth.api.v1.Share
+	(*Prediction)(nil),              // 9: berth.api.v1.Prediction
+	(*PredictionPart)(nil),          // 10: berth.api.v1.PredictionPart
+	(*Measured)(nil),                // 11: berth.api.v1.Measured
+	(*Attempt)(nil),                 // 12: berth.api.v1.Attempt
+	(*GetJobRequest)(nil),           // 13: berth.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),          // 14: berth.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),         // 15: berth.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 16: berth.api.v1.ListJobsResponse
+	(*CancelJobsRequest)(nil),       // 17: berth.api.v1.CancelJobsRequest
+	(*CancelJobsResponse)(nil),      // 18: berth.api.v1.CancelJobsResponse
+	(*CancelResult)(nil),            // 19: berth.api.v1.CancelResult
+	(*ControlJobsRequest)(nil),      // 20: berth.api.v1.ControlJobsRequest
+	(*ControlJobsResponse)(nil),     // 21: berth.api.v1.ControlJobsResponse
+	(*ControlResult)(nil),           // 22: berth.api.v1.ControlResult
+	(*ExplainJobRequest)(nil),       // 23: berth.api.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),      // 24: berth.api.v1.ExplainJobResponse
+	(*Forecast)(nil),                // 25: berth.api.v1.Forecast
+	(*Explanation)(nil),             // 26: berth.api.v1.Explanation
+	(*PredictRequest)(nil),          // 27: berth.api.v1.PredictRequest
+	(*PredictResponse)(nil),         // 28: berth.api.v1.PredictResponse
+	(*Sharing)(nil),                 // 29: berth.api.v1.Sharing
+	(*SharedJob)(nil),               // 30: berth.api.v1.SharedJob
+	(*SharingAdvice)(nil),           // 31: berth.api.v1.SharingAdvice
+	(*WatchJobsRequest)(nil),        // 32: berth.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),       // 33: berth.api.v1.WatchJobsResponse
+	(*GetStatusRequest)(nil),        // 34: berth.api.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),       // 35: berth.api.v1.GetStatusResponse
+	(*Member)(nil),                  // 36: berth.api.v1.Member
+	(*JobCount)(nil),                // 37: berth.api.v1.JobCount
+	(*ListNodesRequest)(nil),        // 38: berth.api.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),       // 39: berth.api.v1.ListNodesResponse
+	(*Node)(nil),                    // 40: berth.api.v1.Node
+	(*GPU)(nil),                     // 41: berth.api.v1.GPU
+	(*DrainNodeRequest)(nil),        // 42: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 43: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),       // 44: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),      // 45: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),        // 46: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),       // 47: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),       // 48: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 49: berth.api.v1.RemoveNodeResponse
+	(*CreateTokenRequest)(nil),      // 50: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 51: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),               // 52: berth.api.v1.Partition
+	(*ListPartitionsRequest)(nil),   // 53: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),  // 54: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),     // 55: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),    // 56: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),  // 57: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil), // 58: berth.api.v1.RemovePartitionResponse
+	(*durationpb.Duration)(nil),     // 59: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 60: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
-	3,  // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	54, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	54, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	55, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	54, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	54, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	5,  // 6: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
-	7,  // 7: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
-	9,  // 8: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	55, // 9: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	55, // 10: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	55, // 11: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	55, // 12: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
-	3,  // 13: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
-	10, // 14: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	54, // 15: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
-	7,  // 16: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
-	6,  // 17: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
-	8,  // 18: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
-	5,  // 19: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	55, // 20: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	55, // 21: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	55, // 22: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	7,  // 23: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
-	9,  // 24: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	4,  // 25: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	4,  // 26: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	17, // 27: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	0,  // 28: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	4,  // 29: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	21, // 30: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
-	20, // 31: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	55, // 32: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	55, // 33: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
-	3,  // 34: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	7,  // 35: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	24, // 36: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	25, // 37: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	26, // 38: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	4,  // 39: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	31, // 40: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	32, // 41: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	35, // 42: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	36, // 43: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	55, // 44: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	55, // 45: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	55, // 46: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	35, // 47: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	35, // 48: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	35, // 49: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	54, // 50: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	55, // 51: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	54, // 52: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	54, // 53: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	47, // 54: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	54, // 55: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	54, // 56: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	47, // 57: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	1,  // 58: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	11, // 59: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	13, // 60: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	15, // 61: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	18, // 62: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	22, // 63: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	27, // 64: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	29, // 65: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	33, // 66: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	37, // 67: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	39, // 68: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	41, // 69: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	43, // 70: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	45, // 71: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	48, // 72: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	50, // 73: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	52, // 74: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	2,  // 75: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	12, // 76: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	14, // 77: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	16, // 78: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	19, // 79: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	23, // 80: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	28, // 81: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	30, // 82: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	34, // 83: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	38, // 84: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	40, // 85: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	42, // 86: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	44, // 87: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	46, // 88: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	49, // 89: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	51, // 90: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	53, // 91: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	75, // [75:92] is the sub-list for method output_type
-	58, // [58:75] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	4,  // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
+	59, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	59, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	60, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	59, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	59, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	60, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	5,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
+	7,  // 8: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
+	9,  // 9: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
+	11, // 10: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
+	60, // 11: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	60, // 12: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	60, // 13: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	60, // 14: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	4,  // 15: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
+	12, // 16: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
+	59, // 17: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	9,  // 18: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
+	8,  // 19: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
+	10, // 20: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
+	7,  // 21: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
+	60, // 22: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	60, // 23: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	60, // 24: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	9,  // 25: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
+	11, // 26: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
+	6,  // 27: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	6,  // 28: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	19, // 29: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	0,  // 30: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	1,  // 31: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
+	22, // 32: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
+	6,  // 33: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
+	26, // 34: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	25, // 35: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
+	60, // 36: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	60, // 37: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	4,  // 38: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	9,  // 39: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	29, // 40: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	30, // 41: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	31, // 42: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	6,  // 43: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	36, // 44: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	37, // 45: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	40, // 46: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	41, // 47: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	60, // 48: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	60, // 49: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	60, // 50: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	40, // 51: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	40, // 52: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	40, // 53: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	59, // 54: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	60, // 55: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	59, // 56: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	59, // 57: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	52, // 58: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	59, // 59: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	59, // 60: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	52, // 61: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	2,  // 62: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	13, // 63: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	15, // 64: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	17, // 65: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	20, // 66: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	23, // 67: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	27, // 68: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	32, // 69: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	34, // 70: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	38, // 71: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	42, // 72: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	44, // 73: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	46, // 74: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	48, // 75: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	50, // 76: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	53, // 77: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	55, // 78: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	57, // 79: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	3,  // 80: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	14, // 81: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	16, // 82: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	18, // 83: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	21, // 84: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	24, // 85: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	28, // 86: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	33, // 87: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	35, // 88: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	39, // 89: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	43, // 90: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	45, // 91: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	47, // 92: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	49, // 93: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	51, // 94: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	54, // 95: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	56, // 96: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	58, // 97: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	80, // [80:98] is the sub-list for method output_type
+	62, // [62:80] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -4849,16 +5233,16 @@ func file_berth_api_v1_api_proto_init() {
 	if File_berth_api_v1_api_proto != nil {
 		return
 	}
-	file_berth_api_v1_api_proto_msgTypes[3].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[9].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[49].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[4].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[10].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[53].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   53,
+			NumEnums:      2,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

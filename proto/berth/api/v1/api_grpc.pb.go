@@ -21,13 +21,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	JobService_SubmitJobs_FullMethodName = "/berth.api.v1.JobService/SubmitJobs"
-	JobService_GetJob_FullMethodName     = "/berth.api.v1.JobService/GetJob"
-	JobService_ListJobs_FullMethodName   = "/berth.api.v1.JobService/ListJobs"
-	JobService_CancelJobs_FullMethodName = "/berth.api.v1.JobService/CancelJobs"
-	JobService_ExplainJob_FullMethodName = "/berth.api.v1.JobService/ExplainJob"
-	JobService_Predict_FullMethodName    = "/berth.api.v1.JobService/Predict"
-	JobService_WatchJobs_FullMethodName  = "/berth.api.v1.JobService/WatchJobs"
+	JobService_SubmitJobs_FullMethodName  = "/berth.api.v1.JobService/SubmitJobs"
+	JobService_GetJob_FullMethodName      = "/berth.api.v1.JobService/GetJob"
+	JobService_ListJobs_FullMethodName    = "/berth.api.v1.JobService/ListJobs"
+	JobService_CancelJobs_FullMethodName  = "/berth.api.v1.JobService/CancelJobs"
+	JobService_ControlJobs_FullMethodName = "/berth.api.v1.JobService/ControlJobs"
+	JobService_ExplainJob_FullMethodName  = "/berth.api.v1.JobService/ExplainJob"
+	JobService_Predict_FullMethodName     = "/berth.api.v1.JobService/Predict"
+	JobService_WatchJobs_FullMethodName   = "/berth.api.v1.JobService/WatchJobs"
 )
 
 // JobServiceClient is the client API for JobService service.
@@ -41,6 +42,8 @@ type JobServiceClient interface {
 	GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*GetJobResponse, error)
 	ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error)
 	CancelJobs(ctx context.Context, in *CancelJobsRequest, opts ...grpc.CallOption) (*CancelJobsResponse, error)
+	// ControlJobs holds jobs, releases them or makes them wait again.
+	ControlJobs(ctx context.Context, in *ControlJobsRequest, opts ...grpc.CallOption) (*ControlJobsResponse, error)
 	// ExplainJob says why a job waits, in numbers.
 	ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error)
 	// Predict says what a job would need, without submitting it.
@@ -97,6 +100,16 @@ func (c *jobServiceClient) CancelJobs(ctx context.Context, in *CancelJobsRequest
 	return out, nil
 }
 
+func (c *jobServiceClient) ControlJobs(ctx context.Context, in *ControlJobsRequest, opts ...grpc.CallOption) (*ControlJobsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ControlJobsResponse)
+	err := c.cc.Invoke(ctx, JobService_ControlJobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobServiceClient) ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExplainJobResponse)
@@ -147,6 +160,8 @@ type JobServiceServer interface {
 	GetJob(context.Context, *GetJobRequest) (*GetJobResponse, error)
 	ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error)
 	CancelJobs(context.Context, *CancelJobsRequest) (*CancelJobsResponse, error)
+	// ControlJobs holds jobs, releases them or makes them wait again.
+	ControlJobs(context.Context, *ControlJobsRequest) (*ControlJobsResponse, error)
 	// ExplainJob says why a job waits, in numbers.
 	ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error)
 	// Predict says what a job would need, without submitting it.
@@ -174,6 +189,9 @@ func (UnimplementedJobServiceServer) ListJobs(context.Context, *ListJobsRequest)
 }
 func (UnimplementedJobServiceServer) CancelJobs(context.Context, *CancelJobsRequest) (*CancelJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelJobs not implemented")
+}
+func (UnimplementedJobServiceServer) ControlJobs(context.Context, *ControlJobsRequest) (*ControlJobsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ControlJobs not implemented")
 }
 func (UnimplementedJobServiceServer) ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainJob not implemented")
@@ -277,6 +295,24 @@ func _JobService_CancelJobs_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_ControlJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ControlJobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ControlJobs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ControlJobs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ControlJobs(ctx, req.(*ControlJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobService_ExplainJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ExplainJobRequest)
 	if err := dec(in); err != nil {
@@ -346,6 +382,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelJobs",
 			Handler:    _JobService_CancelJobs_Handler,
+		},
+		{
+			MethodName: "ControlJobs",
+			Handler:    _JobService_ControlJobs_Handler,
 		},
 		{
 			MethodName: "ExplainJob",

@@ -30,7 +30,7 @@ const (
 // applied in order, each with its own result.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The rules by which it is applied, 1 to 6. Entries of version 1 keep less in
+	// The rules by which it is applied, 1 to 7. Entries of version 1 keep less in
 	// samples, and check less of what enters them; from version 3 on samples say
 	// with whom an attempt shared.
 	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -129,6 +129,8 @@ type Command struct {
 	//	*Command_PreemptAttempt
 	//	*Command_SetPartition
 	//	*Command_RemovePartition
+	//	*Command_HoldJob
+	//	*Command_RequeueJob
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -378,6 +380,24 @@ func (x *Command) GetRemovePartition() *RemovePartition {
 	return nil
 }
 
+func (x *Command) GetHoldJob() *HoldJob {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_HoldJob); ok {
+			return x.HoldJob
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRequeueJob() *RequeueJob {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_RequeueJob); ok {
+			return x.RequeueJob
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -474,6 +494,14 @@ type Command_RemovePartition struct {
 	RemovePartition *RemovePartition `protobuf:"bytes,23,opt,name=remove_partition,json=removePartition,proto3,oneof"`
 }
 
+type Command_HoldJob struct {
+	HoldJob *HoldJob `protobuf:"bytes,24,opt,name=hold_job,json=holdJob,proto3,oneof"`
+}
+
+type Command_RequeueJob struct {
+	RequeueJob *RequeueJob `protobuf:"bytes,25,opt,name=requeue_job,json=requeueJob,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -519,6 +547,10 @@ func (*Command_PreemptAttempt) isCommand_Kind() {}
 func (*Command_SetPartition) isCommand_Kind() {}
 
 func (*Command_RemovePartition) isCommand_Kind() {}
+
+func (*Command_HoldJob) isCommand_Kind() {}
+
+func (*Command_RequeueJob) isCommand_Kind() {}
 
 // SubmitJob adds the jobs of one request, all or none, under ids that the
 // leader stamped: first_job and those that follow it.
@@ -2017,6 +2049,146 @@ func (x *PreemptAttempt) GetWhy() string {
 	return ""
 }
 
+// HoldJob keeps a waiting job from starting, or lets it again. Only an
+// administrator releases what an administrator holds.
+type HoldJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	By            uint32                 `protobuf:"varint,2,opt,name=by,proto3" json:"by,omitempty"`
+	Admin         bool                   `protobuf:"varint,3,opt,name=admin,proto3" json:"admin,omitempty"`
+	Release       bool                   `protobuf:"varint,4,opt,name=release,proto3" json:"release,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldJob) Reset() {
+	*x = HoldJob{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldJob) ProtoMessage() {}
+
+func (x *HoldJob) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldJob.ProtoReflect.Descriptor instead.
+func (*HoldJob) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *HoldJob) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *HoldJob) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
+func (x *HoldJob) GetAdmin() bool {
+	if x != nil {
+		return x.Admin
+	}
+	return false
+}
+
+func (x *HoldJob) GetRelease() bool {
+	if x != nil {
+		return x.Release
+	}
+	return false
+}
+
+// RequeueJob ends the live attempt of a job, which waits again then.
+type RequeueJob struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Job   uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	By    uint32                 `protobuf:"varint,2,opt,name=by,proto3" json:"by,omitempty"`
+	Admin bool                   `protobuf:"varint,3,opt,name=admin,proto3" json:"admin,omitempty"`
+	// It is held from then on.
+	Hold          bool `protobuf:"varint,4,opt,name=hold,proto3" json:"hold,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequeueJob) Reset() {
+	*x = RequeueJob{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequeueJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequeueJob) ProtoMessage() {}
+
+func (x *RequeueJob) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequeueJob.ProtoReflect.Descriptor instead.
+func (*RequeueJob) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *RequeueJob) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *RequeueJob) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
+func (x *RequeueJob) GetAdmin() bool {
+	if x != nil {
+		return x.Admin
+	}
+	return false
+}
+
+func (x *RequeueJob) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
+}
+
 // Checkpoint compares each replica's state hash at an index with the leader's.
 type Checkpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2028,7 +2200,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2212,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2225,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -2079,7 +2251,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2263,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2276,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -2129,7 +2301,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2313,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2326,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -2211,7 +2383,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2223,7 +2395,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2236,7 +2408,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -2487,7 +2659,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2671,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2684,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -2545,7 +2717,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +2729,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +2742,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -2634,7 +2806,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2646,7 +2818,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2659,7 +2831,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Config) GetClusterId() string {
@@ -2694,7 +2866,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2706,7 +2878,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2719,7 +2891,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -2780,14 +2952,22 @@ type Spec struct {
 	CheckpointGraceUs int64  `protobuf:"varint,29,opt,name=checkpoint_grace_us,json=checkpointGraceUs,proto3" json:"checkpoint_grace_us,omitempty"`
 	Partition         string `protobuf:"bytes,30,opt,name=partition,proto3" json:"partition,omitempty"`
 	// It may also run on no GPU at all.
-	OrCpu         bool `protobuf:"varint,36,opt,name=or_cpu,json=orCpu,proto3" json:"or_cpu,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	OrCpu bool `protobuf:"varint,36,opt,name=or_cpu,json=orCpu,proto3" json:"or_cpu,omitempty"`
+	// Submitted as held.
+	Hold bool `protobuf:"varint,31,opt,name=hold,proto3" json:"hold,omitempty"`
+	// Not before this, in microseconds since the epoch; 0 is at once.
+	BeginUs int64 `protobuf:"varint,32,opt,name=begin_us,json=beginUs,proto3" json:"begin_us,omitempty"`
+	// What must happen to other jobs first; one of it is enough if depend_any.
+	Depends           []*Dependency `protobuf:"bytes,33,rep,name=depends,proto3" json:"depends,omitempty"`
+	DependAny         bool          `protobuf:"varint,34,opt,name=depend_any,json=dependAny,proto3" json:"depend_any,omitempty"`
+	KillInvalidDepend bool          `protobuf:"varint,35,opt,name=kill_invalid_depend,json=killInvalidDepend,proto3" json:"kill_invalid_depend,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2799,7 +2979,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2812,7 +2992,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Spec) GetName() string {
@@ -3032,6 +3212,93 @@ func (x *Spec) GetOrCpu() bool {
 	return false
 }
 
+func (x *Spec) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
+}
+
+func (x *Spec) GetBeginUs() int64 {
+	if x != nil {
+		return x.BeginUs
+	}
+	return 0
+}
+
+func (x *Spec) GetDepends() []*Dependency {
+	if x != nil {
+		return x.Depends
+	}
+	return nil
+}
+
+func (x *Spec) GetDependAny() bool {
+	if x != nil {
+		return x.DependAny
+	}
+	return false
+}
+
+func (x *Spec) GetKillInvalidDepend() bool {
+	if x != nil {
+		return x.KillInvalidDepend
+	}
+	return false
+}
+
+type Dependency struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Job           uint64                 `protobuf:"varint,2,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Dependency) Reset() {
+	*x = Dependency{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dependency) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dependency) ProtoMessage() {}
+
+func (x *Dependency) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
+func (*Dependency) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *Dependency) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Dependency) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
 type Estimate struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	GpuType         string                 `protobuf:"bytes,1,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
@@ -3050,7 +3317,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3062,7 +3329,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3075,7 +3342,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -3158,7 +3425,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3170,7 +3437,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3183,7 +3450,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Reason) GetCode() string {
@@ -3210,7 +3477,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3222,7 +3489,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3235,7 +3502,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -3269,7 +3536,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3281,7 +3548,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3294,7 +3561,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -3365,7 +3632,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3377,7 +3644,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3390,7 +3657,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -3433,7 +3700,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3445,7 +3712,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3458,7 +3725,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Berth) GetNode() string {
@@ -3490,31 +3757,35 @@ func (x *Berth) GetMemMib() int64 {
 }
 
 type Job struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
-	Owner         *Owner                 `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
-	Spec          *Spec                  `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
-	State         uint32                 `protobuf:"varint,5,opt,name=state,proto3" json:"state,omitempty"`
-	Reason        *Reason                `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
-	Estimates     []*Estimate            `protobuf:"bytes,7,rep,name=estimates,proto3" json:"estimates,omitempty"`
-	MinGpuMemMib  int64                  `protobuf:"varint,8,opt,name=min_gpu_mem_mib,json=minGpuMemMib,proto3" json:"min_gpu_mem_mib,omitempty"`
-	NeedWhole     bool                   `protobuf:"varint,9,opt,name=need_whole,json=needWhole,proto3" json:"need_whole,omitempty"`
-	SubmittedUs   int64                  `protobuf:"varint,10,opt,name=submitted_us,json=submittedUs,proto3" json:"submitted_us,omitempty"`
-	EligibleUs    int64                  `protobuf:"varint,11,opt,name=eligible_us,json=eligibleUs,proto3" json:"eligible_us,omitempty"`
-	StartedUs     int64                  `protobuf:"varint,12,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
-	EndedUs       int64                  `protobuf:"varint,13,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
-	Queue         string                 `protobuf:"bytes,14,opt,name=queue,proto3" json:"queue,omitempty"`
-	EstStartUs    int64                  `protobuf:"varint,15,opt,name=est_start_us,json=estStartUs,proto3" json:"est_start_us,omitempty"`
-	Cancel        *CancelRequest         `protobuf:"bytes,16,opt,name=cancel,proto3" json:"cancel,omitempty"`
-	Attempts      []*Attempt             `protobuf:"bytes,17,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Id           uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Revision     uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Owner        *Owner                 `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
+	Spec         *Spec                  `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
+	State        uint32                 `protobuf:"varint,5,opt,name=state,proto3" json:"state,omitempty"`
+	Reason       *Reason                `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Estimates    []*Estimate            `protobuf:"bytes,7,rep,name=estimates,proto3" json:"estimates,omitempty"`
+	MinGpuMemMib int64                  `protobuf:"varint,8,opt,name=min_gpu_mem_mib,json=minGpuMemMib,proto3" json:"min_gpu_mem_mib,omitempty"`
+	NeedWhole    bool                   `protobuf:"varint,9,opt,name=need_whole,json=needWhole,proto3" json:"need_whole,omitempty"`
+	SubmittedUs  int64                  `protobuf:"varint,10,opt,name=submitted_us,json=submittedUs,proto3" json:"submitted_us,omitempty"`
+	EligibleUs   int64                  `protobuf:"varint,11,opt,name=eligible_us,json=eligibleUs,proto3" json:"eligible_us,omitempty"`
+	StartedUs    int64                  `protobuf:"varint,12,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
+	EndedUs      int64                  `protobuf:"varint,13,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
+	Queue        string                 `protobuf:"bytes,14,opt,name=queue,proto3" json:"queue,omitempty"`
+	EstStartUs   int64                  `protobuf:"varint,15,opt,name=est_start_us,json=estStartUs,proto3" json:"est_start_us,omitempty"`
+	Cancel       *CancelRequest         `protobuf:"bytes,16,opt,name=cancel,proto3" json:"cancel,omitempty"`
+	Attempts     []*Attempt             `protobuf:"bytes,17,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	// There while it is held.
+	Hold *Hold `protobuf:"bytes,18,opt,name=hold,proto3" json:"hold,omitempty"`
+	// How each of the spec's dependencies stands: a cluster.DependState.
+	Depend        []uint32 `protobuf:"varint,19,rep,packed,name=depend,proto3" json:"depend,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3526,7 +3797,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3539,7 +3810,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Job) GetId() uint64 {
@@ -3661,6 +3932,80 @@ func (x *Job) GetAttempts() []*Attempt {
 	return nil
 }
 
+func (x *Job) GetHold() *Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+func (x *Job) GetDepend() []uint32 {
+	if x != nil {
+		return x.Depend
+	}
+	return nil
+}
+
+type Hold struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtUs          int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	By            uint32                 `protobuf:"varint,2,opt,name=by,proto3" json:"by,omitempty"`
+	Admin         bool                   `protobuf:"varint,3,opt,name=admin,proto3" json:"admin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hold) Reset() {
+	*x = Hold{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hold) ProtoMessage() {}
+
+func (x *Hold) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hold.ProtoReflect.Descriptor instead.
+func (*Hold) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *Hold) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *Hold) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
+func (x *Hold) GetAdmin() bool {
+	if x != nil {
+		return x.Admin
+	}
+	return false
+}
+
 type CancelRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtUs          int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
@@ -3672,7 +4017,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3684,7 +4029,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3697,7 +4042,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -3746,7 +4091,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3758,7 +4103,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3771,7 +4116,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -3887,17 +4232,22 @@ func (x *Attempt) GetPreempt() *PreemptRequest {
 }
 
 type PreemptRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	AtUs          int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
-	For           uint64                 `protobuf:"varint,2,opt,name=for,proto3" json:"for,omitempty"`
-	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	AtUs  int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	For   uint64                 `protobuf:"varint,2,opt,name=for,proto3" json:"for,omitempty"`
+	Why   string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	// Somebody asked for its job to wait again, and be held then.
+	Requeue       bool   `protobuf:"varint,4,opt,name=requeue,proto3" json:"requeue,omitempty"`
+	Hold          bool   `protobuf:"varint,5,opt,name=hold,proto3" json:"hold,omitempty"`
+	By            uint32 `protobuf:"varint,6,opt,name=by,proto3" json:"by,omitempty"`
+	Admin         bool   `protobuf:"varint,7,opt,name=admin,proto3" json:"admin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3909,7 +4259,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3922,7 +4272,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -3946,6 +4296,34 @@ func (x *PreemptRequest) GetWhy() string {
 	return ""
 }
 
+func (x *PreemptRequest) GetRequeue() bool {
+	if x != nil {
+		return x.Requeue
+	}
+	return false
+}
+
+func (x *PreemptRequest) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
+}
+
+func (x *PreemptRequest) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
+func (x *PreemptRequest) GetAdmin() bool {
+	if x != nil {
+		return x.Admin
+	}
+	return false
+}
+
 type GPU struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -3963,7 +4341,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3975,7 +4353,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3988,7 +4366,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GPU) GetId() string {
@@ -4078,7 +4456,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4090,7 +4468,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4103,7 +4481,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Node) GetId() string {
@@ -4231,7 +4609,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4243,7 +4621,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4256,7 +4634,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Partition) GetName() string {
@@ -4325,7 +4703,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4337,7 +4715,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4350,7 +4728,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Queue) GetGpu() string {
@@ -4377,7 +4755,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4389,7 +4767,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4402,7 +4780,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -4433,7 +4811,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4445,7 +4823,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4458,7 +4836,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Request) GetKey() []byte {
@@ -4503,7 +4881,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4515,7 +4893,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4528,7 +4906,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Token) GetHash() []byte {
@@ -4577,7 +4955,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4589,7 +4967,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4602,7 +4980,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -4639,7 +5017,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4651,7 +5029,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4664,7 +5042,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -4728,7 +5106,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4740,7 +5118,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4753,7 +5131,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -4830,7 +5208,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4842,7 +5220,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4855,7 +5233,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -4887,7 +5265,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4899,7 +5277,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4912,7 +5290,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -4971,7 +5349,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4983,7 +5361,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4996,7 +5374,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Company) GetSignature() string {
@@ -5054,7 +5432,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5066,7 +5444,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5079,7 +5457,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -5217,7 +5595,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xfb\v\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xec\f\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -5252,7 +5630,10 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"expireJobs\x12G\n" +
 	"\x0fpreempt_attempt\x18\x15 \x01(\v2\x1c.berth.log.v1.PreemptAttemptH\x00R\x0epreemptAttempt\x12A\n" +
 	"\rset_partition\x18\x16 \x01(\v2\x1a.berth.log.v1.SetPartitionH\x00R\fsetPartition\x12J\n" +
-	"\x10remove_partition\x18\x17 \x01(\v2\x1d.berth.log.v1.RemovePartitionH\x00R\x0fremovePartitionB\x06\n" +
+	"\x10remove_partition\x18\x17 \x01(\v2\x1d.berth.log.v1.RemovePartitionH\x00R\x0fremovePartition\x122\n" +
+	"\bhold_job\x18\x18 \x01(\v2\x15.berth.log.v1.HoldJobH\x00R\aholdJob\x12;\n" +
+	"\vrequeue_job\x18\x19 \x01(\v2\x18.berth.log.v1.RequeueJobH\x00R\n" +
+	"requeueJobB\x06\n" +
 	"\x04kind\"\xb9\x01\n" +
 	"\tSubmitJob\x12\x1b\n" +
 	"\tfirst_job\x18\x01 \x01(\x04R\bfirstJob\x12\x1d\n" +
@@ -5361,7 +5742,18 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x10\n" +
 	"\x03for\x18\x03 \x01(\x04R\x03for\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why\"6\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"[\n" +
+	"\aHoldJob\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x18\n" +
+	"\arelease\x18\x04 \x01(\bR\arelease\"X\n" +
+	"\n" +
+	"RequeueJob\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x12\n" +
+	"\x04hold\x18\x04 \x01(\bR\x04hold\"6\n" +
 	"\n" +
 	"Checkpoint\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
@@ -5413,7 +5805,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xf8\x06\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xaa\b\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -5448,7 +5840,17 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x11checkpoint_signal\x18\x1c \x01(\tR\x10checkpointSignal\x12.\n" +
 	"\x13checkpoint_grace_us\x18\x1d \x01(\x03R\x11checkpointGraceUs\x12\x1c\n" +
 	"\tpartition\x18\x1e \x01(\tR\tpartition\x12\x15\n" +
-	"\x06or_cpu\x18$ \x01(\bR\x05orCpu\"\xbe\x02\n" +
+	"\x06or_cpu\x18$ \x01(\bR\x05orCpu\x12\x12\n" +
+	"\x04hold\x18\x1f \x01(\bR\x04hold\x12\x19\n" +
+	"\bbegin_us\x18  \x01(\x03R\abeginUs\x122\n" +
+	"\adepends\x18! \x03(\v2\x18.berth.log.v1.DependencyR\adepends\x12\x1d\n" +
+	"\n" +
+	"depend_any\x18\" \x01(\bR\tdependAny\x12.\n" +
+	"\x13kill_invalid_depend\x18# \x01(\bR\x11killInvalidDepend\"2\n" +
+	"\n" +
+	"Dependency\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\x04R\x03job\"\xbe\x02\n" +
 	"\bEstimate\x12\x19\n" +
 	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x1e\n" +
 	"\vgpu_mem_mib\x18\x02 \x01(\x03R\tgpuMemMib\x12%\n" +
@@ -5488,7 +5890,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12*\n" +
 	"\x04gpus\x18\x02 \x03(\v2\x16.berth.log.v1.GPUShareR\x04gpus\x12\x1b\n" +
 	"\tcpu_milli\x18\x03 \x01(\x03R\bcpuMilli\x12\x17\n" +
-	"\amem_mib\x18\x04 \x01(\x03R\x06memMib\"\xe2\x04\n" +
+	"\amem_mib\x18\x04 \x01(\x03R\x06memMib\"\xa2\x05\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12)\n" +
@@ -5511,7 +5913,13 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\fest_start_us\x18\x0f \x01(\x03R\n" +
 	"estStartUs\x123\n" +
 	"\x06cancel\x18\x10 \x01(\v2\x1b.berth.log.v1.CancelRequestR\x06cancel\x121\n" +
-	"\battempts\x18\x11 \x03(\v2\x15.berth.log.v1.AttemptR\battempts\"J\n" +
+	"\battempts\x18\x11 \x03(\v2\x15.berth.log.v1.AttemptR\battempts\x12&\n" +
+	"\x04hold\x18\x12 \x01(\v2\x12.berth.log.v1.HoldR\x04hold\x12\x16\n" +
+	"\x06depend\x18\x13 \x03(\rR\x06depend\"A\n" +
+	"\x04Hold\x12\x13\n" +
+	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\"J\n" +
 	"\rCancelRequest\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
@@ -5536,11 +5944,15 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"neighbours\x18\x0f \x03(\x04R\n" +
 	"neighbours\x126\n" +
-	"\apreempt\x18\x10 \x01(\v2\x1c.berth.log.v1.PreemptRequestR\apreempt\"I\n" +
+	"\apreempt\x18\x10 \x01(\v2\x1c.berth.log.v1.PreemptRequestR\apreempt\"\x9d\x01\n" +
 	"\x0ePreemptRequest\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x10\n" +
 	"\x03for\x18\x02 \x01(\x04R\x03for\x12\x10\n" +
-	"\x03why\x18\x03 \x01(\tR\x03why\"\xdb\x01\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\x12\x18\n" +
+	"\arequeue\x18\x04 \x01(\bR\arequeue\x12\x12\n" +
+	"\x04hold\x18\x05 \x01(\bR\x04hold\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\rR\x02by\x12\x14\n" +
+	"\x05admin\x18\a \x01(\bR\x05admin\"\xdb\x01\n" +
 	"\x03GPU\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -5673,7 +6085,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 	return file_berth_log_v1_log_proto_rawDescData
 }
 
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Entry)(nil),               // 0: berth.log.v1.Entry
 	(*Command)(nil),             // 1: berth.log.v1.Command
@@ -5701,39 +6113,43 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*SetPartition)(nil),        // 23: berth.log.v1.SetPartition
 	(*RemovePartition)(nil),     // 24: berth.log.v1.RemovePartition
 	(*PreemptAttempt)(nil),      // 25: berth.log.v1.PreemptAttempt
-	(*Checkpoint)(nil),          // 26: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),         // 27: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil),      // 28: berth.log.v1.SnapshotHeader
-	(*Record)(nil),              // 29: berth.log.v1.Record
-	(*SnapshotEnd)(nil),         // 30: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),                // 31: berth.log.v1.Meta
-	(*Config)(nil),              // 32: berth.log.v1.Config
-	(*Owner)(nil),               // 33: berth.log.v1.Owner
-	(*Spec)(nil),                // 34: berth.log.v1.Spec
-	(*Estimate)(nil),            // 35: berth.log.v1.Estimate
-	(*Reason)(nil),              // 36: berth.log.v1.Reason
-	(*Exit)(nil),                // 37: berth.log.v1.Exit
-	(*Usage)(nil),               // 38: berth.log.v1.Usage
-	(*GPUShare)(nil),            // 39: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 40: berth.log.v1.Berth
-	(*Job)(nil),                 // 41: berth.log.v1.Job
-	(*CancelRequest)(nil),       // 42: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 43: berth.log.v1.Attempt
-	(*PreemptRequest)(nil),      // 44: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 45: berth.log.v1.GPU
-	(*Node)(nil),                // 46: berth.log.v1.Node
-	(*Partition)(nil),           // 47: berth.log.v1.Partition
-	(*Queue)(nil),               // 48: berth.log.v1.Queue
-	(*Waiter)(nil),              // 49: berth.log.v1.Waiter
-	(*Request)(nil),             // 50: berth.log.v1.Request
-	(*Token)(nil),               // 51: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 52: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 53: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 54: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 55: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 56: berth.log.v1.Interference
-	(*Company)(nil),             // 57: berth.log.v1.Company
-	(*Sample)(nil),              // 58: berth.log.v1.Sample
+	(*HoldJob)(nil),             // 26: berth.log.v1.HoldJob
+	(*RequeueJob)(nil),          // 27: berth.log.v1.RequeueJob
+	(*Checkpoint)(nil),          // 28: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),         // 29: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),      // 30: berth.log.v1.SnapshotHeader
+	(*Record)(nil),              // 31: berth.log.v1.Record
+	(*SnapshotEnd)(nil),         // 32: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),                // 33: berth.log.v1.Meta
+	(*Config)(nil),              // 34: berth.log.v1.Config
+	(*Owner)(nil),               // 35: berth.log.v1.Owner
+	(*Spec)(nil),                // 36: berth.log.v1.Spec
+	(*Dependency)(nil),          // 37: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 38: berth.log.v1.Estimate
+	(*Reason)(nil),              // 39: berth.log.v1.Reason
+	(*Exit)(nil),                // 40: berth.log.v1.Exit
+	(*Usage)(nil),               // 41: berth.log.v1.Usage
+	(*GPUShare)(nil),            // 42: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 43: berth.log.v1.Berth
+	(*Job)(nil),                 // 44: berth.log.v1.Job
+	(*Hold)(nil),                // 45: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 46: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 47: berth.log.v1.Attempt
+	(*PreemptRequest)(nil),      // 48: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 49: berth.log.v1.GPU
+	(*Node)(nil),                // 50: berth.log.v1.Node
+	(*Partition)(nil),           // 51: berth.log.v1.Partition
+	(*Queue)(nil),               // 52: berth.log.v1.Queue
+	(*Waiter)(nil),              // 53: berth.log.v1.Waiter
+	(*Request)(nil),             // 54: berth.log.v1.Request
+	(*Token)(nil),               // 55: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 56: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 57: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 58: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 59: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 60: berth.log.v1.Interference
+	(*Company)(nil),             // 61: berth.log.v1.Company
+	(*Sample)(nil),              // 62: berth.log.v1.Sample
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	1,  // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -5748,8 +6164,8 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	14, // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
 	15, // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
 	17, // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	26, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	27, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	28, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	29, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
 	12, // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
 	18, // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
 	19, // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
@@ -5760,60 +6176,64 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	25, // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
 	23, // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
 	24, // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
-	33, // 24: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	3,  // 25: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	34, // 26: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	35, // 27: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	6,  // 28: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	7,  // 29: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	40, // 30: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	35, // 31: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	36, // 32: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	37, // 33: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	38, // 34: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	46, // 35: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	51, // 36: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	54, // 37: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	47, // 38: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	32, // 39: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	31, // 40: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	32, // 41: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	46, // 42: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	41, // 43: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	48, // 44: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	50, // 45: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	51, // 46: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	52, // 47: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	53, // 48: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	58, // 49: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	30, // 50: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	53, // 51: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	55, // 52: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	56, // 53: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	47, // 54: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	39, // 55: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	33, // 56: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	34, // 57: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	36, // 58: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	35, // 59: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	42, // 60: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	43, // 61: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	36, // 62: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	40, // 63: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	35, // 64: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	37, // 65: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	38, // 66: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	44, // 67: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	45, // 68: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	49, // 69: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	54, // 70: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	35, // 71: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	57, // 72: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	73, // [73:73] is the sub-list for method output_type
-	73, // [73:73] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	26, // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
+	27, // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
+	35, // 26: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	3,  // 27: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	36, // 28: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	38, // 29: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	6,  // 30: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	7,  // 31: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	43, // 32: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	38, // 33: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	39, // 34: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	40, // 35: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	41, // 36: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	50, // 37: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	55, // 38: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	58, // 39: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	51, // 40: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	34, // 41: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	33, // 42: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	34, // 43: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	50, // 44: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	44, // 45: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	52, // 46: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	54, // 47: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	55, // 48: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	56, // 49: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	57, // 50: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	62, // 51: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	32, // 52: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	57, // 53: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	59, // 54: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	60, // 55: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	51, // 56: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	37, // 57: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	42, // 58: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	35, // 59: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	36, // 60: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	39, // 61: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	38, // 62: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	46, // 63: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	47, // 64: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	45, // 65: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	39, // 66: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	43, // 67: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	38, // 68: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	40, // 69: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	41, // 70: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	48, // 71: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	49, // 72: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	53, // 73: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	58, // 74: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	38, // 75: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	61, // 76: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	77, // [77:77] is the sub-list for method output_type
+	77, // [77:77] is the sub-list for method input_type
+	77, // [77:77] is the sub-list for extension type_name
+	77, // [77:77] is the sub-list for extension extendee
+	0,  // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -5845,8 +6265,10 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_PreemptAttempt)(nil),
 		(*Command_SetPartition)(nil),
 		(*Command_RemovePartition)(nil),
+		(*Command_HoldJob)(nil),
+		(*Command_RequeueJob)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[29].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[31].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -5869,7 +6291,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   59,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,241 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Hold keeps a waiting job from starting until it is released.
+type Hold struct {
+	At Time
+	By UID
+	// Admin tells that an administrator holds it: its owner cannot release it.
+	Admin bool
+}
+
+// Reason says who holds the job, in Slurm's words.
+func (h *Hold) Reason() Reason {
+	if h.Admin {
+		return Reason{Code: ReasonHeldAdmin}
+	}
+	return Reason{Code: ReasonHeldUser}
+}
+
+// DependKind is what a job waits for of another one.
+type DependKind string
+
+// The kinds of dependencies, as Slurm names them.
+const (
+	After      DependKind = "after"      // it started, or ended without
+	AfterAny   DependKind = "afterany"   // it ended
+	AfterOK    DependKind = "afterok"    // it ended as COMPLETED
+	AfterNotOK DependKind = "afternotok" // it ended otherwise
+	Singleton  DependKind = "singleton"  // earlier jobs of the same name and owner ended
+)
+
+// DependKinds lists them.
+func DependKinds() []DependKind { return []DependKind{After, AfterAny, AfterOK, AfterNotOK, Singleton} }
+
+// Dependency is one thing that must happen before a job starts. Job is 0 for a
+// Singleton.
+type Dependency struct {
+	Kind DependKind
+	Job  JobID
+}
+
+// String is the dependency as it is typed.
+func (d Dependency) String() string {
+	if d.Kind == Singleton {
+		return string(d.Kind)
+	}
+	return string(d.Kind) + ":" + d.Job.String()
+}
+
+// DependState is how a dependency stands.
+type DependState uint8
+
+// A dependency is open until it is met or cannot be any more; both are final.
+const (
+	DependOpen DependState = iota
+	DependMet
+	DependFailed
+)
+
+// String is the state in Slurm's words.
+func (s DependState) String() string {
+	switch s {
+	case DependMet:
+		return "fulfilled"
+	case DependFailed:
+		return "failed"
+	}
+	return "unfulfilled"
+}
+
+// MaxDepends bounds the dependencies of one job.
+const MaxDepends = 1000
+
+// Of returns how the dependency stands when the job that it names is in a
+// state, and has started before or not. It is not for a Singleton.
+func (d Dependency) Of(st JobState, started bool) DependState {
+	met := func(b bool) DependState {
+		if b {
+			return DependMet
+		}
+		return DependFailed
+	}
+	switch {
+	case d.Kind == After && (started || !st.Waiting()):
+		return DependMet
+	case !st.Terminal():
+		return DependOpen
+	case d.Kind == AfterOK:
+		return met(st == JobCompleted)
+	case d.Kind == AfterNotOK:
+		return met(st != JobCompleted)
+	}
+	return DependMet
+}
+
+// Depend is how all dependencies of a job stand together.
+func (j *Job) Depend() DependState {
+	if len(j.Depends) == 0 {
+		return DependMet
+	}
+	has := func(s DependState) bool { return slices.Contains(j.Depends, s) }
+	switch {
+	case j.Spec.DependAny && has(DependMet):
+		return DependMet
+	case j.Spec.DependAny && has(DependOpen):
+		return DependOpen
+	case has(DependFailed):
+		return DependFailed
+	case has(DependOpen):
+		return DependOpen
+	}
+	return DependMet
+}
+
+// Dependency says what of other jobs j still waits for, as Slurm does:
+// afterok:3(unfulfilled),afterany:4(unfulfilled); "" when it waits for nothing.
+func (j *Job) Dependency() string {
+	if j.Depend() == DependMet {
+		return ""
+	}
+	sep := ","
+	if j.Spec.DependAny {
+		sep = "?"
+	}
+	var out []string
+	for i, s := range j.Depends {
+		if s != DependMet && i < len(j.Spec.Depends) {
+			out = append(out, fmt.Sprintf("%s(%s)", j.Spec.Depends[i], s))
+		}
+	}
+	return strings.Join(out, sep)
+}
+
+// Barred returns why a job may not be planned at a time, however much is free:
+// it is held, waits for other jobs, or for its time. The zero Reason is that it
+// may.
+func (j *Job) Barred(now Time) Reason {
+	if j.Hold != nil {
+		return j.Hold.Reason()
+	}
+	switch j.Depend() {
+	case DependOpen:
+		return Reason{Code: ReasonDependency}
+	case DependFailed:
+		return Reason{Code: ReasonDependNever}
+	case DependMet:
+	}
+	if j.Spec.Begin > now {
+		return Reason{Code: ReasonBeginTime}
+	}
+	return Reason{}
+}
+
+// Unrequeueable returns why the live attempt of j cannot be ended to let it
+// wait again, in words, and "" when it can.
+func (j *Job) Unrequeueable() string {
+	a := j.Live()
+	switch {
+	case j.State.Terminal():
+		return "it has ended as " + j.State.String() + "; submit it again"
+	case a == nil:
+		return "it waits already"
+	case j.Cancel != nil:
+		return "it is being cancelled"
+	case a.Preempt != nil && a.Preempt.Requeue:
+		return "it is being requeued"
+	case a.State == JobCompleting:
+		return "it is ending"
+	}
+	if _, n := j.Preempted(); n >= MaxPreemptions {
+		return fmt.Sprintf("it was preempted and requeued %d times", n)
+	}
+	return ""
+}
+
+// ParseDepends reads dependencies as sbatch takes them: KIND:ID[:ID…], several
+// separated by , when all must be met or by ? when one is enough; an id alone
+// is afterany, as it was in old scripts. The error says what is wrong with
+// which part.
+func ParseDepends(s string) (deps []Dependency, anyOf bool, err error) {
+	sep := ","
+	if strings.Contains(s, "?") {
+		if strings.Contains(s, ",") {
+			return nil, false, Errorf(CodeInvalid, "dependency %s: holds both , and ?; use , when all must be met and ? when one is enough", quoteShort(s))
+		}
+		sep, anyOf = "?", true
+	}
+	for part := range strings.SplitSeq(s, sep) {
+		name, ids, has := strings.Cut(part, ":")
+		kind := DependKind(strings.ToLower(name))
+		if !has && kind != Singleton {
+			kind, ids = AfterAny, part
+		}
+		switch {
+		case !slices.Contains(DependKinds(), kind):
+			return nil, false, Errorf(CodeInvalid, "dependency %s: the kinds are after, afterany, afterok, afternotok and singleton", quoteShort(part))
+		case kind == Singleton && has:
+			return nil, false, Errorf(CodeInvalid, "dependency %s: singleton names no job", quoteShort(part))
+		case kind == Singleton:
+			deps = append(deps, Dependency{Kind: kind})
+			continue
+		}
+		for id := range strings.SplitSeq(ids, ":") {
+			n, err := strconv.ParseUint(id, 10, 62)
+			if err != nil || n == 0 || strings.HasPrefix(id, "+") {
+				return nil, false, Errorf(CodeInvalid, "dependency %s: want KIND:ID, such as afterok:17 or afterany:17:18", quoteShort(part))
+			}
+			if d := (Dependency{kind, JobID(n)}); !slices.Contains(deps, d) {
+				deps = append(deps, d)
+			}
+		}
+	}
+	if len(deps) > MaxDepends {
+		return nil, false, Errorf(CodeInvalid, "dependency: %d of them, at most %d are allowed", len(deps), MaxDepends)
+	}
+	return deps, anyOf, nil
+}
+
+// checkWaiting bounds what says when a job may start.
+func (s *Spec) checkWaiting() error {
+	switch {
+	case s.Begin < 0:
+		return Errorf(CodeInvalid, "begin: lies before 1970")
+	case len(s.Depends) > MaxDepends:
+		return Errorf(CodeInvalid, "dependency: %d of them, at most %d are allowed", len(s.Depends), MaxDepends)
+	case (s.Deadline != 0 || s.DeadlineIn != 0) && (s.Hold || s.Begin != 0 || len(s.Depends) > 0):
+		return Errorf(CodeInvalid, "deadline: nobody can promise it to a job that is held, or waits for a time or for other jobs; drop one of them")
+	}
+	for _, d := range s.Depends {
+		if !slices.Contains(DependKinds(), d.Kind) || (d.Kind == Singleton) != (d.Job == 0) {
+			return Errorf(CodeInvalid, "dependency %s: want after, afterany, afterok or afternotok with a job, or singleton", quoteShort(d.String()))
+		}
+	}
+	return nil
+}
