@@ -42,6 +42,10 @@ func genSpec(t *rapid.T) *cluster.Spec {
 		Comment:       text("comment"),
 	}
 	switch rapid.IntRange(0, 2).Draw(t, "deadline") {
+	case 0:
+		s.Hold, s.Begin = rapid.Bool().Draw(t, "hold"), cluster.Time(rapid.Int64Range(0, 1<<52).Draw(t, "begin"))
+		s.Depends = rapid.SliceOfN(rapid.SampledFrom([]cluster.Dependency{{Kind: cluster.Singleton}, {Kind: cluster.AfterOK, Job: 3}}), 1, 3).Draw(t, "depends")
+		s.DependAny, s.KillInvalidDepend = rapid.Bool().Draw(t, "any"), rapid.Bool().Draw(t, "kill")
 	case 1:
 		s.Deadline = cluster.Time(rapid.Int64Range(1, 1<<52).Draw(t, "due"))
 	case 2:

@@ -197,6 +197,7 @@ func validJob(t *rapid.T, j *cluster.Job) {
 	}
 	if j.Spec != nil {
 		j.Spec.DeadlineIn = 0 // in requests only
+		validWaits(t, j)
 	}
 	j.ID = cluster.JobID(rapid.Uint64Min(1).Draw(t, "id"))
 	j.State = cluster.JobState(rapid.IntRange(int(cluster.JobPending), int(cluster.JobDeadline)).Draw(t, "state"))
@@ -204,6 +205,14 @@ func validJob(t *rapid.T, j *cluster.Job) {
 		a := &j.Attempts[i]
 		a.No = uint32(i) + 1
 		a.State = cluster.JobState(rapid.IntRange(int(cluster.JobStarting), int(cluster.JobDeadline)).Draw(t, "attempt"))
+	}
+}
+
+// validWaits gives each dependency a state that there is.
+func validWaits(t *rapid.T, j *cluster.Job) {
+	j.Depends = nil
+	for range j.Spec.Depends {
+		j.Depends = append(j.Depends, cluster.DependState(rapid.IntRange(0, 2).Draw(t, "depends")))
 	}
 }
 

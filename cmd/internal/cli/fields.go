@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 	"github.com/berth-scheduler/berth/model"
 	"github.com/berth-scheduler/berth/model/graph"
@@ -25,6 +26,7 @@ type request struct {
 	run    runFlags
 	flags  []flagText
 	slurm  slurmArgs
+	begin  string // what was said of when to begin
 }
 
 // runFlags describe the model, for the predictor.
@@ -140,6 +142,19 @@ func jobFields() []field {
 			r.spec.Checkpoint, err = cluster.ParseCheckpoint(v)
 			return err
 		}},
+		{"hold", "H", kindTruth, "submit it held: it does not start until berth release", truth(func(r *request) *bool { return &r.spec.Hold })},
+		{"begin", "b", kindText, "do not start it before `TIME`, such as now+2hours, 16:00 or 2026-03-14T18:00", setBegin},
+		{"dependency", "d", kindText, "start it after other jobs, a `LIST` such as afterok:17 or afterany:17:18,singleton; , is and, ? is or; after, afterany, afterok, afternotok", func(r *request, v string) (err error) {
+			r.spec.Depends, r.spec.DependAny, err = cluster.ParseDepends(v)
+			return err
+		}},
+		{"kill-on-invalid-dep", "", kindText, "`YES` cancels it once --dependency can never be, no lets it wait for good (default \"no\")", func(r *request, v string) error {
+			if v != "yes" && v != "no" {
+				return fmt.Errorf("%s: want yes or no", shortQuote(v))
+			}
+			r.spec.KillInvalidDepend = v == "yes"
+			return nil
+		}},
 		{"comment", "", kindText, "`TEXT` kept with the job", text(func(r *request) *string { return &r.spec.Comment })},
 	}
 }
@@ -160,6 +175,16 @@ func setDeadline(r *request, v string) error {
 		return fmt.Errorf("deadline %s: want a span such as 90 (minutes) or 6h, or a time such as 2026-03-14T18:00", shortQuote(v))
 	}
 	r.spec.DeadlineIn = d
+	return nil
+}
+
+// setBegin reads a time as Slurm takes it, on this machine's clock. One that has
+// passed is now.
+func setBegin(r *request, v string) error {
+	if _, ok := slurm.ParseTime(v, time.Now()); !ok {
+		return fmt.Errorf("begin %s: want a time such as now+2hours, 16:00, tomorrow or 2026-03-14T18:00", shortQuote(v))
+	}
+	r.begin = v // the command's clock says when that is
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
 // defaultOutput is where standard output goes when the user names no file.
@@ -89,6 +90,9 @@ func (r *request) complete(e *Env) (warnings []string, err error) {
 	}
 	if s.Stdout == "" {
 		s.Stdout = defaultOutput
+	}
+	if at, ok := slurm.ParseTime(r.begin, e.Now()); ok && at.After(e.Now()) {
+		s.Begin = cluster.TimeOf(at) // what has passed is now
 	}
 	if s.Env, warnings, err = jobEnv(e.Environ(), r.export, r.env); err != nil {
 		return nil, err

@@ -294,6 +294,7 @@ func (r *request) takeOver(a *sbatch.Request) {
 	s.CPUMilli, s.MemMiB = min(a.CPUs, 1<<30)*1000, a.MemMiB
 	s.TimeLimit, s.Node, s.Partition = a.TimeLimit, cluster.NodeID(a.Node), a.Partition
 	s.RequeueOnLoss = a.Requeue
+	s.Hold, r.begin, s.Depends, s.DependAny, s.KillInvalidDepend = a.Hold, a.Begin, a.Depends, a.DependAny, a.KillInvalidDepend
 	if a.Export != "" {
 		r.export = a.Export
 	}

@@ -135,12 +135,14 @@ func newScontrolCmd(e *Env, c *client) *cobra.Command {
 		fs.BoolVarP(&all, "all", "a", false, "taken for Slurm's sake")
 	}, func(ctx context.Context, args []string) error {
 		if len(args) == 0 {
-			return errors.New("name a command: show, update, ping, version")
+			return errNoAction
 		}
 		rest := args[1:]
 		switch strings.ToLower(args[0]) {
 		case "show":
 			return runScontrolShow(ctx, e, c, &r, rest)
+		case "hold", "uhold", "holdu", "release", "requeue", "requeuehold":
+			return runScontrolJobs(ctx, e, c, strings.ToLower(args[0]), rest)
 		case "update":
 			return runScontrolUpdate(ctx, c, rest)
 		case "ping":

@@ -44,6 +44,9 @@ func slurmJob(j *apiv1.Job, now time.Time) slurm.Job {
 	if s.Partition == "" {
 		s.Partition = noPartition
 	}
+	if s.Reason == string(cluster.ReasonHeldUser) || s.Reason == string(cluster.ReasonHeldAdmin) {
+		s.Priority = 0
+	}
 	if st.Waiting() { // what it did before it was requeued does not count
 		s.Started, s.NodeList = time.Time{}, ""
 	}
@@ -78,6 +81,10 @@ func slurmSpec(s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec, now time.Time) {
 	s.CPUs = max(1, (spec.GetCpuMilli()+999)/1000)
 	s.MinMemMiB, s.MemUsedMiB = spec.GetMemMib(), spec.GetMemMib()
 	s.Limit, s.Comment, s.Dir = spec.GetTimeLimit().AsDuration(), escape(spec.GetComment()), escape(string(spec.GetDir()))
+	s.Dependency = j.GetDependency()
+	if b := spec.GetBegin(); b != nil {
+		s.Eligible = local(b, now)
+	}
 	s.ReqNodes, s.Requeue = spec.GetNode(), spec.GetRequeueOnLoss()
 	if d := spec.GetDeadline(); d != nil {
 		s.Deadline = local(d, now)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // Fate is what becomes of one setting.
@@ -51,17 +53,22 @@ func (o Outcome) Line() string {
 // Request is what a script and its options ask for, in Berth's terms. Zero
 // means that nothing was said.
 type Request struct {
-	Name, Comment                 string
-	GPUs                          int64
-	GPUsSaid                      bool // also when it is 0
-	GPUType                       string
-	WholeGPUs                     bool
-	CPUs, MemMiB                  int64
-	TimeLimit                     time.Duration
-	Node, Partition               string
-	Requeue                       bool
-	Dir, Stdin, Stdout, Stderr    string
-	Export                        string
+	Name, Comment              string
+	GPUs                       int64
+	GPUsSaid                   bool // also when it is 0
+	GPUType                    string
+	WholeGPUs                  bool
+	CPUs, MemMiB               int64
+	TimeLimit                  time.Duration
+	Node, Partition            string
+	Requeue                    bool
+	Dir, Stdin, Stdout, Stderr string
+	Export                     string
+	Hold                       bool
+	// Begin is a time as slurm.ParseTime reads it, "" for now.
+	Begin                         string
+	Depends                       []cluster.Dependency
+	DependAny, KillInvalidDepend  bool
 	Wait, Parsable, Test          bool
 	Quiet, Verbose, Help, Version bool
 	// Wrap is the command of --wrap; Wrapped tells that there was one.
@@ -135,6 +142,7 @@ var ownReplace = map[string][]string{
 	"gpus": {"gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"}, "gpu-type": {"constraint", "prefer"},
 	"image": {"container"}, "requeue-on-loss": {"requeue", "no-requeue"}, "exclusive": {"exclusive", "oversubscribe"},
 	"comment": {"comment"}, "deadline": {"deadline"}, "chdir": {"chdir"}, "output": {"output"}, "error": {"error"}, "input": {"input"},
+	"hold": {"hold"}, "begin": {"begin"}, "dependency": {"dependency"}, "kill-on-invalid-dep": {"kill-on-invalid-dep"},
 	"export": {"export", "export-file", "get-user-env"},
 }
 

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
 // rule is what becomes of an option. read, when set, checks the value as
@@ -137,11 +140,11 @@ var rules = map[string]rule{
 	"no-kill":            ignored("a job has one node"),
 
 	// When, and how it ends.
-	"hold":                refused("a job cannot be held", "submit it when it may start"),
+	"hold":                {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Hold }, true)},
 	"begin":               {read: readBegin},
 	"deadline":            {fate: Ignored, note: "Slurm's forms of a deadline are not read", fix: "say it to Berth: #BERTH --deadline=6h"},
 	"dependency":          {read: readDependency},
-	"kill-on-invalid-dep": ignored("there are no dependencies"),
+	"kill-on-invalid-dep": {read: readKillInvalid},
 	"array":               {read: readArray},
 	"signal":              {read: readSignal},
 	"time-min":            ignored("a time limit is not shortened to start sooner"),
@@ -365,23 +368,38 @@ func readPartition(r *resolver, v string) (*verdict, error) {
 	return honour()
 }
 
-func readBegin(_ *resolver, v string) (*verdict, error) {
-	if strings.EqualFold(v, "now") {
+func readBegin(r *resolver, v string) (*verdict, error) {
+	if _, ok := slurm.ParseTime(v, time.Unix(0, 0)); !ok {
+		return nil, Message(fmt.Sprintf("Invalid time specification (pos=0): %s", v))
+	}
+	r.req.Begin = v
+	return honour()
+}
+
+func readKillInvalid(r *resolver, v string) (*verdict, error) {
+	switch strings.ToLower(v) {
+	case "yes", "y", "no", "n":
+		r.req.KillInvalidDepend = strings.ToLower(v)[0] == 'y'
 		return honour()
 	}
-	return &verdict{Refused, "a job starts when it fits, not at a time", "submit it then, with at(1) or a timer"}, nil
+	return nil, Message("Invalid --kill-on-invalid-dep specification")
 }
 
 var dependencyTypes = []string{"after", "afterany", "afterok", "afternotok", "aftercorr", "afterburstbuffer", "expand", "singleton"}
 
-func readDependency(_ *resolver, v string) (*verdict, error) {
+func readDependency(r *resolver, v string) (*verdict, error) {
 	for item := range strings.FieldsFuncSeq(v, func(r rune) bool { return r == ',' || r == '?' }) {
 		kind, _, _ := strings.Cut(item, ":")
 		if !slices.Contains(dependencyTypes, strings.ToLower(kind)) && !digits(kind) {
 			return nil, Message("Job dependency problem: " + item)
 		}
 	}
-	return &verdict{Refused, "a job cannot wait for another", "wait for it in the shell that submits: berth wait ID && berth submit SCRIPT"}, nil
+	deps, anyOf, err := cluster.ParseDepends(v)
+	if err != nil {
+		return &verdict{Refused, strings.TrimPrefix(err.Error(), "dependency "), "jobs wait for the start or the end of others (after, afterany, afterok, afternotok, singleton)"}, nil
+	}
+	r.req.Depends, r.req.DependAny = deps, anyOf
+	return honour()
 }
 
 func readArray(_ *resolver, v string) (*verdict, error) {
