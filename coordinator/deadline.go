@@ -91,7 +91,9 @@ func overlaps(snap *cluster.Snapshot, part *cluster.Partition) int {
 }
 
 // termsOf gathers what policies go by beside specs: the deadlines of those who
-// wait, and who may be preempted. due tells that somebody with a deadline waits.
+// wait, and who may be preempted. due tells that somebody with a deadline waits
+// whom no pass has given a queue yet: what is promised to the others is on the
+// nodes of their queues, and the fast path keeps away from there.
 func termsOf(waiting, running []*cluster.Job) (out map[cluster.JobID]cluster.Terms, due bool) {
 	set := func(id cluster.JobID, t cluster.Terms) {
 		if t == (cluster.Terms{}) {
@@ -103,7 +105,7 @@ func termsOf(waiting, running []*cluster.Job) (out map[cluster.JobID]cluster.Ter
 		out[id] = t
 	}
 	for _, j := range waiting {
-		due = due || j.Spec.Deadline > 0
+		due = due || j.Spec.Deadline > 0 && j.Spec.GPUs > 0 && j.State == cluster.JobPending
 		set(j.ID, cluster.Terms{Deadline: j.Spec.Deadline, Preemptible: mayMakeRoom(j)})
 	}
 	for _, j := range running {

@@ -16,6 +16,9 @@ type DeadlineCheck struct {
 	// GPUType is where, and Before how many jobs with deadlines go before it.
 	GPUType string
 	Before  int
+
+	start int64
+	on    []cluster.GPUID
 }
 
 // Admit tells whether jobs, which are not in snap yet, can meet their deadlines
@@ -33,9 +36,9 @@ func Admit(snap *cluster.Snapshot, jobs []*cluster.Job, pol Policy) *cluster.Err
 		return nil
 	}
 	d := newDemand(snap, &pol)
-	old := d.lay(due(snap.Waiting))
+	old := d.plan(due(snap.Waiting))
 	all := append(due(snap.Waiting), due(jobs)...)
-	now := d.lay(all)
+	now := d.plan(all)
 	for _, j := range due(jobs) {
 		if c := now[j]; c.End == 0 || c.End > j.Spec.Deadline {
 			return d.refusal(j, c)
@@ -66,24 +69,31 @@ func byDeadline(a, b *cluster.Job) int {
 	return cmp.Or(cmp.Compare(a.Spec.Deadline, b.Spec.Deadline), cmp.Compare(a.ID, b.ID))
 }
 
-// demand is the part of the GPUs that deadlines may claim, and when each
-// becomes free.
+// demand is when each GPU becomes free, and which of them deadlines may claim.
 type demand struct {
-	pol   *Policy
-	now   int64
-	types []string
-	slots map[string][]slot // by type
-	reps  map[string]*cluster.GPU
+	pol    *Policy
+	now    int64
+	types  []string
+	slots  map[string][]slot // by type, in order of when they are free
+	nodes  map[string][]slotNode
+	at     map[string]map[cluster.NodeID]int // of nodes
+	reps   map[string]*cluster.GPU
+	places []place
+	nodeOf map[cluster.GPUID]cluster.NodeID
 }
 
 type slot struct {
-	node cluster.NodeID
-	gpu  cluster.GPUID
-	free int64
+	node  cluster.NodeID
+	gpu   cluster.GPUID
+	free  int64
+	claim bool // one of those that become free first, which new promises may be made of
 }
 
 func newDemand(snap *cluster.Snapshot, pol *Policy) *demand {
-	d := &demand{pol: pol, now: int64(snap.Now), slots: map[string][]slot{}, reps: map[string]*cluster.GPU{}}
+	d := &demand{
+		pol: pol, now: int64(snap.Now), slots: map[string][]slot{}, nodes: map[string][]slotNode{}, at: map[string]map[cluster.NodeID]int{},
+		reps: map[string]*cluster.GPU{}, nodeOf: map[cluster.GPUID]cluster.NodeID{},
+	}
 	clears := map[cluster.GPUID]int64{}
 	for _, j := range snap.Running {
 		a := j.Live()
@@ -104,54 +114,106 @@ func newDemand(snap *cluster.Snapshot, pol *Policy) *demand {
 			if d.reps[g.Type] == nil || g.SellableMiB < d.reps[g.Type].SellableMiB {
 				d.reps[g.Type] = g
 			}
-			d.slots[g.Type] = append(d.slots[g.Type], slot{n.ID, g.ID, max(d.now, clears[g.ID])})
+			d.nodeOf[g.ID] = n.ID
+			d.slots[g.Type] = append(d.slots[g.Type], slot{node: n.ID, gpu: g.ID, free: max(d.now, clears[g.ID])})
 		}
 	}
 	for t, s := range d.slots {
 		slices.SortFunc(s, func(a, b slot) int {
 			return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.node, b.node), cmp.Compare(a.gpu, b.gpu))
 		})
-		most := (int64(len(s))*min(1000, max(0, pol.DeadlineShareMilli)) + 999) / 1000
-		d.slots[t] = s[:most]
+		for i := range (int64(len(s))*min(1000, max(0, pol.DeadlineShareMilli)) + 999) / 1000 {
+			s[i].claim = true
+		}
 		d.types = append(d.types, t)
+		d.nodes[t], d.at[t] = slotNodes(s)
 	}
 	slices.Sort(d.types)
+	d.places = placesOf(snap.Nodes)
 	return d
+}
+
+// plan lays the jobs so that the fewest miss their deadlines: with those that
+// wait in a queue on the node where they wait, or else all anew.
+//
+// On its node a promise only comes nearer from plan to plan as long as nobody
+// else is laid on its GPUs beyond its start: what is free there is free no later,
+// GPU by GPU. Laid anew it need not, since for gangs more free GPUs elsewhere can
+// make a later plan (Graham's anomalies).
+func (d *demand) plan(jobs []*cluster.Job) map[*cluster.Job]DeadlineCheck {
+	slices.SortStableFunc(jobs, byDeadline)
+	stay := d.lay(jobs, true)
+	late := lateIn(stay)
+	if late == 0 {
+		return stay
+	}
+	if anew := d.lay(jobs, false); lateIn(anew) < late {
+		return anew
+	}
+	return stay
+}
+
+func lateIn(laid map[*cluster.Job]DeadlineCheck) (n int) {
+	for j, c := range laid {
+		if c.End == 0 || c.End > j.Spec.Deadline {
+			n++
+		}
+	}
+	return n
 }
 
 // lay plans the jobs, which are in order of their deadlines, and returns what
 // became of each.
-func (d *demand) lay(jobs []*cluster.Job) map[*cluster.Job]DeadlineCheck {
+func (d *demand) lay(jobs []*cluster.Job, stay bool) map[*cluster.Job]DeadlineCheck {
 	slots := map[string][]slot{}
 	for t, s := range d.slots {
 		slots[t] = slices.Clone(s)
 	}
-	slices.SortStableFunc(jobs, byDeadline)
 	out := make(map[*cluster.Job]DeadlineCheck, len(jobs))
 	for i, j := range jobs {
 		best, on := DeadlineCheck{}, []int(nil)
 		if j.Spec.GPUs == 0 { // cores are not rationed by deadline
-			best.End = cluster.Time(d.now + d.length(j, cluster.CPUType))
+			best.End, best.start = cluster.Time(d.now+d.length(j, cluster.CPUType)), d.now
 		}
+		node, claims := j.Spec.Node, true
+		if n := d.nodeOf[j.Queue]; stay && n != "" {
+			node, claims = n, false
+		}
+		able := sparingOf(d.places, j, d.pol)
 		for _, t := range d.types {
 			if j.Spec.GPUs == 0 {
 				break
 			}
-			if e, _ := cluster.EstimateFor(j.Estimates, t); needOn(j, d.reps[t], &e, d.pol).way == wayNone {
+			e, _ := cluster.EstimateFor(j.Estimates, t)
+			nd := needOn(j, d.reps[t], &e, d.pol)
+			if nd.way == wayNone || able.veto(d.reps[t], &nd) != vetoNone {
 				continue
 			}
-			at, start := earliest(slots[t], j.Spec.GPUs, j.Spec.Node)
+			at, start := earliest(slots[t], d.among(t, node), j.Spec.GPUs, claims)
 			if end := cluster.Time(start + d.length(j, t)); at != nil && (best.End == 0 || end < best.End) {
-				best, on = DeadlineCheck{End: end, GPUType: t}, at
+				best, on = DeadlineCheck{End: end, GPUType: t, start: start}, at
 			}
 		}
 		best.Before = i
 		for _, k := range on {
 			slots[best.GPUType][k].free = int64(best.End)
+			best.on = append(best.on, slots[best.GPUType][k].gpu)
 		}
 		out[j] = best
 	}
 	return out
+}
+
+// among are the nodes with GPUs of a type, or the one with the given name.
+func (d *demand) among(gpuType string, node cluster.NodeID) []slotNode {
+	if node == "" {
+		return d.nodes[gpuType]
+	}
+	k, ok := d.at[gpuType][node]
+	if !ok {
+		return nil
+	}
+	return d.nodes[gpuType][k : k+1]
 }
 
 // length is how long a job takes on a type at most, in nine of ten cases.
@@ -160,24 +222,44 @@ func (d *demand) length(j *cluster.Job, gpuType string) int64 {
 	return stretched(durationOf(j, &e, d.pol), tail, &e, j.Spec.TimeLimit)
 }
 
-// earliest returns the n slots of one node that are free together first, nil
-// when no node has so many.
-func earliest(slots []slot, n int, node cluster.NodeID) (at []int, start int64) {
-	start = forever
-	byNode := map[cluster.NodeID][]int{}
+// slotNode is the slots of one type on one node.
+type slotNode struct {
+	at []int
+}
+
+// slotNodes groups the slots of a type, in the order in which nodes come first.
+func slotNodes(slots []slot) (nodes []slotNode, of map[cluster.NodeID]int) {
+	of = map[cluster.NodeID]int{}
 	for i := range slots {
-		if node == "" || slots[i].node == node {
-			byNode[slots[i].node] = append(byNode[slots[i].node], i)
+		k, ok := of[slots[i].node]
+		if !ok {
+			k = len(nodes)
+			of[slots[i].node] = k
+			nodes = append(nodes, slotNode{})
 		}
+		nodes[k].at = append(nodes[k].at, i)
 	}
-	for i := range slots { // in a fixed order
-		own := byNode[slots[i].node]
-		if len(own) < n || own[0] != i {
+	return nodes, of
+}
+
+// earliest returns the n slots of one of nodes that are free together first,
+// nil when none has so many; only those that may be claimed count if claims.
+func earliest(slots []slot, nodes []slotNode, n int, claims bool) (at []int, start int64) {
+	start = forever
+	var own []int
+	for k := range nodes {
+		own = own[:0]
+		for _, i := range nodes[k].at {
+			if slots[i].claim || !claims {
+				own = append(own, i)
+			}
+		}
+		if len(own) < n {
 			continue
 		}
 		slices.SortFunc(own, func(a, b int) int { return cmp.Or(cmp.Compare(slots[a].free, slots[b].free), cmp.Compare(a, b)) })
 		if s := slots[own[n-1]].free; s < start {
-			at, start = own[:n], s
+			at, start = append(at[:0], own[:n]...), s
 		}
 	}
 	return at, start

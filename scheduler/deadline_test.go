@@ -67,22 +67,29 @@ func TestAdmit(t *testing.T) {
 }
 
 // TestAdmittedDeadlinesAreMet: whatever else is submitted, who was admitted
-// ends in time when runs take no longer than promised and have GPUs alone.
+// ends in time when runs take no longer than promised and have GPUs alone, gangs
+// too; also where the fast path gives away what no deadline waits for.
 func TestAdmittedDeadlinesAreMet(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		const tick = 5 * time.Minute // all times are whole ones, with a pass at each
 		pol := scheduler.Default()
 		pol.DeadlineShareMilli = rapid.SampledFrom([]int64{250, 500, 1000}).Draw(t, "share")
-		w := NewWorld([]*cluster.Node{Node("n1", 2, a100), Node("n2", 2, a100)})
+		w := NewWorld([]*cluster.Node{Node("n1", 2, a100), Node("n2", 2, a100), Node("n3", 3, a100)})
 		w.Runs = func(j *cluster.Job) time.Duration { return j.Spec.TimeLimit }
-		promised := map[cluster.JobID]cluster.Time{}
+		promised, fast := map[cluster.JobID]cluster.Time{}, rapid.Bool().Draw(t, "fast path")
+		var gpus []cluster.GPUID
+		for _, n := range w.Nodes {
+			for i := range n.GPUs {
+				gpus = append(gpus, n.GPUs[i].ID)
+			}
+		}
 		id := cluster.JobID(0)
 		for step := 0; step < 150; step++ {
 			if step < 30 && rapid.IntRange(0, 2).Draw(t, "comes") > 0 {
 				id++
 				l := time.Duration(rapid.IntRange(1, 12).Draw(t, "limit")) * tick
-				j := Job(id, Exclusive, Limit(l))
+				j := Job(id, Exclusive, Limit(l), GPUs(rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "gpus")))
 				j.Eligible = w.Clock
 				if rapid.Bool().Draw(t, "due") {
 					j.Spec.Deadline = w.Clock.Add(l + time.Duration(rapid.IntRange(0, 24).Draw(t, "slack"))*tick)
@@ -90,8 +97,14 @@ func TestAdmittedDeadlinesAreMet(t *testing.T) {
 						continue
 					}
 					promised[id] = j.Spec.Deadline
+				} else if rapid.Bool().Draw(t, "shares") {
+					j.Spec.Exclusive, j.Spec.GPUMemMiB, j.Spec.GPUMilli = false, 10_000, 300
 				}
 				w.Submit(j)
+			}
+			if fast && !slices.ContainsFunc(w.Snapshot().Waiting, func(j *cluster.Job) bool { return j.Spec.Deadline > 0 && j.State == cluster.JobPending }) {
+				p := scheduler.OnRelease(w, gpus, pol)
+				w.Apply(&p)
 			}
 			p := scheduler.Schedule(w.Snapshot(), pol)
 			w.Apply(&p)

@@ -31,7 +31,12 @@ func (p *pass) shapeOf(it *item, c int) shape {
 // want is what each card must have left for it.
 func (p *pass) want(it *item, c int) room {
 	n := &it.needs[c]
-	return room{mem: n.mem, milli: n.milli, slots: 1, cpu: it.cpu, host: it.mem, until: p.now + n.dur}
+	dur := n.dur
+	if p.careful { // deadlines are promised for nine in ten cases
+		e, _ := cluster.EstimateFor(it.job.Estimates, p.f.classes[c].gpuType)
+		dur = stretched(dur, tail, &e, it.job.Spec.TimeLimit)
+	}
+	return room{mem: n.mem, milli: n.milli, slots: 1, cpu: it.cpu, host: it.mem, until: p.now + dur}
 }
 
 // mayFit is a cheap question: false means that it certainly does not fit.

@@ -261,6 +261,9 @@ const (
 
 // queueRank is the rank of a job in whatever queue.
 func (p *pass) queueRank(it *item) int64 {
+	if by := it.job.Spec.Deadline; by > 0 && it.fast >= 0 {
+		return int64(by) / 1e6 // before all ages
+	}
 	if it.old || it.fast < 0 {
 		return int64(it.job.Eligible)
 	}
@@ -271,8 +274,9 @@ func (p *pass) queueRank(it *item) int64 {
 	return int64(tier-tierOld)*rankTier + first*rankSize + rankSize + second - 1
 }
 
-// RankIsOld tells of the rank of a waiter in a queue that whoever has it is old,
-// so that nobody passes it there. Such ranks are times since when they wait.
+// RankIsOld tells of the rank of a waiter in a queue that whoever has it is old
+// or has a deadline, so that nobody passes it there. Such ranks are times: since
+// when they wait, in microseconds, or by when they must end, in seconds.
 func RankIsOld(rank int64) bool { return rank < rankTier }
 
 // rankedShort tells of a rank that whoever has it was short when it came.
@@ -289,7 +293,7 @@ func (p *pass) rerank() {
 			}
 			it := p.find(w.Job)
 			if it == nil || it.gone || it.moved || it.queue != int32(i) || it.fast < 0 ||
-				it.old == RankIsOld(w.Rank) && (it.old || !rankedShort(w.Rank) || it.tier == tierShort) {
+				first(it) == RankIsOld(w.Rank) && (first(it) || !rankedShort(w.Rank) || it.tier == tierShort) {
 				continue
 			}
 			left--
@@ -300,6 +304,9 @@ func (p *pass) rerank() {
 		}
 	}
 }
+
+// first tells whether nobody passes a job in its queue.
+func first(it *item) bool { return it.old || it.job.Spec.Deadline > 0 }
 
 // tailDepth is how many of the last waiters of a long queue are asked whether
 // they would end sooner elsewhere.

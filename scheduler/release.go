@@ -327,14 +327,15 @@ func (r *release) head(id cluster.GPUID) (*cluster.Job, int64) {
 
 // blocked tells whether the start of j would take from an older head that
 // waited too long: on one of its GPUs, or anywhere on its node when that head
-// wants several.
+// wants several. A head with a deadline has its promise on that node, the next
+// pass knows on which GPU.
 func (r *release) blocked(j *cluster.Job, n *cluster.Node, on []cluster.GPUShare) bool {
 	for i := range n.GPUs {
 		o, rank := r.head(n.GPUs[i].ID)
-		if o == nil || o.ID == j.ID || !RankIsOld(rank) || !olderThan(o, j) {
+		if o == nil || o.ID == j.ID || !RankIsOld(rank) || !comesBefore(o, j) {
 			continue
 		}
-		if o.Spec.GPUs > 1 || slices.ContainsFunc(on, func(g cluster.GPUShare) bool { return g.GPU == n.GPUs[i].ID }) {
+		if o.Spec.GPUs > 1 || o.Spec.Deadline > 0 || slices.ContainsFunc(on, func(g cluster.GPUShare) bool { return g.GPU == n.GPUs[i].ID }) {
 			return true
 		}
 		cpu, mem := hostOf(o, *r.pol)
@@ -346,8 +347,14 @@ func (r *release) blocked(j *cluster.Job, n *cluster.Node, on []cluster.GPUShare
 	return false
 }
 
-func olderThan(a, b *cluster.Job) bool {
-	return a.Eligible < b.Eligible || a.Eligible == b.Eligible && a.ID < b.ID
+// comesBefore tells of two of whom neither may be passed which is first: by
+// deadline, and then by age.
+func comesBefore(a, b *cluster.Job) bool {
+	x, y := a.Spec.Deadline, b.Spec.Deadline
+	if x != y && (x == 0 || y == 0) {
+		return y == 0
+	}
+	return cmp.Or(cmp.Compare(x, y), cmp.Compare(a.Eligible, b.Eligible), cmp.Compare(a.ID, b.ID)) < 0
 }
 
 func (r *release) overtook(j, passed *cluster.Job, c *cluster.GPU, h *cluster.NodeUse) string {

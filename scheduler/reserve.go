@@ -71,6 +71,7 @@ const cardsAKeep = 64
 // JSSPP 1995). Those are few: what is kept for one, others go without.
 func (p *pass) reserve(it *item) {
 	switch {
+	case it.kept && !it.old: // by a promise
 	case it.old:
 		p.keep(it)
 	case it.gpus > 0 && p.reserved <= len(p.f.cards)/cardsAKeep && p.now >= int64(it.job.Eligible.Add(p.pol.ReserveAge)) && p.keep(it):

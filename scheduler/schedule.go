@@ -31,6 +31,7 @@ type pass struct {
 	typical   *learn // of what runs and waits, made when first asked for
 	frag      *frag  // nil where fragmentation plays no part
 	mild      *mild
+	careful   bool    // something is kept for deadlines; see want
 	unseen    bool    // somebody stands in a queue whom the snapshot does not hold
 	picked    []int32 // scratch
 	chosen    []int   // scratch
@@ -58,8 +59,13 @@ func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
 	p.f.asks(p.items)
 	p.markUnseen()
 	p.frag = p.newFrag()
-	for _, r := range p.order() {
+	order := p.order()
+	p.keepPromises(order, snap)
+	for _, r := range order {
 		it := &p.items[r.item]
+		if it.gone {
+			continue
+		}
 		if r.tier == tierPlain && !p.keepsIdle {
 			p.keepForIdle()
 		}
