@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -21,6 +22,25 @@ const maxMates = 8
 // mateTries bounds on how many cards with room one job is held against those
 // who lie there, so that a pass stays cheap. Who waits too long tries all.
 const mateTries = 32
+
+// mateBudget is how many such comparisons a pass makes at that rate; then each
+// job has fewTries. Only passes over tens of thousands of jobs come so far,
+// and those who came late in their order wait in any case.
+const (
+	mateBudget = 1 << 18
+	fewTries   = 2
+)
+
+// tries is on how many more cards a job may be held against others.
+func (p *pass) tries(it *item) int {
+	switch {
+	case it.kept || p.old(it.job):
+		return math.MaxInt
+	case p.judged > mateBudget:
+		return fewTries
+	}
+	return mateTries
+}
 
 // slowdowns appends how many times longer each of a set takes than alone. See
 // cluster.Interference.
@@ -169,6 +189,7 @@ func (p *pass) judge(it *item, n *need, i int32) verdict {
 }
 
 func (p *pass) suits(it *item, c int, i int32) bool {
+	p.judged++
 	v := p.judge(it, &it.needs[c], i)
 	return !v.against()
 }
@@ -181,8 +202,9 @@ func (p *pass) suited(it *item, c int, want *room, from, hi int) int {
 	if p.crowd == nil {
 		return place
 	}
+	most := p.tries(it)
 	for tries := 0; place >= 0 && place < hi && !p.suits(it, c, k.cards[place]); tries++ {
-		if tries == mateTries && !it.kept && !p.old(it.job) {
+		if tries >= most {
 			return -1
 		}
 		place = k.used.first(place+1, want)

@@ -53,7 +53,7 @@ func (p *Policy) beyond(job *cluster.Job, gpuType string, e *cluster.Estimate, n
 // score, and of equals the sooner end and the first. ok is false for a job
 // without an objective.
 func (p *pass) chooses(it *item, among []int) (best int, ok bool) {
-	if it.job.Spec.Objective == "" || len(among) == 0 {
+	if len(among) == 0 || !it.aims {
 		return 0, false
 	}
 	goals := make([]goalOf, len(among))

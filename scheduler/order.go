@@ -16,6 +16,7 @@ type item struct {
 	node     cluster.NodeID // copies of what the job asks for: the passes'
 	gpus     int            // inner loops should not follow its pointers
 	queue    int32          // the card in whose queue it stands, -1 for none
+	aims     bool           // it has an objective
 	gone     bool           // started in this pass
 	old      bool           // waited so long that its length no longer counts
 	kept     bool           // cards are kept for it; the old ask for that at once
@@ -56,7 +57,7 @@ func (p *pass) gather(waiting []*cluster.Job) {
 		if !j.State.Waiting() || j.Cancel != nil {
 			continue
 		}
-		it := item{job: j, queue: -1, gpus: j.Spec.GPUs, node: j.Spec.Node}
+		it := item{job: j, queue: -1, gpus: j.Spec.GPUs, node: j.Spec.Node, aims: j.Spec.Objective != ""}
 		it.cpu, it.mem = hostOf(j, p.pol)
 		it.needs, needs = needs[:classes:classes], needs[classes:]
 		if j.Spec.GPUs > 0 {

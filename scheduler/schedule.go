@@ -18,6 +18,7 @@ type pass struct {
 	told    map[shape]cluster.Reason
 	loaded  bool
 	moves   int
+	judged  int // how often a job was held against those on a card
 	// residents holds who lies on each card and until when, made when first
 	// asked for; started are those that this pass laid there.
 	residents [][]resident
