@@ -103,7 +103,11 @@ func runControl(ctx context.Context, e *Env, c *client, args []string, action ap
 			}
 			continue
 		}
-		e.warnf("%s", escape(r.GetMessage()))
+		text := escape(r.GetMessage())
+		if name := fmt.Sprintf("job %d ", r.GetId()); !strings.HasPrefix(text, name) {
+			text = strings.TrimSpace(name) + ": " + text
+		}
+		e.warnf("%s", text)
 		code = ExitFailed
 	}
 	if code != ExitDone {

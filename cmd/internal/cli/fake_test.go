@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"flag"
 	"io"
 	"net"
@@ -171,6 +172,34 @@ func (f *fakeServer) ListJobs(ctx context.Context, r *apiv1.ListJobsRequest) (*a
 	resp := &apiv1.ListJobsResponse{Jobs: out[at:min(at+2, len(out))]}
 	if at+2 < len(out) {
 		resp.NextPageToken = strings.Repeat("x", at+2)
+	}
+	return resp, nil
+}
+
+// ControlJobs knows ann's jobs and answers as coordinators do.
+func (f *fakeServer) ControlJobs(ctx context.Context, r *apiv1.ControlJobsRequest) (*apiv1.ControlJobsResponse, error) {
+	if err := f.enter(ctx, "ControlJobs"); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	resp := &apiv1.ControlJobsResponse{}
+	for _, id := range r.GetIds() {
+		res := &apiv1.ControlResult{Id: id}
+		requeues := r.GetAction() == apiv1.JobAction_JOB_ACTION_REQUEUE
+		switch j := f.find(id); {
+		case j == nil:
+			res.Fault, res.Message = "NOT_FOUND", fmt.Sprintf("job %d is not known", id)
+		case j.GetUser() != "ann":
+			res.Fault, res.Message = "DENIED", "the job belongs to another user"
+		case terminal(j.GetState()) && requeues:
+			res.Fault, res.Message = "CONFLICT", fmt.Sprintf("job %d cannot be requeued: it has ended as %s; submit it again", id, j.GetState())
+		case waiting(j.GetState()) && requeues:
+			res.Fault, res.Message = "CONFLICT", fmt.Sprintf("job %d cannot be requeued: it waits already", id)
+		case !waiting(j.GetState()) && !requeues:
+			res.Fault, res.Message = "CONFLICT", fmt.Sprintf("job %d does not wait any more: it is %s", id, j.GetState())
+		}
+		resp.Results = append(resp.Results, res)
 	}
 	return resp, nil
 }
