@@ -32,7 +32,7 @@ type Arrivals struct {
 // a free card.
 func NewArrivals(nodes []*cluster.Node, led *cluster.Ledger, pol Policy) *Arrivals {
 	pol.PatienceMilli = 0
-	p := &pass{pol: pol, failed: map[shape]int64{}, bulks: map[shape]bool{}}
+	p := &pass{pol: pol, nodes: nodes, failed: map[shape]int64{}, bulks: map[shape]bool{}}
 	p.f = newFleet(nodes, led.Clone(), nil, &p.pol)
 	p.typical = newLearn(len(p.f.classes))
 	a := &Arrivals{p: p, step: 1}
@@ -53,7 +53,7 @@ func (a *Arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (cluste
 		return cluster.Start{}, false
 	}
 	weight := a.learn(j)
-	if j.Spec.GPUs == 0 {
+	if j.Spec.GPUs == 0 || j.Spec.OrCPU {
 		a.reorder()
 	}
 	ok := p.start(&p.items[0])

@@ -26,9 +26,16 @@ func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []Explanation
 	if len(snap.Nodes) == 0 {
 		return []Explanation{{Reason: cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered; the job starts when one joins that can run it"}}}
 	}
+	c := coresOf(job, &pol)
+	if c != nil && NeverFits(snap.Nodes, job, pol) == nil && neverOn(snap.Nodes, job, pol) != "" {
+		job, c = c.plain(job), nil
+	}
 	x := newExplainer(snap, job, pol)
 	for _, n := range sortedNodes(snap.Nodes) {
 		x.node(n)
+	}
+	if c != nil {
+		x.coresExplain(c)
 	}
 	x.queue()
 	x.never()

@@ -15,13 +15,15 @@ type goalOf struct {
 	work   int64 // microseconds of whole cards
 	joules int64
 	milli  int64 // price, in thousandths of the currency
+	// unpriced tells that nobody said what the type costs.
+	unpriced bool
 }
 
 func (p *Policy) goal(job *cluster.Job, gpuType string, e *cluster.Estimate, n *need, sellable int64) goalOf {
 	cards := int64(max(1, job.Spec.GPUs))
 	g := goalOf{us: n.dur, work: n.dur / cluster.WholeGPU * n.dominant(sellable) * cards}
 	g.joules = e.PowerW * cards * (n.dur / 1_000_000)
-	g.milli = p.price(gpuType, g.work)
+	g.milli, g.unpriced = p.price(gpuType, g.work), p.Prices.of(gpuType) == 0
 	return g
 }
 
@@ -56,33 +58,48 @@ func (p *pass) chooses(it *item, among []int) (best int, ok bool) {
 	if len(among) == 0 || !it.aims {
 		return 0, false
 	}
-	goals := make([]goalOf, len(among))
-	var most goalOf
+	return among[rate(it.job.Spec.Objective, p.goalsOf(it, among))], true
+}
+
+// goalsOf is what a job would take on each of the classes.
+func (p *pass) goalsOf(it *item, among []int) []goalOf {
+	goals := make([]goalOf, len(among), len(among)+1)
 	for i, c := range among {
 		k := &p.f.classes[c]
 		e, _ := cluster.EstimateFor(it.job.Estimates, k.gpuType)
 		goals[i] = p.pol.goal(it.job, k.gpuType, &e, &it.needs[c], k.sellable)
+	}
+	return goals
+}
+
+// rate returns which of the goals is the best for an objective: the least
+// score, and of equals the sooner end and the first. What nobody knows counts
+// as much as the worst from then on.
+func rate(o cluster.Objective, goals []goalOf) int {
+	var most goalOf
+	for i := range goals {
 		most.joules, most.milli = max(most.joules, goals[i].joules), max(most.milli, goals[i].milli)
 	}
-	least := goalOf{forever, forever, forever, forever}
-	for i := range goals { // what nobody knows counts as much as the worst
+	least := goalOf{us: forever, work: forever, joules: forever, milli: forever}
+	for i := range goals {
 		g := &goals[i]
 		if g.joules == 0 {
 			g.joules = most.joules
 		}
-		if g.milli == 0 && p.pol.Prices.of(p.f.classes[among[i]].gpuType) == 0 {
+		if g.milli == 0 && g.unpriced {
 			g.milli = most.milli
 		}
-		least = goalOf{min(least.us, g.us), min(least.work, g.work), min(least.joules, g.joules), min(least.milli, g.milli)}
+		least.us, least.work = min(least.us, g.us), min(least.work, g.work)
+		least.joules, least.milli = min(least.joules, g.joules), min(least.milli, g.milli)
 	}
 	at, score := 0, int64(forever)
 	for i := range goals {
-		s := goals[i].score(it.job.Spec.Objective, &least)
+		s := goals[i].score(o, &least)
 		if s < score || s == score && goals[i].us < goals[at].us {
 			at, score = i, s
 		}
 	}
-	return among[at], true
+	return at
 }
 
 func (g *goalOf) score(o cluster.Objective, least *goalOf) int64 {
@@ -108,11 +125,15 @@ func (g *goalOf) score(o cluster.Objective, least *goalOf) int64 {
 // goalWords say why a type was chosen, or what it exceeds.
 func (p *Policy) goalWords(job *cluster.Job, gpuType string, e *cluster.Estimate, n *need, sellable int64) string {
 	g := p.goal(job, gpuType, e, n, sellable)
+	return g.words(e.PowerW*int64(max(1, job.Spec.GPUs)), !g.unpriced)
+}
+
+func (g *goalOf) words(watts int64, priced bool) string {
 	w := about(g.us)
-	if e.PowerW > 0 {
-		w += fmt.Sprintf(", %d W, %s kWh", e.PowerW*int64(max(1, job.Spec.GPUs)), strconv.FormatFloat(float64(g.joules)/3.6e6, 'f', 2, 64))
+	if watts > 0 {
+		w += fmt.Sprintf(", %d W, %s kWh", watts, strconv.FormatFloat(float64(g.joules)/3.6e6, 'f', 2, 64))
 	}
-	if p.Prices.of(gpuType) > 0 {
+	if priced {
 		w += ", price " + strconv.FormatFloat(float64(g.milli)/1000, 'f', 2, 64)
 	}
 	return w

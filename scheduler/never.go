@@ -15,8 +15,28 @@ import (
 // could be had of it. It is nil when some node could run the job, and when no
 // node is registered at all: then it waits.
 func NeverFits(nodes []*cluster.Node, job *cluster.Job, pol Policy) *cluster.Error {
-	if len(nodes) == 0 {
+	why := neverOn(nodes, job, pol)
+	if c := coresOf(job, &pol); c != nil && why != "" {
+		switch on := neverOn(nodes, c.plain(job), pol); {
+		case c.never != "":
+			why += "; and on cores it " + c.never
+		case on != "":
+			why += "; and on cores: " + on
+		default:
+			return nil
+		}
+	}
+	if why == "" {
 		return nil
+	}
+	return cluster.Errorf(cluster.CodeInvalid, "never satisfiable: %s", why)
+}
+
+// neverOn is NeverFits without the choice of cores in place of GPUs, and only
+// what lacks.
+func neverOn(nodes []*cluster.Node, job *cluster.Job, pol Policy) string {
+	if len(nodes) == 0 {
+		return ""
 	}
 	able := slices.DeleteFunc(slices.Clone(nodes), func(n *cluster.Node) bool { return job.Spec.Node != "" && job.Spec.Node != n.ID })
 	slices.SortFunc(able, byNode)
@@ -24,10 +44,10 @@ func NeverFits(nodes []*cluster.Node, job *cluster.Job, pol Policy) *cluster.Err
 	s.cpu, s.mem = hostOf(job, pol)
 	for _, lack := range []func() string{s.node, s.gpuType, s.limits, s.gpuMem, s.count, s.cores, s.host} {
 		if why := lack(); why != "" {
-			return cluster.Errorf(cluster.CodeInvalid, "never satisfiable: %s", why)
+			return why
 		}
 	}
-	return nil
+	return ""
 }
 
 // sieve keeps the nodes that have all that was looked at so far. Each step

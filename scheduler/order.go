@@ -22,8 +22,9 @@ type item struct {
 	kept     bool           // cards are kept for it; the old ask for that at once
 	moved    bool           // in this pass, which a plan may do once
 	tier     int8
-	fast     int32 // the class on which it is predicted to run shortest, -1 for none
-	kind     int32 // what is known of its manners; 0 is nothing
+	fast     int32      // the class on which it is predicted to run shortest, -1 for none
+	kind     int32      // what is known of its manners; 0 is nothing
+	cores    *coresNeed // in place of its GPUs; nil for most
 }
 
 // rank decides the order of a pass: less goes first.
@@ -64,6 +65,9 @@ func (p *pass) gather(waiting []*cluster.Job) {
 			p.fillNeeds(&it)
 			if p.crowd != nil {
 				it.kind = p.crowd.kindOf(j)
+			}
+			if j.Spec.OrCPU {
+				p.doWithout(&it)
 			}
 		}
 		if j.Queue != "" {

@@ -256,6 +256,9 @@ func (p *pass) startPlain(it *item) bool {
 	}
 	hi := p.f.order[place]
 	e, _ := cluster.EstimateFor(it.job.Estimates, cluster.CPUType)
+	if it.cores != nil {
+		e, why = it.cores.est, "on "+cores(it.cpu)+", since no GPU could ever run it; "+why
+	}
 	p.commit(it, &cluster.Start{
 		Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: e, Why: why,
 		Berth: cluster.Berth{Node: p.f.hosts[hi].node.ID, CPUMilli: it.cpu, MemMiB: it.mem},

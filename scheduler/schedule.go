@@ -8,6 +8,7 @@ import (
 type pass struct {
 	pol     Policy
 	now     int64
+	nodes   []*cluster.Node
 	f       *fleet
 	items   []item
 	byID    []int32 // item+1 by job id less firstID
@@ -52,7 +53,7 @@ type pass struct {
 // Unplaced; the first Policy.MaxReasons shapes of them have it in words.
 func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
 	p := &pass{pol: pol, now: int64(snap.Now), running: snap.Running, failed: map[shape]int64{}, bulks: map[shape]bool{}, told: map[shape]cluster.Reason{}}
-	p.plan.BaseIndex = snap.Index
+	p.plan.BaseIndex, p.nodes = snap.Index, snap.Nodes
 	p.f = newFleet(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol)
 	p.crowd = newCrowd(snap.Interference, p.f, snap.Running)
 	p.regret(snap.Terms)
@@ -114,6 +115,9 @@ func (p *pass) start(it *item) bool {
 		return p.startPlain(it)
 	}
 	fits := p.fits(it)
+	if it.cores != nil && p.startOnCores(it, fits) {
+		return true
+	}
 	best, fastest := -1, int64(forever)
 	for _, c := range fits {
 		fastest = min(fastest, it.needs[c].dur)

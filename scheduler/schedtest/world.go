@@ -149,7 +149,7 @@ func (w *World) conflict(st *cluster.Start) string {
 	if j == nil || !j.State.Waiting() || int(st.Attempt) != len(j.Attempts)+1 {
 		return fmt.Sprintf("job %d does not wait for attempt %d", st.Job, st.Attempt)
 	}
-	if len(st.Berth.GPUs) != j.Spec.GPUs || j.Spec.Node != "" && j.Spec.Node != st.Berth.Node {
+	if n := len(st.Berth.GPUs); n != j.Spec.GPUs && (n > 0 || !j.Spec.OrCPU) || j.Spec.Node != "" && j.Spec.Node != st.Berth.Node {
 		return fmt.Sprintf("job %d: the berth is not what was asked for", st.Job)
 	}
 	for _, g := range st.Berth.GPUs {
