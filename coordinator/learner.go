@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/model"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/scheduler"
 )
 
 // learner predicts for the leader, and learns from what was measured. What it
@@ -172,7 +173,8 @@ func (l *learner) job(who caller, js *apiv1.JobSpec, types []model.TypeInfo) (*c
 	return j, nil
 }
 
-// predict answers for each of the cluster's GPU types.
+// predict answers for each of the cluster's GPU types, and for cores where the
+// job may run on those.
 func (l *learner) predict(who caller, spec *cluster.Spec, types []model.TypeInfo) ([]model.Prediction, string, error) {
 	var features model.Features
 	if len(spec.Features) > 0 {
@@ -186,8 +188,15 @@ func (l *learner) predict(who caller, spec *cluster.Spec, types []model.TypeInfo
 		Features: features, Signature: sig, Types: types,
 		Declared: model.Declared{GPUMemMiB: spec.GPUMemMiB, UtilMilli: spec.GPUMilli, Seconds: spec.Duration.Seconds()},
 	}
-	if spec.GPUs == 0 {
+	switch {
+	case spec.GPUs == 0:
 		req.Types = []model.TypeInfo{{Name: cluster.CPUType}}
+	case spec.OrCPU:
+		onCores := model.TypeInfo{Name: cluster.CPUType, CPUMilli: spec.CPUMilli}
+		if onCores.CPUMilli == 0 {
+			onCores.CPUMilli = scheduler.Default().DefaultCPUMilli
+		}
+		req.GPUs, req.Types = spec.GPUs, append(slices.Clip(types), onCores)
 	}
 	return l.predictor(sig).Predict(req), sig, nil
 }
