@@ -175,20 +175,39 @@ func (c *clearing) fit(s *stage, j *cluster.Job, at int, alone []bool) ([]int, b
 		return nil, true
 	}
 	for i := range c.node.GPUs {
-		var on []int
-		first := &c.node.GPUs[i]
-		for k := i; k < len(c.node.GPUs) && len(on) < j.Spec.GPUs; k++ {
-			g := &c.node.GPUs[k]
-			if g.Type == first.Type && g.SellableMiB == first.SellableMiB && g.Shareable() == first.Shareable() && (at < 0 || j.Spec.GPUs > 1 || k == at) &&
-				!s.blocked[k] && c.holds(&s.cards[k], g, j, alone != nil && alone[k]) {
-				on = append(on, k)
-			}
+		if j.Spec.GPUs > 1 && slices.ContainsFunc(c.node.GPUs[:i], func(g cluster.GPU) bool { return sameKind(&g, &c.node.GPUs[i]) }) {
+			continue
 		}
-		if len(on) == j.Spec.GPUs && !c.strands(s, j, on, cpu, mem) {
+		on := c.alike(s, j, i, at, alone)
+		if j.Spec.GPUs > 1 { // a pass takes those in use first, and no others then
+			slices.SortStableFunc(on, func(a, b int) int { return cmp.Compare(min(1, s.cards[b].Shares), min(1, s.cards[a].Shares)) })
+		}
+		if len(on) < j.Spec.GPUs {
+			continue
+		}
+		if on = on[:j.Spec.GPUs]; !c.strands(s, j, on, cpu, mem) {
 			return on, true
 		}
 	}
 	return nil, false
+}
+
+// sameKind tells whether cards are of one class.
+func sameKind(a, b *cluster.GPU) bool {
+	return a.Type == b.Type && a.SellableMiB == b.SellableMiB && a.Shareable() == b.Shareable()
+}
+
+// alike are the cards from i on, of its type and kind, that hold a job.
+func (c *clearing) alike(s *stage, j *cluster.Job, i, at int, alone []bool) (on []int) {
+	first := &c.node.GPUs[i]
+	for k := i; k < len(c.node.GPUs); k++ {
+		g := &c.node.GPUs[k]
+		if sameKind(g, first) && (at < 0 || j.Spec.GPUs > 1 || k == at) &&
+			!s.blocked[k] && c.holds(&s.cards[k], g, j, alone != nil && alone[k]) {
+			on = append(on, k)
+		}
+	}
+	return on
 }
 
 // strands tells whether a job would leave too little to the idle GPUs.
