@@ -55,8 +55,11 @@ func (s *jobServer) control(ctx context.Context, who caller, req *apiv1.ControlJ
 		return nil, err
 	}
 	for i := range results {
+		res := resp.Results[at[i]]
 		if e := results[i].Err; e != nil {
-			blame(resp.Results[at[i]], e)
+			blame(res, e)
+		} else if j, ok := s.c.fsm.Job(cluster.JobID(res.Id)); ok && j.Hold != nil && j.State.Live() && req.Action == apiv1.JobAction_JOB_ACTION_HOLD {
+			res.Message = "it runs on, and is held once it waits again"
 		}
 	}
 	return resp, nil

@@ -29,6 +29,7 @@ func (s *State) expireJobs(index uint64, c *logv1.ExpireJobs) Result {
 // endLate ends j, a changed copy of old that would wait and whose deadline has
 // passed.
 func (s *State) endLate(old, j *cluster.Job, freed []cluster.GPUID) {
+	j.Hold = nil
 	j.State, j.Reason = cluster.JobDeadline, cluster.Reason{Code: cluster.ReasonDeadline, Detail: "its deadline passed before it could start"}
 	s.putJob(old, j)
 	s.changed(Change{Job: j.ID, Released: freed})

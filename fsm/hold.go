@@ -12,8 +12,8 @@ import (
 // jobs that are held or wait for others or for a time.
 const holdVersion = 7
 
-// hold keeps a waiting job from starting, or lets it again. Who asks for what
-// holds already changes nothing.
+// hold keeps a job from starting, or lets it again. One that runs goes on and is
+// held once it waits again. Who asks for what holds already changes nothing.
 func (s *State) hold(index uint64, c *logv1.HoldJob) Result {
 	old := s.jobs.get(cluster.JobID(c.Job))
 	switch {
@@ -21,22 +21,25 @@ func (s *State) hold(index uint64, c *logv1.HoldJob) Result {
 		return refuse(cluster.CodeNotFound, "job %d is not known", c.Job)
 	case old.Hold != nil && old.Hold.Admin && !c.Admin && c.Release:
 		return refuse(cluster.CodeDenied, "job %d is held by an administrator, who alone releases it", c.Job)
-	case !old.State.Waiting():
-		return refuse(cluster.CodeConflict, "job %d does not wait any more: it is %s", c.Job, old.State)
+	case old.State.Terminal():
+		return refuse(cluster.CodeConflict, "job %d has ended as %s", c.Job, old.State)
 	case !c.Release && old.Spec.Deadline > 0:
 		return refuse(cluster.CodeConflict, "job %d was promised its deadline and cannot be held; cancel it instead", c.Job)
 	case c.Release && old.Hold == nil, !c.Release && old.Hold != nil && (old.Hold.Admin || !c.Admin):
 		return Result{}
 	}
 	j := old.Clone()
-	s.unqueue(j)
-	j.State, j.Revision, j.Hold = cluster.JobPending, index, nil
+	j.Revision, j.Hold = index, nil
 	if !c.Release {
 		j.Hold = &cluster.Hold{At: s.now, By: cluster.UID(c.By), Admin: c.Admin}
 	}
-	s.waitAgain(j)
+	if old.State.Waiting() {
+		s.unqueue(j)
+		j.State = cluster.JobPending
+		s.waitAgain(j)
+	}
 	s.putJob(old, j)
-	s.changed(Change{Job: j.ID, New: c.Release})
+	s.changed(Change{Job: j.ID, New: c.Release && old.State.Waiting()})
 	return Result{}
 }
 

@@ -40,9 +40,9 @@ func (w *watcher) checkBarred(s *State, all []*cluster.Job) error {
 			return fmt.Errorf("job %d stands in a queue: %s", j.ID, j.Barred(s.now))
 		case j.State.Live() && old != nil && old.State.Waiting() && j.Barred(s.now).Code != "":
 			return fmt.Errorf("job %d started: %s", j.ID, j.Barred(s.now))
-		case j.State.Live() && j.Hold != nil:
-			return fmt.Errorf("job %d runs and is held", j.ID)
-		case j.Hold != nil && j.State == cluster.JobPending && j.Reason != j.Hold.Reason() && j.Reason.Code != cluster.ReasonRequeued:
+		case j.State.Terminal() && j.Hold != nil:
+			return fmt.Errorf("job %d has ended and is held", j.ID)
+		case j.Hold != nil && j.State == cluster.JobPending && j.Reason != j.Hold.Reason():
 			return fmt.Errorf("job %d is held and says %s", j.ID, j.Reason)
 		}
 	}
@@ -119,6 +119,16 @@ func TestHold(t *testing.T) {
 	}
 	m.must(holdCmd(id, 1000, true)) // again is no fault
 	m.start(id, share1("n1-g0", 8000, 300))
+	m.must(holdCmd(id, 0, false)) // it runs on
+	m.wantState(id, cluster.JobStarting)
+	m.must(requeueCmd(id, 0, false))
+	m.report(id, cluster.JobPreempted)
+	if j = m.wantState(id, cluster.JobPending); j.Reason.Code != cluster.ReasonHeldAdmin {
+		t.Errorf("held while it ran, then requeued: %s", j.Reason)
+	}
+	m.must(holdCmd(id, 0, true))
+	m.start(id, share1("n1-g0", 8000, 300))
+	m.report(id, cluster.JobCompleted)
 	m.refused(cluster.CodeConflict, holdCmd(id, 0, false))
 	m.refused(cluster.CodeNotFound, holdCmd(99, 0, false))
 

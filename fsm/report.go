@@ -131,13 +131,15 @@ func (s *State) finish(index uint64, old, j *cluster.Job, to cluster.JobState) {
 		j.State, j.Reason, j.Eligible = cluster.JobPending, cluster.Reason{Code: cluster.ReasonRequeued, Detail: a.Reason.String()}, s.now
 		if p := a.Preempt; p != nil && p.Hold {
 			j.Hold = &cluster.Hold{At: s.now, By: p.By, Admin: p.Admin}
+		}
+		if j.Hold != nil {
 			j.Reason = j.Hold.Reason()
 		}
 		s.putJob(old, j)
 		s.changed(Change{Job: j.ID, New: true, Released: freed})
 		return
 	}
-	j.State, j.Reason = a.State, a.Reason
+	j.State, j.Reason, j.Hold = a.State, a.Reason, nil
 	s.putJob(old, j)
 	s.changed(Change{Job: j.ID, Released: freed})
 }

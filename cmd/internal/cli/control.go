@@ -16,9 +16,9 @@ func newHoldCmd(e *Env, c *client) *cobra.Command {
 	var asUser bool
 	cmd := &cobra.Command{
 		Use:   "hold JOB…",
-		Short: "Keep waiting jobs from starting",
-		Long: "Keep waiting jobs from starting until they are released. What an administrator holds, only\n" +
-			"administrators release, unless it was held with --as-user.",
+		Short: "Keep jobs from starting",
+		Long: "Keep jobs from starting until they are released. What runs goes on, and is held once it waits\n" +
+			"again. What an administrator holds, only administrators release, unless with --as-user.",
 		Example: "  berth hold 12\n  berth hold 12,14 20-30",
 		Args:    someArgs("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -94,7 +94,9 @@ func runControl(ctx context.Context, e *Env, c *client, args []string, action ap
 	for _, r := range results {
 		switch r.GetFault() {
 		case "":
-			e.printf("job %d: %s\n", r.GetId(), done[action])
+			if e.printf("job %d: %s\n", r.GetId(), done[action]); r.GetMessage() != "" {
+				e.warnf("job %d: %s", r.GetId(), escape(r.GetMessage()))
+			}
 			continue
 		case "NOT_FOUND":
 			e.warnf("job %d: no such job", r.GetId())
@@ -116,8 +118,8 @@ func runControl(ctx context.Context, e *Env, c *client, args []string, action ap
 	return nil
 }
 
-// slurmFaults are scontrol's words.
-func slurmFault(r *apiv1.ControlResult, action apiv1.JobAction) string {
+// slurmFault is what scontrol 22.05 says of it.
+func slurmFault(r *apiv1.ControlResult) string {
 	switch r.GetFault() {
 	case "NOT_FOUND":
 		return "Invalid job id specified"
@@ -128,9 +130,7 @@ func slurmFault(r *apiv1.ControlResult, action apiv1.JobAction) string {
 	case strings.Contains(r.GetMessage(), "waits already"):
 		return "Job is pending execution"
 	case strings.Contains(r.GetMessage(), "has ended"):
-		return "Job/step already completing or completed"
-	case action == apiv1.JobAction_JOB_ACTION_HOLD, action == apiv1.JobAction_JOB_ACTION_RELEASE:
-		return "Job is no longer pending execution"
+		return "Job has already finished"
 	}
 	return r.GetMessage()
 }
@@ -151,7 +151,7 @@ func runScontrolJobs(ctx context.Context, e *Env, c *client, word string, args [
 	for _, a := range args {
 		list, err := jobNumbers(strings.TrimPrefix(strings.ToLower(a), "jobid="), "%s")
 		if err != nil {
-			return bare("Invalid job id " + a)
+			return bare(fmt.Sprintf("Invalid job id specified for job %s\nslurm_suspend error: Invalid job id specified", a))
 		}
 		ids = append(ids, list...)
 	}
@@ -163,7 +163,7 @@ func runScontrolJobs(ctx context.Context, e *Env, c *client, word string, args [
 		}
 		for _, r := range results {
 			if r.GetFault() != "" {
-				fault := slurmFault(r, action)
+				fault := slurmFault(r)
 				faults = append(faults, fmt.Sprintf("%s for job %d", fault, r.GetId()))
 				if word != "requeue" && word != "requeuehold" {
 					faults = append(faults, "slurm_suspend error: "+fault)

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"flag"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -196,8 +196,10 @@ func (f *fakeServer) ControlJobs(ctx context.Context, r *apiv1.ControlJobsReques
 			res.Fault, res.Message = "CONFLICT", fmt.Sprintf("job %d cannot be requeued: it has ended as %s; submit it again", id, j.GetState())
 		case waiting(j.GetState()) && requeues:
 			res.Fault, res.Message = "CONFLICT", fmt.Sprintf("job %d cannot be requeued: it waits already", id)
-		case !waiting(j.GetState()) && !requeues:
-			res.Fault, res.Message = "CONFLICT", fmt.Sprintf("job %d does not wait any more: it is %s", id, j.GetState())
+		case terminal(j.GetState()):
+			res.Fault, res.Message = "CONFLICT", fmt.Sprintf("job %d has ended as %s", id, j.GetState())
+		case !waiting(j.GetState()) && r.GetAction() == apiv1.JobAction_JOB_ACTION_HOLD:
+			res.Message = "it runs on, and is held once it waits again"
 		}
 		resp.Results = append(resp.Results, res)
 	}

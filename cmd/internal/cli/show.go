@@ -109,6 +109,8 @@ func showJob(e *Env, j *apiv1.Job) {
 		"Queue", queue,
 		"Neighbours", idList(j.GetNeighbours()),
 		"Deadline", deadlineText(e, j),
+		"Begins", beginText(e, j),
+		"Waits for", j.GetDependency(),
 		"Slowed down", slowedText(j.GetPredictedSlowdown()),
 		"Submitted", when(e, j.GetSubmitted()),
 		"Expected start", when(e, j.GetEstimatedStart()),
@@ -184,6 +186,14 @@ func showAttempt(e *Env, a *apiv1.Attempt, s *apiv1.JobSpec) {
 		"started", when(e, a.GetStarted()),
 		"ended", when(e, a.GetEnded()),
 	)
+}
+
+// beginText tells before when a job that waits does not start.
+func beginText(e *Env, j *apiv1.Job) string {
+	if !waiting(j.GetState()) {
+		return ""
+	}
+	return when(e, j.GetSpec().GetBegin())
 }
 
 // deadlineText tells when a job should have ended, and whether it will.

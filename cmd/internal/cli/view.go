@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -137,6 +138,11 @@ type specView struct {
 	MaxCost   float64    `json:"max_cost"`
 
 	Checkpoint string `json:"checkpoint"`
+
+	Hold             bool       `json:"hold"`
+	Begin            *time.Time `json:"begin"`
+	Dependency       string     `json:"dependency"`
+	KillOnInvalidDep bool       `json:"kill_on_invalid_dep"`
 }
 
 func slackSeconds(j *apiv1.Job) *float64 {
@@ -216,7 +222,20 @@ func viewSpec(s *apiv1.JobSpec) *specView {
 		RequeueOnLoss: s.GetRequeueOnLoss(), Comment: s.GetComment(),
 		Deadline: stamp(s.GetDeadline()), Objective: s.GetObjective(), MaxPowerW: s.GetMaxPowerW(), MaxCost: float64(s.GetMaxCostMilli()) / 1000,
 		Checkpoint: cluster.Checkpoint{Signal: s.GetCheckpointSignal(), Grace: s.GetCheckpointGrace().AsDuration()}.String(),
+		Hold:       s.GetHold(), Begin: stamp(s.GetBegin()), Dependency: dependencyText(s), KillOnInvalidDep: s.GetKillInvalidDepend(),
 	}
+}
+
+// dependencyText is what was asked for, as it may be typed again.
+func dependencyText(s *apiv1.JobSpec) string {
+	var out []string
+	for _, d := range s.GetDepends() {
+		out = append(out, cluster.Dependency{Kind: cluster.DependKind(d.GetKind()), Job: cluster.JobID(d.GetJob())}.String())
+	}
+	if s.GetDependAny() {
+		return strings.Join(out, "?")
+	}
+	return strings.Join(out, ",")
 }
 
 func stamp(t *timestamppb.Timestamp) *time.Time {

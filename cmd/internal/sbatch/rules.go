@@ -370,7 +370,7 @@ func readPartition(r *resolver, v string) (*verdict, error) {
 
 func readBegin(r *resolver, v string) (*verdict, error) {
 	if _, ok := slurm.ParseTime(v, time.Unix(0, 0)); !ok {
-		return nil, Message(fmt.Sprintf("Invalid time specification (pos=0): %s", v))
+		return nil, Message("Invalid --begin specification")
 	}
 	r.req.Begin = v
 	return honour()

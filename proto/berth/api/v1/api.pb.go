@@ -2034,7 +2034,8 @@ type ControlResult struct {
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	// "" when it was done; else NOT_FOUND, DENIED, or CONFLICT when the job is not
 	// in a state for it.
-	Fault         string `protobuf:"bytes,2,opt,name=fault,proto3" json:"fault,omitempty"`
+	Fault string `protobuf:"bytes,2,opt,name=fault,proto3" json:"fault,omitempty"`
+	// Also what there is to say of what was done.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
