@@ -203,7 +203,7 @@ func (x *explainer) coresExplain(c *coresNeed) {
 	now := int64(x.snap.Now)
 	why := c.choosable(x.job, now)
 	if why != "" {
-		x.tallyOn(cluster.CPUType, cluster.ReasonCPU, len(x.snap.Nodes), 0, func() string { return "on cores: " + why })
+		x.tallyOn(cluster.CPUType, cluster.ReasonCPU, 1, 0, func() string { return "on cores: " + why })
 		return
 	}
 	room := 0
@@ -213,7 +213,7 @@ func (x *explainer) coresExplain(c *coresNeed) {
 			room++
 		}
 	}
-	x.tallyOn(cluster.CPUType, cluster.ReasonCPU, len(x.snap.Nodes), 0, func() string {
+	x.tallyOn(cluster.CPUType, cluster.ReasonCPU, 1, 0, func() string {
 		if room == 0 {
 			return fmt.Sprintf("on cores: no node has %s and %s of host memory free", cores(c.cpu), gib(c.mem))
 		}

@@ -264,6 +264,9 @@ func (f *fakeServer) Predict(ctx context.Context, r *apiv1.PredictRequest) (*api
 		samplePrediction("A100-SXM4-80GB"),
 		{GpuType: "T4", GpuMemMib: 11500, GpuMemP95Mib: 12100, GpuUtilMilli: 990, Seconds: 18000, HostMemMib: 6144, CpuMilli: 2000, Confidence: 0.4, Source: "history"},
 	}
+	if r.GetSpec().GetOrCpu() {
+		resp.Predictions = append(resp.Predictions, samplePredictionOnCores())
+	}
 	return resp, nil
 }
 

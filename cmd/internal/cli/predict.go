@@ -138,7 +138,11 @@ func printPredictions(e *Env, ps []*apiv1.Prediction, explain bool) {
 		if p.GetPowerW() > 0 {
 			power = strconv.FormatInt(p.GetPowerW(), 10) + " W"
 		}
-		t.add(p.GetGpuType(), memOrDash(p.GetGpuMemMib()), memOrDash(p.GetGpuMemP95Mib()), percentOf(p.GetGpuUtilMilli()), secondsText(p.GetSeconds()),
+		mem, p95, use := memOrDash(p.GetGpuMemMib()), memOrDash(p.GetGpuMemP95Mib()), percentOf(p.GetGpuUtilMilli())
+		if p.GetGpuType() == cluster.CPUType {
+			mem, p95, use = "-", "-", "-"
+		}
+		t.add(p.GetGpuType(), mem, p95, use, secondsText(p.GetSeconds()),
 			memOrDash(p.GetHostMemMib()), cores(p.GetCpuMilli()), power, fmt.Sprintf("%.0f%%", 100*p.GetConfidence()), orNone(p.GetSource()))
 	}
 	t.print(e)
@@ -146,7 +150,11 @@ func printPredictions(e *Env, ps []*apiv1.Prediction, explain bool) {
 		return
 	}
 	for _, p := range ps {
-		e.printf("\nGPU memory on %s\n", escape(p.GetGpuType()))
+		what, most := "GPU memory", p.GetGpuMemMib()
+		if p.GetGpuType() == cluster.CPUType {
+			what, most = "Host memory", p.GetHostMemMib()
+		}
+		e.printf("\n%s on %s\n", what, escape(p.GetGpuType()))
 		if len(p.GetParts()) == 0 {
 			e.printf("  no parts: the figure is %s as a whole\n", escape(orNone(p.GetSource())))
 			continue
@@ -159,12 +167,12 @@ func printPredictions(e *Env, ps []*apiv1.Prediction, explain bool) {
 		}
 		kv = append(kv, "in all", units.HumanMiB(sum))
 		// Rounding up each part makes the sum a little larger.
-		if d := sum - p.GetGpuMemMib(); d > int64(len(p.GetParts())) || d < -1 {
+		if d := sum - most; d > int64(len(p.GetParts())) || d < -1 {
 			why := "predicted, from " + orNone(p.GetSource())
 			if p.GetSource() == string(model.SourceGraph) || p.GetSource() == string(model.SourceCatalogue) {
 				why = "the card has"
 			}
-			kv = append(kv, why, units.HumanMiB(p.GetGpuMemMib()))
+			kv = append(kv, why, units.HumanMiB(most))
 		}
 		keyValues(e, "  ", kv...)
 	}

@@ -282,6 +282,10 @@ func predictedText(p *apiv1.Prediction) string {
 	if p == nil {
 		return ""
 	}
+	if p.GetGpuType() == cluster.CPUType {
+		return fmt.Sprintf("host memory %s, %s on %s cores; confidence %.0f%%, from %s",
+			memOrDash(p.GetHostMemMib()), secondsText(p.GetSeconds()), cores(p.GetCpuMilli()), 100*p.GetConfidence(), orNone(p.GetSource()))
+	}
 	text := fmt.Sprintf("GPU memory %s (95%%: %s), GPU %s, %s on %s; confidence %.0f%%, from %s",
 		memOrDash(p.GetGpuMemMib()), memOrDash(p.GetGpuMemP95Mib()), percentOf(p.GetGpuUtilMilli()),
 		secondsText(p.GetSeconds()), orDash(p.GetGpuType()), 100*p.GetConfidence(), orNone(p.GetSource()))
