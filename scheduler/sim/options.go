@@ -98,6 +98,9 @@ type Options struct {
 	Declare bool
 	// OOMAfter is how far into an attempt its memory reaches the peak.
 	OOMAfter time.Duration
+	// OOMFatal tells nobody why an out-of-memory ended: the job is over, as under
+	// schedulers that do not watch GPUs.
+	OOMFatal bool
 	// CapMemory ends an attempt that takes more than its share, as agents do
 	// on cards with a cap; else only a card that is full ends its newest.
 	CapMemory bool

@@ -181,7 +181,7 @@ func (e *engine) finish(id int32, how cluster.JobState) error {
 	view, _ := e.st.Job(cluster.JobID(id + 1))
 	berth := view.Last().Berth
 	end := outcome{state: how, usage: cluster.Usage{
-		GPUMemPeakMiB: t.load.MemMiB, Milli: t.load.Milli, Duration: time.Duration(e.now-t.placed) * time.Microsecond, GPUOOM: how == cluster.JobOutOfMemory,
+		GPUMemPeakMiB: t.load.MemMiB, Milli: t.load.Milli, Duration: time.Duration(e.now-t.placed) * time.Microsecond, GPUOOM: how == cluster.JobOutOfMemory && !e.opt.OOMFatal,
 	}}
 	if e.zoom != nil {
 		e.zoom.book(&berth, e.nodeAt[berth.Node], -1)

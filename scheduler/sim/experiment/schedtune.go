@@ -48,7 +48,7 @@ func schedTune(ctx context.Context, c Config) (*Report, error) {
 			}
 			f := trace.SchedTuneFleet()
 			r, err := sim.Run(ctx, w, &f, sim.Options{
-				Planner: p, Seed: seed, World: sim.Linear{Beside: 0.35}, OOMAfter: 20 * time.Second, Clock: c.Clock,
+				Planner: p, Seed: seed, World: sim.Linear{Beside: 0.35}, OOMAfter: 20 * time.Second, OOMFatal: v.hide, Clock: c.Clock,
 				Errors: sim.Errors{Mem: 0.045, MemMargin: 0.0898, Hide: v.hide},
 			})
 			if err != nil {
