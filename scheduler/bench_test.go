@@ -58,8 +58,9 @@ func benchWorld(nodes, jobs int) *schedtest.World {
 }
 
 // backlog is a world in which everybody has a place or a queue.
-func backlog(nodes, jobs int) *cluster.Snapshot {
-	w := benchWorld(nodes, jobs)
+func backlog(nodes, jobs int) *cluster.Snapshot { return settle(benchWorld(nodes, jobs), jobs) }
+
+func settle(w *schedtest.World, jobs int) *cluster.Snapshot {
 	pol := scheduler.Default()
 	pol.MaxMoves = jobs
 	for range 3 {
@@ -68,6 +69,21 @@ func backlog(nodes, jobs int) *cluster.Snapshot {
 	}
 	w.Clock = w.Clock.Add(time.Second)
 	return w.Snapshot()
+}
+
+// shortCome is a backlog to which four times as many short jobs came as there are GPUs: they
+// head the queues, and are those whom the fast path starts.
+func shortCome(nodes, jobs int) *cluster.Snapshot {
+	w := benchWorld(nodes, jobs)
+	settle(w, jobs)
+	for id := jobs + 1; id <= jobs+32*nodes; id++ {
+		j := benchJob(id)
+		for i := range j.Estimates {
+			j.Estimates[i].Duration = time.Duration(20+mix(5*id)%40) * time.Second
+		}
+		w.Submit(j)
+	}
+	return settle(w, jobs)
 }
 
 // applyFast is World.Apply without a slice copy for each move.
@@ -180,13 +196,25 @@ func (v *view) Node(id cluster.NodeID) (*cluster.Node, bool) { n, ok := v.nodes[
 func (v *view) Queue(g cluster.GPUID) []cluster.Waiter       { return v.Queues[g] }
 
 // BenchmarkOnRelease ends one job after another of a full cluster and asks
-// who comes next: jobs on one GPU, and on all eight of a node.
+// who comes next: jobs that shared a GPU, that had one alone, and all eight of a node. It fails when
+// nobody is ever started, as then it would not measure what it is for.
 func BenchmarkOnRelease(b *testing.B) {
-	snap := backlog(1250, 125_000)
+	snap := shortCome(1250, 85_000)
 	v := newView(snap)
-	for _, n := range []int{1, 8} {
-		b.Run(fmt.Sprintf("gpus=%d", n), func(b *testing.B) {
-			running := slices.DeleteFunc(slices.Clone(snap.Running), func(j *cluster.Job) bool { return j.Spec.GPUs != n })
+	for _, c := range []struct {
+		name string
+		n    int
+		of   func(cluster.Share) bool
+	}{
+		{"share", 1, func(s cluster.Share) bool { return !s.Exclusive }},
+		{"gpus=1", 1, func(s cluster.Share) bool { return s.Exclusive }},
+		{"gpus=8", 8, func(cluster.Share) bool { return true }},
+	} {
+		n := c.n
+		b.Run(c.name, func(b *testing.B) {
+			running := slices.DeleteFunc(slices.Clone(snap.Running), func(j *cluster.Job) bool {
+				return j.Spec.GPUs != n || !c.of(j.Last().Berth.GPUs[0].Share)
+			})
 			i, starts := 0, 0
 			b.ReportAllocs()
 			for b.Loop() {
@@ -200,6 +228,9 @@ func BenchmarkOnRelease(b *testing.B) {
 				p := scheduler.OnRelease(v, ids, scheduler.Default())
 				starts += len(p.Starts)
 				snap.Ledger.Take(berth)
+			}
+			if i > 1000 && starts == 0 {
+				b.Fatal("nobody was started: the queues hold nobody whom the fast path starts")
 			}
 			b.ReportMetric(float64(starts)/float64(i), "starts/op")
 		})
