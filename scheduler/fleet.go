@@ -31,6 +31,7 @@ type class struct {
 	free   []bitset
 	meanUS int64 // mean expected duration of what runs there
 	drain  int64 // microseconds until all that runs and waits is done; see measure
+	wanted int64 // GPUs of those who wait and may run here
 	// parted tells that some node has GPUs in several NUMA groups, largest is
 	// the most in one.
 	parted  bool

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"math"
+	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -33,10 +34,20 @@ func (p *pass) measure() {
 		for c := range it.needs {
 			if it.needs[c].way != wayNone {
 				p.f.classes[c].drain += t
+				p.f.classes[c].wanted += int64(it.gpus)
 			}
 		}
 	}
 	p.measureRunning()
+	p.plenty = !slices.ContainsFunc(p.f.classes, func(k class) bool { return k.wanted > k.idle() })
+}
+
+// idle counts the empty cards of a class.
+func (k *class) idle() (n int64) {
+	for i := range k.groups {
+		n += int64(k.groups[i].empty)
+	}
+	return n
 }
 
 // maxSpread bounds what one job adds, so that sums stay far from overflow.

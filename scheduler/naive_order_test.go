@@ -166,10 +166,48 @@ func (v *naive) place(j *cluster.Job, drains []int64, stream int64) naivePlace {
 	return naivePlace{2, work, -size * n}
 }
 
+// plenty tells whether each who waits could have empty cards of any class that
+// will do.
+func (v *naive) plenty(waiting []*cluster.Job) bool {
+	wanted := map[int]int{}
+	for _, j := range waiting {
+		for _, o := range v.choices(j) {
+			wanted[o.class] += j.Spec.GPUs
+		}
+	}
+	for k, n := range wanted {
+		idle := 0
+		for _, node := range v.nodes {
+			for i := range node.GPUs {
+				g := &node.GPUs[i]
+				u, _ := v.led.GPU(g.ID)
+				if node.Schedulable() && u.Shares == 0 && v.classes()[k].same(naiveClass{g.Type, g.SellableMiB, g.Shareable(), nil}) {
+					idle++
+				}
+			}
+		}
+		if n > idle {
+			return false
+		}
+	}
+	return true
+}
+
 func (v *naive) order(waiting []*cluster.Job) []*cluster.Job {
 	drains, stream, places := v.drains(waiting), v.stream(waiting), map[cluster.JobID]naivePlace{}
+	plenty := v.plenty(waiting)
 	for _, j := range waiting {
 		places[j.ID] = v.place(j, drains, stream)
+		if able := v.choices(j); plenty && j.Spec.GPUs > 0 && len(able) > 0 {
+			fast, size, n := able[0], int64(1000), int64(j.Spec.GPUs)
+			for _, o := range able {
+				if o.dur < fast.dur {
+					fast = o
+				}
+				size = min(size, o.part)
+			}
+			places[j.ID] = naivePlace{0, -size * n, fast.dur / 1000 * fast.part / 1000 * n}
+		}
 	}
 	out := slices.Clone(waiting)
 	slices.SortFunc(out, func(a, b *cluster.Job) int {

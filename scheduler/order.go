@@ -156,7 +156,10 @@ func (p *pass) order() []rank {
 	return out
 }
 
-// rankOf gives an item its place in the order.
+// rankOf gives an item its place in the order. Where there are empty cards for
+// all who wait, nobody need wait for anybody and the order decides nothing but
+// how many cards are taken: then the largest go first, as in first fit
+// decreasing (at most 11/9 of the fewest bins; Johnson 1973).
 func (p *pass) rankOf(i int32) rank {
 	it := &p.items[i]
 	r := rank{id: it.job.ID, item: i}
@@ -175,7 +178,16 @@ func (p *pass) rankOf(i int32) rank {
 		r.tier, r.first, r.second = p.byLength(it)
 	}
 	it.tier = r.tier
+	if p.plenty && it.ranked() {
+		size, _ := p.size(it)
+		r.tier, r.first, r.second = tierShort, -size*int64(it.gpus), p.gpuTime(it)
+	}
 	return r
+}
+
+// ranked tells of an item that its length decides when its turn comes.
+func (it *item) ranked() bool {
+	return it.tier == tierShort || it.tier == tierLong || it.tier == tierMiddle
 }
 
 // byLength is the place of a job that is not old.
@@ -239,14 +251,18 @@ func (p *pass) old(j *cluster.Job) bool {
 
 // before says in words why a job comes before another in the pass.
 func (p *pass) before(a, b *item) string {
-	if a.tier != b.tier || a.tier == tierDue || a.tier == tierOld {
+	sizes := p.plenty && a.ranked() && b.ranked()
+	if !sizes && a.tier != b.tier || a.tier == tierDue || a.tier == tierOld {
 		return a.words() + " first"
 	}
-	if x, y := p.lengthWords(a), p.lengthWords(b); x != y {
+	if x, y := p.lengthWords(a), p.lengthWords(b); x != y && !sizes {
 		return x + " before " + y
 	}
 	x, _ := p.size(a)
 	y, _ := p.size(b)
+	if sizes {
+		return percent(x) + " of a GPU before " + percent(y) + ", as there are GPUs for all"
+	}
 	return percent(x) + " of a GPU before " + percent(y) + " for about as long"
 }
 

@@ -34,6 +34,7 @@ type pass struct {
 	frag      *frag  // nil where fragmentation plays no part
 	mild      *mild
 	careful   bool    // something is kept for deadlines; see want
+	plenty    bool    // each who waits could have empty cards; see rankOf
 	unseen    bool    // somebody stands in a queue whom the snapshot does not hold
 	picked    []int32 // scratch
 	chosen    []int   // scratch

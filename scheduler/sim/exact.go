@@ -18,6 +18,7 @@ type small struct {
 	jobs   []smallJob // longest first
 	cards  int
 	memMiB int64
+	milli  int64 // of compute that those on a card may use together, 0 for any
 	shares int
 	world  Interference
 	gpu    string
@@ -70,10 +71,26 @@ func ShortestMakespan(w *Workload, f *Fleet, world Interference) (time.Duration,
 	if err != nil {
 		return 0, err
 	}
+	return s.shortest(), nil
+}
+
+// ShortestMakespanWithin is ShortestMakespan among the schedules that lay no more
+// on a card than it has compute for: those that a ledger allows which sells
+// nothing twice.
+func ShortestMakespanWithin(w *Workload, f *Fleet, world Interference) (time.Duration, error) {
+	s, err := newSmall(w, f, world)
+	if err != nil {
+		return 0, err
+	}
+	s.milli = 1000
+	return s.shortest(), nil
+}
+
+func (s *small) shortest() time.Duration {
 	best := math.Inf(1)
 	sets := make([]uint, s.cards)
 	s.assign(0, sets, &best)
-	return time.Duration(math.Round(best * float64(time.Second))), nil
+	return time.Duration(math.Round(best * float64(time.Second)))
 }
 
 // assign puts job i on each card in turn, cards with equal sets once.
@@ -196,13 +213,13 @@ func (s *small) step(now float64, running, waiting uint, left []float64, best *f
 }
 
 func (s *small) fits(set uint) bool {
-	n, mem := 0, int64(0)
+	n, mem, milli := 0, int64(0), int64(0)
 	for i := range s.jobs {
 		if set>>i&1 == 1 {
-			n, mem = n+1, mem+s.jobs[i].load.MemMiB
+			n, mem, milli = n+1, mem+s.jobs[i].load.MemMiB, milli+s.jobs[i].milli
 		}
 	}
-	return n <= s.shares && mem <= s.memMiB
+	return n <= s.shares && mem <= s.memMiB && (n == 1 || s.milli == 0 || milli <= s.milli)
 }
 
 // FewestCards is the least number of cards that hold all jobs at once, each

@@ -187,6 +187,12 @@ func TestKnownOptima(t *testing.T) {
 		}
 	}
 	f := Homogeneous(1, 1, "T4", 8000)
+	pair := &Workload{Jobs: []Job{job(60, 600, 1000), job(60, 600, 1000)}}
+	sold, err := ShortestMakespan(pair, &f, DefaultCurve()) // 1 + 0.06 + 0.2 times as long
+	within, werr := ShortestMakespanWithin(pair, &f, DefaultCurve())
+	if err != nil || werr != nil || math.Abs(sold.Minutes()-75.6) > 1e-6 || within != 2*time.Hour {
+		t.Errorf("two of 60 %%: %s, %v; without overselling %s, %v; want 1h15m36s and 2h", sold, err, within, werr)
+	}
 	for _, bad := range []Job{{ID: "gang", GPUs: 2, Duration: 1}, {ID: "late", GPUs: 1, Submit: 1, Duration: 1}, {ID: "big", GPUs: 1, Duration: 1, MemMiB: 9000}} {
 		if _, err := ShortestMakespan(&Workload{Jobs: []Job{bad}}, &f, Free{}); err == nil {
 			t.Errorf("%s: was solved", bad.ID)
