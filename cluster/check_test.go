@@ -78,6 +78,7 @@ func TestSpecCheck(t *testing.T) {
 		{"expected duration just below zero", func(s *Spec) { s.Duration = -time.Millisecond }, "expect"},
 		{"features", func(s *Spec) { s.Features = make([]byte, MaxFeatures+1) }, "features"},
 		{"features at the bound", func(s *Spec) { s.Features = make([]byte, MaxFeatures) }, ""},
+		{"cores in place of no GPU", func(s *Spec) { *s = Spec{Name: "x", Command: []string{"x"}, OrCPU: true} }, "or_cpu and gpus"},
 		{"exclusive without GPUs", func(s *Spec) { *s = Spec{Name: "x", Command: []string{"x"}, Exclusive: true} }, "exclusive and gpus"},
 		{"GPU memory without GPUs", func(s *Spec) { *s = Spec{Name: "x", Command: []string{"x"}, GPUMemMiB: 1} }, "gpu_mem and gpus"},
 		{"compute without GPUs", func(s *Spec) { *s = Spec{Name: "x", Command: []string{"x"}, GPUMilli: 1} }, "gpu_util and gpus"},

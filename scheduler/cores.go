@@ -77,7 +77,7 @@ func (c *coresNeed) choosable(job *cluster.Job, now int64) string {
 	case s.Objective == "":
 		return "without an objective it runs on cores only if no GPU could ever run it (--objective)"
 	case c.dur == 0:
-		return "nobody can predict how long it takes on cores"
+		return "nobody can predict how long it takes there"
 	case s.TimeLimit > 0 && c.dur > s.TimeLimit.Microseconds():
 		return fmt.Sprintf("is predicted to take %s on %s, more than its time limit", about(c.dur), cores(c.cpu))
 	case s.Deadline > 0 && end > s.Deadline:

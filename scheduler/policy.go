@@ -83,7 +83,7 @@ type Policy struct {
 	// NearAge bounds how long a gang waits for GPUs of one NUMA group where
 	// others are free; it never waits for more than a tenth of its run.
 	NearAge time.Duration
-	// Prices are what GPU-hours cost, nil for nothing.
+	// Prices are what GPU-hours and core-hours cost, nil for nothing.
 	Prices *Prices
 	// DeadlineShareMilli is the part of each type's GPUs, in thousandths, that
 	// jobs with deadlines may claim.
@@ -96,8 +96,9 @@ type Policy struct {
 	MaxReasons int
 }
 
-// Prices is what an hour of a whole GPU of a type costs, in thousandths of the
-// currency; a type that is not there has no price. It is not changed.
+// Prices is what an hour of a whole GPU of a type costs, and of a core for
+// cluster.CPUType, in thousandths of the currency; a type that is not there has
+// no price. It is not changed.
 type Prices struct{ PerHourMilli map[string]int64 }
 
 // of is the price of a type, 0 for none.

@@ -29,7 +29,8 @@ func TestOnCores(t *testing.T) {
 	golden(t, "show-cores", w.transcript("show", "40"))
 	golden(t, "queue-cores", w.transcript("queue", "40"))
 	golden(t, "why-cores", w.transcript("why", "40"))
-	golden(t, "predict-cores", w.transcript("predict", "--model", "resnet50", "--batch", "64", "--gpus", "1", "--or-cpu", "--explain"))
+	golden(t, "predict-cores", w.transcript("predict", "--model", "resnet50", "--batch", "64", "--gpus", "1", "--or-cpu", "--cpus", "16"))
+	golden(t, "predict-cores-explain", w.transcript("predict", "--model", "resnet50", "--batch", "64", "--gpus", "1", "--or-cpu", "--explain"))
 	golden(t, "submit-cores-nogpu", w.transcript("submit", "--or-cpu", "--", "true"))
 }
 

@@ -99,7 +99,8 @@ type Scheduling struct {
 	MaxSlowdown       float64       `yaml:"max_slowdown"` // of anybody who shares a GPU, times; 0 is no limit
 	Interval          time.Duration `yaml:"interval"`     // longest time between full passes
 	MemoryHeadroomMiB int           `yaml:"memory_headroom_mib"`
-	// Prices are TYPE=PRICE for an hour of a whole GPU.
+	// Prices are TYPE=PRICE for an hour of a whole GPU, and cpu=PRICE for an hour
+	// of a core.
 	Prices []string `yaml:"prices"`
 	// Policy is a placement of package policies, or "placement+order".
 	Policy string `yaml:"policy"`
@@ -165,7 +166,7 @@ func (s *Scheduling) PerHourMilli() (map[string]int64, error) {
 		name, text, ok := strings.Cut(line, "=")
 		price, err := strconv.ParseFloat(text, 64)
 		if !ok || name == "" || err != nil || !(price > 0 && price <= 1e6) {
-			return nil, fmt.Errorf("holds %.80q, want TYPE=PRICE with a price of a GPU-hour above 0 and up to 1000000, such as A100-SXM4-80GB=2.5", line)
+			return nil, fmt.Errorf("holds %.80q, want TYPE=PRICE with a price of a GPU-hour above 0 and up to 1000000, such as A100-SXM4-80GB=2.5, or cpu=0.03 for that of a core-hour", line)
 		}
 		if _, twice := out[name]; twice {
 			return nil, fmt.Errorf("names %.80q twice", name)
