@@ -45,7 +45,7 @@ bench: ## run benchmarks (BENCH=regexp COUNT=n) into bin/bench.txt, for benchsta
 experiments: build ## rebuild published evaluations from the traces in TRACES (QUICK=1: fewer seeds) into bin/experiments
 	@test -n "$(TRACES)" || { echo "set TRACES to a folder with one subfolder a trace"; exit 2; }
 	@mkdir -p bin/experiments
-	@set -e; for x in yeung schedtune openb lucid muri orders; do \
+	@set -e; for x in yeung schedtune openb lucid muri orders gap hived; do \
 		echo "== $$x"; bin/berth sim experiment $$x --traces "$(TRACES)" $(if $(QUICK),--quick) --plot bin/experiments -o json > bin/experiments/$$x.json; \
 	done
 
