@@ -105,6 +105,26 @@ func startsOf(m *machine, jobs int) []byte {
 	return encode(m.t, testTerm, m.now, planCmd(p))
 }
 
+// BenchmarkEndOf10000Dependents is the entry that ends the job for which so many
+// others wait.
+func BenchmarkEndOf10000Dependents(b *testing.B) {
+	for range b.N {
+		b.StopTimer()
+		m := lab(b)
+		on := m.submit(spec(1))
+		specs := make([]*cluster.Spec, 1000)
+		for i := range specs {
+			specs[i] = after(cluster.AfterAny, on)
+		}
+		for i := range 10 {
+			m.must(submitCmd(m.f.NextJobID(), fmt.Sprintf("dependents-%d", i), 1000, specs...))
+		}
+		cancel := cancelCmd(on, 1000)
+		b.StartTimer()
+		m.must(cancel)
+	}
+}
+
 func BenchmarkApplyPlan1000Starts(b *testing.B) {
 	for _, waiting := range []int{1000, 100_000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {

@@ -399,6 +399,7 @@ func readDependency(r *resolver, v string) (*verdict, error) {
 		return &verdict{Refused, strings.TrimPrefix(err.Error(), "dependency "), "jobs wait for the start or the end of others (after, afterany, afterok, afternotok, singleton)"}, nil
 	}
 	r.req.Depends, r.req.DependAny = deps, anyOf
+	r.keep("dependency", v)
 	return honour()
 }
 
