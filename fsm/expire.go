@@ -43,8 +43,8 @@ func expired(j *cluster.Job, now cluster.Time) bool {
 func (f *FSM) Expired(now cluster.Time) []cluster.JobID {
 	var out []cluster.JobID
 	f.Read(func(s *State) {
-		for _, st := range []cluster.JobState{cluster.JobPending, cluster.JobQueued} {
-			for _, b := range s.byState[st].blocks {
+		for _, set := range s.sets([]cluster.JobState{cluster.JobPending, cluster.JobQueued}) {
+			for _, b := range set.blocks {
 				for _, j := range b.jobs {
 					if expired(j, now) {
 						out = append(out, j.ID)

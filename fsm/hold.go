@@ -116,37 +116,113 @@ type nameKey struct {
 
 func nameOf(j *cluster.Job) nameKey { return nameKey{j.Owner.UID, j.Spec.Name} }
 
-// indexDepends keeps who waits for whom, from the moment that j, which old
-// becomes, is put, and notes what may have changed for others.
-func (s *State) indexDepends(old, j *cluster.Job) {
+// names are the jobs of one owner and name that have not ended, by id; who ended
+// since may be among them.
+type names struct {
+	ids  []cluster.JobID
+	live int
+}
+
+// firstNamed is the first job of an owner and name that has not ended, 0 when
+// all have.
+func (s *State) firstNamed(key nameKey) cluster.JobID {
+	q := s.named[key]
+	for q != nil && len(q.ids) > 0 {
+		if s.unfinished(q.ids[0]) {
+			return q.ids[0]
+		}
+		q.ids = q.ids[1:]
+	}
+	return 0
+}
+
+func (s *State) unfinished(id cluster.JobID) bool {
+	j := s.jobs.get(id)
+	return j != nil && !j.State.Terminal()
+}
+
+// noteNamed keeps who has which name.
+func (s *State) noteNamed(j *cluster.Job) {
 	key := nameOf(j)
-	set := s.named[key]
+	q := s.named[key]
 	switch {
 	case !j.State.Terminal():
-		if set == nil {
-			set = &jobSet{}
-			s.named[key] = set
+		if q == nil {
+			q = &names{}
+			s.named[key] = q
 		}
-		set.put(j)
-	case set != nil:
-		if set.remove(j.ID); set.n == 0 {
-			delete(s.named, key)
+		q.ids = append(q.ids, j.ID)
+		q.live++
+	case q.live == 1:
+		delete(s.named, key)
+	default:
+		if q.live--; len(q.ids) > 2*q.live+64 {
+			q.ids = slices.DeleteFunc(q.ids, func(id cluster.JobID) bool { return !s.unfinished(id) })
 		}
 	}
-	if old == nil && j.State.Waiting() && j.Depend() != cluster.DependMet {
+}
+
+// indexDepends keeps who waits for whom, when j is put in the place of old, and
+// notes what may have changed for others.
+func (s *State) indexDepends(old, j *cluster.Job) {
+	switch {
+	case old == nil && j.State.Terminal(), old != nil && old.State == j.State:
+	case old == nil:
+		s.noteNamed(j)
+		if !j.State.Waiting() || j.Depend() == cluster.DependMet {
+			return
+		}
 		for i, d := range j.Spec.Depends {
 			if d.Job != 0 && j.Depends[i] == cluster.DependOpen {
 				s.dependents[d.Job] = append(s.dependents[d.Job], j.ID)
 			}
 		}
 		s.unsettled = append(s.unsettled, j)
-	}
-	if old == nil || old.State == j.State || !old.State.Waiting() && !j.State.Terminal() {
-		return // nobody waits for that
-	}
-	if j.State.Terminal() && (set != nil && set.n > 0 || len(s.dependents[j.ID]) > 0) || len(s.dependents[j.ID]) > 0 && !j.State.Waiting() {
+	case j.State.Terminal():
+		s.noteNamed(j)
+		if s.named[nameOf(j)] != nil || len(s.dependents[j.ID]) > 0 {
+			s.unsettled = append(s.unsettled, j)
+		}
+	case old.State.Waiting() && !j.State.Waiting() && len(s.dependents[j.ID]) > 0:
 		s.unsettled = append(s.unsettled, j)
 	}
+}
+
+// setOf is where j, which is about to be put, belongs among the jobs by state.
+// Pending jobs that something bars stand apart: they may be many, and no pass
+// should look at them.
+func (s *State) setOf(j *cluster.Job) *jobSet {
+	if j.State == cluster.JobPending && j.Barred(s.now).Code != "" {
+		return &s.barred
+	}
+	return &s.byState[j.State]
+}
+
+// inSet is where old is now. What barred it when it was put may have passed.
+func (s *State) inSet(old *cluster.Job) *jobSet {
+	if old.State == cluster.JobPending && s.barred.n > 0 && s.barred.get(old.ID) != nil {
+		return &s.barred
+	}
+	return &s.byState[old.State]
+}
+
+// startable are the waiting jobs that may start at a time, by id, and the least
+// time after it at which another one may; 0 when none waits for its time alone.
+func (s *State) startable(now cluster.Time) (jobs []*cluster.Job, next cluster.Time) {
+	due := &jobSet{}
+	for _, b := range s.barred.blocks {
+		for _, j := range b.jobs {
+			switch j.Barred(now).Code {
+			case "":
+				due.put(j)
+			case cluster.ReasonBeginTime:
+				if next == 0 || j.Spec.Begin < next {
+					next = j.Spec.Begin
+				}
+			}
+		}
+	}
+	return inSets(&s.byState[cluster.JobPending], due, &s.byState[cluster.JobQueued]), next
 }
 
 // settleDepends carries what a command made of jobs to those that wait for them, until
@@ -162,9 +238,7 @@ func (s *State) settleDepends(index uint64) {
 		waiting := s.dependents[j.ID]
 		if j.State.Terminal() {
 			delete(s.dependents, j.ID)
-			if set := s.named[nameOf(j)]; set != nil {
-				s.redepend(index, set.blocks[0].ids[0], nil)
-			}
+			s.redepend(index, s.firstNamed(nameOf(j)), nil)
 		}
 		for _, id := range waiting {
 			s.redepend(index, id, j)
@@ -185,7 +259,7 @@ func (s *State) redepend(index uint64, id cluster.JobID, on *cluster.Job) {
 		switch {
 		case deps[i] != cluster.DependOpen:
 		case d.Kind == cluster.Singleton:
-			if s.named[nameOf(old)].blocks[0].ids[0] == id {
+			if s.firstNamed(nameOf(old)) == id {
 				deps[i] = cluster.DependMet
 			}
 		case on != nil && d.Job == on.ID:
@@ -202,7 +276,7 @@ func (s *State) redepend(index uint64, id cluster.JobID, on *cluster.Job) {
 	}
 	switch {
 	case kill:
-		j.State, j.Ended = cluster.JobCancelled, s.now
+		j.State, j.Ended, j.Hold = cluster.JobCancelled, s.now, nil
 		j.Reason = cluster.Reason{Code: cluster.ReasonDependNever, Detail: "it was to be cancelled then"}
 	case now != was:
 		s.waitAgain(j)

@@ -53,6 +53,11 @@ func (w *watcher) checkBarred(s *State, all []*cluster.Job) error {
 // names, which are there, and who can never start was cancelled if it asked
 // for that.
 func checkDepends(s *State, all []*cluster.Job) error {
+	waiting, _ := s.startable(s.now)
+	want := slices.DeleteFunc(s.inStates(cluster.JobPending, cluster.JobQueued), func(j *cluster.Job) bool { return j.Barred(s.now).Code != "" })
+	if !slices.Equal(waiting, want) {
+		return fmt.Errorf("%d jobs may start, want %d", len(waiting), len(want))
+	}
 	if len(s.unsettled) > 0 {
 		return fmt.Errorf("%d jobs are unsettled after an entry", len(s.unsettled))
 	}

@@ -210,7 +210,7 @@ func checkIndexes(s *State, all []*cluster.Job) error {
 	onNode, onGPU := map[cluster.NodeID][]cluster.JobID{}, map[cluster.GPUID][]cluster.JobID{}
 	for _, j := range all {
 		counts[j.State]++
-		if s.byState[j.State].get(j.ID) != j {
+		if s.inSet(j).get(j.ID) != j {
 			return fmt.Errorf("job %d is not among those that are %s", j.ID, j.State)
 		}
 		for i := range j.Attempts {
@@ -227,7 +227,11 @@ func checkIndexes(s *State, all []*cluster.Job) error {
 	}
 	finished := 0
 	for st := range s.byState {
-		if n := s.byState[st].n; n != counts[cluster.JobState(st)] || len(s.byState[st].list()) != n {
+		n := s.byState[st].n
+		if cluster.JobState(st) == cluster.JobPending {
+			n += s.barred.n
+		}
+		if n != counts[cluster.JobState(st)] || len(s.byState[st].list())+len(s.barred.list()) != s.byState[st].n+s.barred.n {
 			return fmt.Errorf("%d jobs are %s, the index holds %d", counts[cluster.JobState(st)], cluster.JobState(st), n)
 		}
 		if cluster.JobState(st).Terminal() {

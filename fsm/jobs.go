@@ -19,15 +19,18 @@ func (s *State) putJob(old, j *cluster.Job) {
 
 // place does what putJob does but for the order of the finished.
 func (s *State) place(old, j *cluster.Job) {
-	if old != nil && old.State != j.State {
-		s.byState[old.State].remove(old.ID)
+	set := s.setOf(j)
+	if old != nil {
+		if was := s.inSet(old); was != set {
+			was.remove(old.ID)
+		}
 	}
 	if old != nil && old.State.Live() && !j.State.Live() {
 		s.nodeJobs[old.Last().Berth.Node].remove(old.ID)
 	}
 	s.indexDepends(old, j)
 	s.jobs.put(j)
-	s.byState[j.State].put(j)
+	set.put(j)
 	s.hash.jobs.touch(j.ID)
 	if j.State.Live() {
 		node := j.Last().Berth.Node

@@ -179,7 +179,11 @@ func (f *FSM) Counts() map[cluster.JobState]int {
 	defer f.mu.RUnlock()
 	out := make(map[cluster.JobState]int, len(f.st.byState))
 	for st := range f.st.byState {
-		if n := f.st.byState[st].n; n > 0 {
+		n := f.st.byState[st].n
+		if cluster.JobState(st) == cluster.JobPending {
+			n += f.st.barred.n
+		}
+		if n > 0 {
 			out[cluster.JobState(st)] = n
 		}
 	}
@@ -221,6 +225,9 @@ func (s *State) sets(states []cluster.JobState) []*jobSet {
 		if st.Valid() && !seen[st] {
 			seen[st] = true
 			out = append(out, &s.byState[st])
+			if st == cluster.JobPending && s.barred.n > 0 {
+				out = append(out, &s.barred)
+			}
 		}
 	}
 	return out
@@ -228,7 +235,12 @@ func (s *State) sets(states []cluster.JobState) []*jobSet {
 
 // inStates returns the jobs in the given states by id.
 func (s *State) inStates(states ...cluster.JobState) []*cluster.Job {
-	sets, n := s.sets(states), 0
+	return inSets(s.sets(states)...)
+}
+
+// inSets returns the jobs of disjoint sets by id.
+func inSets(sets ...*jobSet) []*cluster.Job {
+	n := 0
 	for _, set := range sets {
 		n += set.n
 	}
@@ -255,28 +267,13 @@ func (f *FSM) SchedulerSnapshotAt(now cluster.Time) (*cluster.Snapshot, cluster.
 	defer f.mu.RUnlock()
 	s := f.st
 	now = max(now, s.now)
-	snap := s.schedulerSnapshot(now)
-	waiting, next := snap.Waiting[:0], cluster.Time(0)
-	for _, j := range snap.Waiting {
-		r := j.Barred(now)
-		if r.Code == "" {
-			waiting = append(waiting, j)
-		}
-		if r.Code == cluster.ReasonBeginTime && (next == 0 || j.Spec.Begin < next) {
-			next = j.Spec.Begin
-		}
-	}
-	snap.Waiting = waiting
-	return snap, next
-}
-
-func (s *State) schedulerSnapshot(now cluster.Time) *cluster.Snapshot {
+	waiting, next := s.startable(now)
 	return &cluster.Snapshot{
 		Index: s.index, Now: now, Nodes: s.sortedNodes(), Ledger: s.ledger.Clone(), Queues: maps.Clone(s.queues),
 		Partitions: s.Partitions(),
-		Waiting:    s.inStates(cluster.JobPending, cluster.JobQueued),
+		Waiting:    waiting,
 		Running:    s.inStates(cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable),
-	}
+	}, next
 }
 
 // Config returns the cluster's identity; ok is false in a new log.

@@ -39,11 +39,12 @@ type State struct {
 	// What follows is made from the above and never stored.
 	ledger   *cluster.Ledger
 	byState  [cluster.JobDeadline + 1]jobSet
+	barred   jobSet          // pending jobs that something barred when they were put; they are not in byState
 	finished []cluster.JobID // in order of ending, oldest first
 	nodeJobs map[cluster.NodeID]*jobSet
 	gpuJobs  map[cluster.GPUID][]cluster.JobID // in order; slices are replaced, never changed
 	gpuNode  map[cluster.GPUID]cluster.NodeID
-	named    map[nameKey]*jobSet // jobs that have not ended, by owner and name
+	named    map[nameKey]*names
 	hash     hasher
 	cache    cache
 	changes  []Change // of the entry being applied
@@ -60,7 +61,7 @@ func newState() *State {
 		parts: map[string]*cluster.Partition{}, requests: map[requestKey]*request{}, tokens: map[string]*logv1.Token{}, denied: map[identity]cluster.Time{},
 		ledger: cluster.NewLedger(nil), nodeJobs: map[cluster.NodeID]*jobSet{},
 		gpuJobs: map[cluster.GPUID][]cluster.JobID{}, gpuNode: map[cluster.GPUID]cluster.NodeID{},
-		hash: newHasher(), cache: newCache(), named: map[nameKey]*jobSet{}, dependents: map[cluster.JobID][]cluster.JobID{},
+		hash: newHasher(), cache: newCache(), named: map[nameKey]*names{}, dependents: map[cluster.JobID][]cluster.JobID{},
 	}
 }
 
