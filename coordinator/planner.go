@@ -139,12 +139,10 @@ func (p *planner) run(ctx context.Context) error {
 		released, arrived, full := p.takeWork()
 		arrived = arrived || p.begin() == 0
 		interval := max(p.sched().interval(), fullShare*lastTook)
-		ended = ended || len(released) > 0
-		if ended {
-			interval = min(interval, max(soonest, soonShare*lastTook))
+		if ended = ended || len(released) > 0; ended {
+			interval, full = min(interval, max(soonest, soonShare*lastTook)), full || p.queued()
 		}
 		due := time.Since(lastFull) >= interval
-		full = full || ended && p.queued()
 		// Other policies may look at the time alone, and so do preemptions.
 		full = full || due && (p.others(p.sched()) || p.fsm.Index() != seen || time.Since(lastFull) >= p.sched().preemptEvery())
 		if err := p.fast(ctx, released); err != nil {

@@ -117,7 +117,7 @@ func newSqueueCmd(e *Env, c *client) *cobra.Command {
 			q.Users = append(q.Users, e.User())
 		}
 		if q.Nodes, err = slurm.Unfold(nodes); err != nil {
-			return fmt.Errorf("Invalid node name %w", err)
+			return slurm.Message(fmt.Sprintf("Invalid node name %v", err))
 		}
 		return runSqueue(ctx, e, c, &q)
 	})
@@ -129,7 +129,7 @@ func lookOf(fs *pflag.FlagSet, name, value string) { fs.Lookup(name).NoOptDefVal
 func runSqueue(ctx context.Context, e *Env, c *client, q *slurm.Squeue) error {
 	for _, s := range q.States {
 		if s != "ALL" && !knownToSlurm(s) {
-			return fmt.Errorf("Invalid job state specified: %s", s)
+			return slurm.Message("Invalid job state specified: " + s)
 		}
 	}
 	req := &apiv1.ListJobsRequest{Ids: q.Jobs, Finished: len(q.States) > 0 || len(q.Jobs) > 0, Brief: q.Format == "" && q.Fields == "" && !q.Long}
@@ -207,7 +207,7 @@ func newSinfoCmd(e *Env, c *client) *cobra.Command {
 	}, func(ctx context.Context, args []string) error {
 		var err error
 		if s.Nodes, err = slurm.Unfold(nodes); err != nil {
-			return fmt.Errorf("Invalid node name %w", err)
+			return slurm.Message(fmt.Sprintf("Invalid node name %v", err))
 		}
 		s.Partitions, s.States = listOf(parts), listOf(strings.ToLower(states))
 		ps, ns, err := slurmCluster(ctx, c, e.Now())

@@ -50,16 +50,16 @@ func newScancelCmd(e *Env, c *client) *cobra.Command {
 		}
 		var err error
 		if q.Nodes, err = slurm.Unfold(nodes); err != nil {
-			return fmt.Errorf("Invalid node name %w", err)
+			return slurm.Message(fmt.Sprintf("Invalid node name %v", err))
 		}
 		chooses := len(q.Users)+len(q.Names)+len(q.Partitions)+len(q.States)+len(q.Nodes) > 0
 		if len(args) == 0 && !chooses {
-			return errors.New("No job identification provided")
+			return slurm.Message("No job identification provided")
 		}
 		for _, a := range args {
 			id, err := jobNumber(a)
 			if err != nil {
-				return fmt.Errorf("Invalid job id %s", a)
+				return slurm.Message("Invalid job id " + a)
 			}
 			q.Jobs = append(q.Jobs, id)
 		}
@@ -110,10 +110,10 @@ func endJobs(ctx context.Context, e *Env, c *client, ids []uint64, quiet, verbos
 				}
 			case apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND:
 				if !quiet {
-					faults = append(faults, fmt.Errorf("Kill job error on job id %d: Invalid job id specified", r.GetId()))
+					faults = append(faults, slurm.Message(fmt.Sprintf("Kill job error on job id %d: Invalid job id specified", r.GetId())))
 				}
 			case apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED:
-				faults = append(faults, fmt.Errorf("Kill job error on job id %d: Access/permission denied", r.GetId()))
+				faults = append(faults, slurm.Message(fmt.Sprintf("Kill job error on job id %d: Access/permission denied", r.GetId())))
 			case apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED:
 				if verbose {
 					e.warnf("Kill job error on job id %d: Job/step already completing or completed", r.GetId())
@@ -178,7 +178,7 @@ func runScontrolShow(ctx context.Context, e *Env, c *client, r *slurm.Record, ar
 		}
 		names, err := slurm.Unfold(list)
 		if err != nil {
-			return fmt.Errorf("Invalid hostlist: %w", err)
+			return slurm.Message(fmt.Sprintf("Invalid hostlist: %v", err))
 		}
 		e.printf("%s\n", strings.Join(names, "\n"))
 		return nil
@@ -223,7 +223,7 @@ func showSlurmNodes(ctx context.Context, e *Env, c *client, r *slurm.Record, arg
 	}
 	want, err := slurm.Unfold(strings.Join(args, ","))
 	if err != nil {
-		return fmt.Errorf("Invalid node name %w", err)
+		return slurm.Message(fmt.Sprintf("Invalid node name %v", err))
 	}
 	for _, name := range want {
 		if !slices.ContainsFunc(nodes, func(n slurm.Node) bool { return n.Name == name }) {
@@ -279,7 +279,7 @@ func runScontrolUpdate(ctx context.Context, c *client, args []string) error {
 	drain := false
 	switch state := strings.ToUpper(set["state"]); {
 	case (state == "DRAIN" || state == "DOWN") && set["reason"] == "":
-		return errors.New("You must specify a reason when DOWNING a node. Request denied")
+		return slurm.Message("You must specify a reason when DOWNING a node. Request denied")
 	case state == "DRAIN", state == "DOWN":
 		drain = true
 	case state != "RESUME" && state != "UNDRAIN" && state != "IDLE":
@@ -423,7 +423,7 @@ func acctWindow(from, to string, now time.Time, named bool) (w window, err error
 		}
 		t, ok := slurm.ParseTime(x.text, now)
 		if !ok {
-			return w, fmt.Errorf("Invalid time specification (pos=0): %s", x.text)
+			return w, slurm.Message("Invalid time specification (pos=0): " + x.text)
 		}
 		*x.to = t
 	}

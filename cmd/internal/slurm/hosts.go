@@ -13,8 +13,8 @@ import (
 // first of each.
 func Fold(names []string) string {
 	type run struct {
-		prefix, tail string
-		nums         []string
+		prefix string
+		nums   []string
 	}
 	var runs []*run
 	for _, name := range names {

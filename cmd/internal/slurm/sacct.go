@@ -131,7 +131,7 @@ func (a *Sacct) fields() ([]acctField, error) {
 			out, found = append(out, f), true
 		}
 		if !found {
-			return nil, fmt.Errorf("Invalid field requested: \"%s\"", name)
+			return nil, Message(fmt.Sprintf("Invalid field requested: \"%s\"", name))
 		}
 	}
 	return out, nil

@@ -130,12 +130,12 @@ func sortKeys(spec string) (func(a, b *Job) int, error) {
 			k.dir = -1
 		}
 		if len(name) != 1 {
-			return nil, fmt.Errorf("Invalid sort specification: %s", field)
+			return nil, Message("Invalid sort specification: " + field)
 		}
 		col, ok := jobLetters[name[0]]
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("Invalid sort specification: %s", field)
+			return nil, Message("Invalid sort specification: " + field)
 		case name == "i" || name == "A" || name == "F":
 			k.by = func(a, b *Job) int { return cmp.Compare(a.ID, b.ID) }
 		case name == "p" || name == "Q":
