@@ -203,7 +203,9 @@ func ParseDepends(s string) (deps []Dependency, anyOf bool, err error) {
 		case kind == Singleton && has:
 			return nil, false, Errorf(CodeInvalid, "dependency %s: singleton names no job", quoteShort(part))
 		case kind == Singleton:
-			deps = append(deps, Dependency{Kind: kind})
+			if d := (Dependency{Kind: kind}); !slices.Contains(deps, d) {
+				deps = append(deps, d)
+			}
 			continue
 		}
 		for id := range strings.SplitSeq(ids, ":") {
