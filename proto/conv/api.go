@@ -52,21 +52,11 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 	if s.DeadlineIn, err = duration("deadline", m.GetDeadlineIn()); err != nil {
 		return nil, err
 	}
-	if d := m.GetDeadline(); d != nil {
-		if err := d.CheckValid(); err != nil {
-			return nil, cluster.Errorf(cluster.CodeInvalid, "deadline: is not a valid time")
-		}
-		if s.Deadline = cluster.TimeOf(d.AsTime()); s.Deadline <= 0 {
-			s.Deadline = -1 // 0 would be none
-		}
+	if s.Deadline, err = moment("deadline", m.GetDeadline()); err != nil {
+		return nil, err
 	}
-	if d := m.GetBegin(); d != nil {
-		if err := d.CheckValid(); err != nil {
-			return nil, cluster.Errorf(cluster.CodeInvalid, "begin: is not a valid time")
-		}
-		if s.Begin = cluster.TimeOf(d.AsTime()); s.Begin <= 0 {
-			s.Begin = -1 // 0 would be none
-		}
+	if s.Begin, err = moment("begin", m.GetBegin()); err != nil {
+		return nil, err
 	}
 	if s.Checkpoint, err = checkpointFromAPI(m); err != nil {
 		return nil, err
@@ -91,6 +81,20 @@ func checkpointFromAPI(m *apiv1.JobSpec) (cluster.Checkpoint, error) {
 		c.Grace = cluster.DefaultCheckpointGrace
 	}
 	return c, nil
+}
+
+// moment reads a time, 0 for none.
+func moment(field string, t *timestamppb.Timestamp) (cluster.Time, error) {
+	if t == nil {
+		return 0, nil
+	}
+	if err := t.CheckValid(); err != nil {
+		return 0, cluster.Errorf(cluster.CodeInvalid, "%s: is not a valid time", field)
+	}
+	if at := cluster.TimeOf(t.AsTime()); at > 0 {
+		return at, nil
+	}
+	return -1, nil // 0 would be none; Spec.Check refuses it
 }
 
 func duration(field string, d *durationpb.Duration) (time.Duration, error) {
