@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
@@ -86,9 +87,11 @@ func sieges() map[string]siege {
 func TestNobodyStarves(t *testing.T) {
 	t.Parallel()
 	const bound = 3 * time.Hour
-	ps := all(t, policies.Options{Age: time.Hour, HoldAge: time.Hour})
+	base := scheduler.Default() // the scheduler's own passes have their own age
+	base.FIFOAge = time.Hour
+	ps := all(t, policies.Options{Base: base, Age: time.Hour, HoldAge: time.Hour})
 	for _, n := range policies.Names() {
-		ps = append(ps, must(t, n, policies.Options{Order: "fifo", HoldAge: time.Hour}))
+		ps = append(ps, must(t, n, policies.Options{Base: base, Order: "fifo", HoldAge: time.Hour}))
 	}
 	for name, s := range sieges() {
 		for _, p := range ps {
