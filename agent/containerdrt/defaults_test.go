@@ -29,7 +29,7 @@ var hostile = recipe{shell: true, config: map[string]any{
 	},
 	"Labels": map[string]string{"containerd.io/restart.status": "running", "io.containerd.image.config.stop-signal": "9", labelToken: "9"},
 }, entries: []tar.Header{
-	{Name: "work/", Typeflag: tar.TypeDir}, {Name: "link", Typeflag: tar.TypeSymlink, Linkname: "/work"}, {Name: "file"},
+	{Name: "place/", Typeflag: tar.TypeDir}, {Name: "link", Typeflag: tar.TypeSymlink, Linkname: "/place"}, {Name: "file"},
 	{Name: "vol/", Typeflag: tar.TypeDir}, {Name: "vol/own"},
 	{Name: "etc/passwd"}, {Name: "etc/group"}, {Name: "home/user/", Typeflag: tar.TypeDir},
 }}
@@ -262,7 +262,7 @@ func testPolicy(t *testing.T, b *bench, image string) {
 	old := b.rt.cfg.Policy
 	defer func() { b.rt.cfg.Policy = old }()
 	const script = `busybox awk 'NR>2{sub(":","",$1);print "net",$1}' /proc/net/dev | busybox sort
-touch /work/x 2>/dev/null && echo wrote; touch /tmp/x && echo tmp; busybox df -k /tmp | busybox awk 'NR>1{print $2}'; ulimit -n`
+touch /place/x 2>/dev/null && echo wrote; touch /tmp/x && echo tmp; busybox df -k /tmp | busybox awk 'NR>1{print $2}'; ulimit -n`
 	run := func(n int) []string {
 		l := b.job(n, image, "/bin/busybox", "sh", "-c", script)
 		l.UID, l.GID = 0, 0 // would be allowed to write
@@ -362,15 +362,15 @@ busybox awk '$2=="/home/user"||$2=="/one"{n=split($4,o,",");s=$2;for(i=1;i<=n;i+
 
 func testImageWorkDir(t *testing.T, b *bench, image string) {
 	for i, c := range []struct{ dir, want, says string }{
-		{"/work", "/work", ""},
-		{"/link", "/work", ""},
+		{"/place", "/place", ""},
+		{"/link", "/place", ""},
 		{"/tmp", "/tmp", ""},
 		{"/none", "", "/none does not exist in the container"},
 		{"/file", "", "/file is not a directory"},
 		{"/tmp/x", "", "begins empty"},
 		{"/proc/self/fd/7", "", "may not lie under /proc"},
-		{"/work/../../..", "/", ""},
-		{"work", "", "not an absolute path"},
+		{"/place/../../..", "/", ""},
+		{"place", "", "not an absolute path"},
 		{b.out + "/none", "", "does not exist"},
 	} {
 		l := b.job(200+i, image, "/bin/busybox", "pwd", "-P")

@@ -27,7 +27,7 @@ func require(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err != nil {
-		t.Skip(err)
+		t.Skip("containerd cannot be started here: ", err)
 	}
 }
 

@@ -67,7 +67,7 @@ func TestRulesCatch(t *testing.T) {
 		{"printing agent", "agent/a.go", "package agent\nimport \"fmt\"\nfunc f() { fmt.Println() }\n", "fmt.Println is for cmd"},
 		{"environment in the agent", "agent/a.go", "package agent\nimport \"os\"\nvar v = os.Getenv(\"X\")\n", "os.Getenv is for cmd"},
 		{"global logger", "coordinator/a.go", "package coordinator\nimport \"log/slog\"\nfunc f() { slog.Info(\"x\") }\n", "slog.Info is for cmd"},
-		{"a program may print", "agent/gpu/work/main.go", "package main\nimport \"fmt\"\nfunc main() { fmt.Println() }\n", ""},
+		{"a program may print", "agent/gpu/tool/main.go", "package main\nimport \"fmt\"\nfunc main() { fmt.Println() }\n", ""},
 		{"long function", "fsm/a.go", "package fsm\nfunc f() {\n" + long + "}\n", "function f of 72 lines"},
 		{"long flat switch", "fsm/a.go", "package fsm\nfunc f(n int) {\n\tswitch n {\n\tcase 1:\n" + long + "\t}\n}\n", ""},
 		{"long file", "fsm/a.go", "package fsm\n" + strings.Repeat("\n", 501), "file of 502 lines"},

@@ -2,10 +2,11 @@ package slurm
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // Fold writes names of nodes as Slurm does: n[1-3,07],login. Names with
@@ -89,78 +90,18 @@ func value(num string) int64 {
 	return n
 }
 
-// maxHosts bounds what one list may name.
-const maxHosts = 65536
-
-// Unfold reads what Fold writes, and any list of Slurm's: names in order,
-// separated by commas, with numbers in brackets. The error says where it ends
-// to be one.
+// Unfold reads a host list, as partitions take it; "" and ALL are no names.
 func Unfold(list string) ([]string, error) {
-	var out []string
-	for list != "" {
-		end, depth := len(list), 0
-	scan:
-		for i, c := range list {
-			switch {
-			case c == '[':
-				depth++
-			case c == ']':
-				depth--
-			case c == ',' && depth == 0:
-				end = i
-				break scan
-			}
-		}
-		if depth != 0 {
-			return nil, fmt.Errorf("%.80q: a bracket is not closed", list)
-		}
-		names, err := unfoldOne(list[:end])
-		if err != nil {
-			return nil, err
-		}
-		if out = append(out, names...); len(out) > maxHosts {
-			return nil, fmt.Errorf("more than %d names", maxHosts)
-		}
-		list = strings.TrimPrefix(list[end:], ",")
+	if list == "" {
+		return nil, nil
 	}
-	return out, nil
-}
-
-func unfoldOne(s string) ([]string, error) {
-	prefix, rest, ok := strings.Cut(s, "[")
-	if !ok {
-		if s == "" {
-			return nil, nil
-		}
-		return []string{s}, nil
-	}
-	inside, tail, _ := strings.Cut(rest, "]")
-	tails, err := unfoldOne(tail)
+	h, err := cluster.ParseHostList(list)
 	if err != nil {
 		return nil, err
 	}
-	if tails == nil {
-		tails = []string{""}
+	names := make([]string, len(h.Names()))
+	for i, n := range h.Names() {
+		names[i] = string(n)
 	}
-	var out []string
-	for _, r := range strings.Split(inside, ",") {
-		from, to, isRange := strings.Cut(r, "-")
-		if !isRange {
-			to = from
-		}
-		lo, err := strconv.ParseUint(from, 10, 32)
-		hi, err2 := strconv.ParseUint(to, 10, 32)
-		if err != nil || err2 != nil || lo > hi || (hi-lo+1)*uint64(len(tails)) > maxHosts {
-			return nil, fmt.Errorf("%.80q: %.40q is no range of numbers, such as 1-8", s, r)
-		}
-		for v := lo; v <= hi; v++ {
-			for _, t := range tails {
-				out = append(out, fmt.Sprintf("%s%0*d%s", prefix, len(from), v, t))
-			}
-		}
-	}
-	if len(out) > maxHosts {
-		return nil, fmt.Errorf("more than %d names", maxHosts)
-	}
-	return out, nil
+	return names, nil
 }

@@ -107,13 +107,3 @@ func TestFoldUnfold(t *testing.T) {
 		}
 	})
 }
-
-func FuzzUnfold(f *testing.F) {
-	f.Add("n[1-3,07],c1")
-	f.Add("r[1-2]n[001-2],[]")
-	f.Fuzz(func(t *testing.T, s string) {
-		if names, err := Unfold(s); err == nil && len(names) > maxHosts {
-			t.Errorf("%d names", len(names))
-		}
-	})
-}
