@@ -59,7 +59,10 @@ type Config struct {
 	// Observe hands over what the cards show at each heartbeat, for gossip;
 	// optional.
 	Observe func([]*nodev1.GPUUsage)
-	Log     *slog.Logger
+	// UsageObservers are told what the cards show, several times a second while
+	// attempts with GPUs run, as Sampler.Observe says; optional.
+	UsageObservers []func(now time.Time, usage []gpu.Usage)
+	Log            *slog.Logger
 }
 
 // Users resolves numeric ids through the node's name service.
@@ -101,6 +104,7 @@ type Agent struct {
 	log     *slog.Logger
 	journal *Journal
 	out     *outbox
+	sampler *Sampler
 	power   *powerMeter
 
 	mu    sync.Mutex
@@ -137,6 +141,10 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		cfg: cfg, log: cfg.Log.With("component", "agent", "node", string(cfg.Node)),
 		journal: j, out: newOutbox(), power: newPowerMeter(),
 		tasks: map[cluster.AttemptID]*task{}, synced: make(chan struct{}),
+	}
+	a.sampler = NewSampler(cfg.GPUs, cfg.Log)
+	for _, f := range append([]func(time.Time, []gpu.Usage){a.power.observe}, cfg.UsageObservers...) {
+		a.sampler.Observe(f)
 	}
 	if err := a.adopt(ctx); err != nil {
 		return nil, errors.Join(err, j.Close())
@@ -197,6 +205,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	for _, rt := range a.runtimes() {
 		g.Go(func() error { return a.watchExits(ctx, rt) })
 	}
+	g.Go(func() error { return a.sampler.Run(ctx) })
 	g.Go(func() error { return a.runSessions(ctx) })
 	err := g.Wait()
 	a.workers.Wait()

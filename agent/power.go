@@ -13,7 +13,7 @@ import (
 // have passed at the power seen at its ends.
 const longestGap = time.Minute
 
-// powerMeter integrates what cards draw over the heartbeats. It is safe for
+// powerMeter integrates what cards draw, look by look. It is safe for
 // concurrent use.
 type powerMeter struct {
 	mu    sync.Mutex

@@ -161,7 +161,7 @@ func (a *Agent) send(ctx context.Context, stream nodev1.NodeService_SessionClien
 			if unanswered++; unanswered > leaseRounds {
 				return fmt.Errorf("no answer to %d heartbeats", leaseRounds)
 			}
-			gpus := a.gpuUsage(ctx)
+			gpus := a.gpuUsage()
 			if a.cfg.Observe != nil {
 				a.cfg.Observe(gpus)
 			}
@@ -211,18 +211,12 @@ type busyMeter interface {
 	Busy(uuid string) (busy, elapsed time.Duration, err error)
 }
 
-// gpuUsage is what the cards show now; what cannot be read is left out.
-func (a *Agent) gpuUsage(ctx context.Context) []*nodev1.GPUUsage {
+// gpuUsage is what the cards showed last; what cannot be read is left out.
+func (a *Agent) gpuUsage() []*nodev1.GPUUsage {
 	if a.cfg.GPUs == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	usage, err := a.cfg.GPUs.Usage(ctx)
-	if err != nil {
-		a.log.WarnContext(ctx, "cannot read the use of every GPU", "err", err)
-	}
-	a.power.observe(time.Now(), usage)
+	usage, _ := a.sampler.Last()
 	a.mu.Lock()
 	usable := a.usable
 	a.mu.Unlock()

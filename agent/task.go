@@ -55,7 +55,7 @@ type task struct {
 	killAt   time.Time // zero until it got TERM
 	killed   bool
 	end      *nodev1.Report
-	power    map[string]energy // what its cards had drawn when it began
+	measured measured
 
 	mu         sync.Mutex
 	assignment *nodev1.Assignment
@@ -174,7 +174,7 @@ func (t *task) resumeAt(ctx context.Context, s Task, as *nodev1.Assignment) {
 		t.phase = phaseCreated
 	default:
 		t.phase = phaseRunning
-		t.power = t.agent.power.mark(as.GetGpus())
+		t.measure(as)
 	}
 	if as != nil && t.phase != phaseNew {
 		if _, err := t.agent.admit(ctx, as); err != nil {
@@ -276,7 +276,7 @@ func (t *task) start(ctx context.Context) error {
 	}
 	t.started = time.Now()
 	t.phase = phaseRunning
-	t.power = t.agent.power.mark(as.Gpus)
+	t.measure(as)
 	t.agent.out.put(&nodev1.Report{
 		Job: uint64(t.id.Job), Attempt: t.id.No, Token: uint64(t.token),
 		State: nodev1.AttemptState_ATTEMPT_STATE_RUNNING, Started: timestamppb.New(t.started),
@@ -408,6 +408,7 @@ func (t *task) ended(r *nodev1.Report) error {
 		return err
 	}
 	t.end, t.phase = r, phaseEnded
+	t.measured.stop()
 	return nil
 }
 

@@ -70,7 +70,7 @@ func (a *Agent) usage(ctx context.Context, t *task, s Task) *nodev1.Usage {
 	if d := s.Ended.Sub(s.Started); !s.Started.IsZero() && d > 0 {
 		u.CpuMilli = int64(s.CPUTime) * 1000 / int64(d)
 	}
-	u.PowerW = a.power.mean(t.power)
+	u.PowerW = a.power.mean(t.measured.power)
 	acc, ok := a.cfg.GPUs.(gpu.Accountant)
 	if !ok {
 		return u
