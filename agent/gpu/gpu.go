@@ -43,7 +43,49 @@ type Card struct {
 	ComputeMajor, ComputeMinor int
 	PowerLimitW                int // 0 when unknown
 	Driver                     string
-	Simulated                  bool
+	// CUDA is the newest version of CUDA that the driver runs, "13.0", or "".
+	CUDA string
+	// Persistence is off where the driver forgets a card's settings when its
+	// last process ends. MIG tells whether the card is cut into Instances.
+	Persistence, MIG Mode
+	Instances        []Instance // ordered by UUID
+	// NVLinkGroup is equal and positive for cards of this node that NVLink
+	// joins, directly or through others or a switch; 0 for a card alone.
+	// Groups are numbered in the order of their smallest UUID.
+	NVLinkGroup int
+	Simulated   bool
+}
+
+// Mode is a setting that a card may lack.
+type Mode uint8
+
+// The values of a setting.
+const (
+	ModeUnknown Mode = iota
+	ModeOff
+	ModeOn
+)
+
+// String returns "unknown", "off" or "on".
+func (m Mode) String() string {
+	switch m {
+	case ModeOff:
+		return "off"
+	case ModeOn:
+		return "on"
+	}
+	return "unknown"
+}
+
+// Instance is a part of a card in MIG mode, with memory and compute of its own.
+type Instance struct {
+	UUID    string // "MIG-..."
+	Profile string // as nvidia-smi writes it, such as "1g.10gb", or "" when unknown
+	MemMiB  int64
+	// SMs is how many multiprocessors it has; 0 when unknown.
+	SMs int
+	// GI and CI are the ids of its GPU instance and compute instance.
+	GI, CI int
 }
 
 // Process is what one process uses on a card.
@@ -51,9 +93,15 @@ type Process struct {
 	// PID is a pid of the host's namespace. It is 0 in the entry that speaks of
 	// an attempt none of whose processes is on the card any more.
 	PID int
-	// Attempt is the attempt the process belongs to ("j12-a1") when the
-	// provider knows it, else "".
+	// Attempt is the attempt the process belongs to ("j12-a1"). It is "" for a
+	// stray, which nobody started here through Berth.
 	Attempt string
+	// User and Command name a stray for people: its account, or its numeric uid
+	// when it has none, and the kernel's name of the program. Both are "" where
+	// the provider does not look.
+	User, Command string
+	// Kinds are the lists of the driver that the process stands in.
+	Kinds ProcessKinds
 	// MemMiB is the memory of this process with its CUDA context, or Unknown.
 	MemMiB int64
 	// UtilMilli is its share of the card's compute in thousandths, or Unknown.
@@ -65,6 +113,16 @@ type Process struct {
 	OOM bool
 }
 
+// ProcessKinds is a set of the ways in which a process uses a card.
+type ProcessKinds uint8
+
+// The ways to use a card.
+const (
+	Compute ProcessKinds = 1 << iota
+	Graphics
+	MPSClient
+)
+
 // Usage is what one card does at this instant.
 type Usage struct {
 	UUID string
@@ -73,6 +131,10 @@ type Usage struct {
 	// UtilMilli is in thousandths of the card, Unknown when not supported.
 	UtilMilli int64
 	PowerW    int64 // Unknown when not supported
+	// MemActivityMilli is the part of the last moment in which the card's memory
+	// was read or written, in thousandths. EnergyMJ is what the card used since
+	// the driver was loaded, in millijoules. Unknown when not supported.
+	MemActivityMilli, EnergyMJ int64
 	// Processes is ordered by PID.
 	Processes []Process
 }
@@ -135,6 +197,19 @@ type Accountant interface {
 	// Account returns one entry a card of the attempt's grant, in the order of
 	// the grant. The accounts of an attempt live until it is retired.
 	Account(ctx context.Context, attempt string) ([]Account, error)
+}
+
+// Strays returns the processes of u that nobody started here through Berth,
+// and the memory that they hold. One whose memory is unknown counts as
+// nothing.
+func (u *Usage) Strays() (procs []Process, memMiB int64) {
+	for _, p := range u.Processes {
+		if p.Attempt == "" && p.PID != 0 {
+			procs = append(procs, p)
+			memMiB += max(0, p.MemMiB)
+		}
+	}
+	return procs, memMiB
 }
 
 // Validate says what is wrong with g by itself, without looking at any card.

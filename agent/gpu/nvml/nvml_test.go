@@ -144,12 +144,12 @@ func TestUsage(t *testing.T) {
 		"sample 0 100 1000 40\nsample 0 100 2000 20\nsample 0 300 2000 25\nsample 0 300 0 99\n"
 	f := newFake(t, nvmltest.Recent, script)
 	want := []gpu.Usage{
-		{UUID: "GPU-aaaa", UsedMiB: 7168, UtilMilli: 550, PowerW: 201, Processes: []gpu.Process{
+		{UUID: "GPU-aaaa", UsedMiB: 7168, UtilMilli: 550, PowerW: 201, MemActivityMilli: gpu.Unknown, EnergyMJ: gpu.Unknown, Processes: []gpu.Process{
 			{PID: 100, MemMiB: 4096, UtilMilli: 300},
 			{PID: 200, MemMiB: 1024},
 			{PID: 300, MemMiB: 2048, UtilMilli: 250},
 		}},
-		{UUID: "GPU-bbbb", PowerW: 60, Processes: []gpu.Process{{PID: 100, MemMiB: 1}}},
+		{UUID: "GPU-bbbb", PowerW: 60, MemActivityMilli: gpu.Unknown, EnergyMJ: gpu.Unknown, Processes: []gpu.Process{{PID: 100, MemMiB: 1}}},
 	}
 	if d := cmp.Diff(want, f.usage()); d != "" {
 		t.Errorf("usage (-want +got):\n%s", d)
@@ -219,7 +219,7 @@ func TestCardsThatFail(t *testing.T) {
 			"fail 0 nvmlDeviceGetProcessUtilization 3\nfail 0 nvmlDeviceGetMPSComputeRunningProcesses_v3 3\n"+
 			"proc 0 5 1048576\n")
 		want := []gpu.Usage{{
-			UUID: "GPU-bbbb", UtilMilli: gpu.Unknown, PowerW: gpu.Unknown,
+			UUID: "GPU-bbbb", UtilMilli: gpu.Unknown, PowerW: gpu.Unknown, MemActivityMilli: gpu.Unknown, EnergyMJ: gpu.Unknown,
 			Processes: []gpu.Process{{PID: 5, MemMiB: 1, UtilMilli: gpu.Unknown}},
 		}}
 		if d := cmp.Diff(want, f.usage()); d != "" {
@@ -249,7 +249,7 @@ func TestOldDriver(t *testing.T) {
 		t.Errorf("inventory (-want +got):\n%s", d)
 	}
 	want := []gpu.Usage{{
-		UUID: "GPU-aaaa", UsedMiB: 7476, UtilMilli: 550, PowerW: gpu.Unknown,
+		UUID: "GPU-aaaa", UsedMiB: 7476, UtilMilli: 550, PowerW: gpu.Unknown, MemActivityMilli: gpu.Unknown, EnergyMJ: gpu.Unknown,
 		Processes: []gpu.Process{{PID: 7, MemMiB: 4096, UtilMilli: gpu.Unknown}, {PID: 8, MemMiB: gpu.Unknown, UtilMilli: gpu.Unknown}},
 	}}
 	if d := cmp.Diff(want, f.usage()); d != "" {

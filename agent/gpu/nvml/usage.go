@@ -14,7 +14,7 @@ import (
 
 // usage reads one card. The caller holds p.mu.
 func (p *Provider) usage(d lib.Device) (gpu.Usage, error) {
-	u := gpu.Usage{UtilMilli: gpu.Unknown, PowerW: gpu.Unknown}
+	u := gpu.Usage{UtilMilli: gpu.Unknown, PowerW: gpu.Unknown, MemActivityMilli: gpu.Unknown, EnergyMJ: gpu.Unknown}
 	var ret lib.Return
 	if u.UUID, ret = d.GetUUID(); ret != lib.SUCCESS {
 		return u, check("nvmlDeviceGetUUID", ret)

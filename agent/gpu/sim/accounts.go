@@ -315,7 +315,9 @@ func (b *bank) usage() []gpu.Usage {
 		util := min(c.load, fullLoad)
 		u := gpu.Usage{
 			UUID: c.info.UUID, UsedMiB: c.used >> 20, UtilMilli: util,
-			PowerW: c.model.idleW + (c.model.limitW-c.model.idleW)*util/fullLoad,
+			PowerW: c.model.idleW + (c.model.limitW-c.model.idleW)*util/fullLoad, MemActivityMilli: gpu.Unknown,
+			EnergyMJ: c.model.idleW*b.now.Round(time.Millisecond).Milliseconds() +
+				(c.model.limitW-c.model.idleW)*c.busy.total.Round(time.Millisecond).Milliseconds(),
 		}
 		seen := map[*tally]struct{}{}
 		for _, cl := range b.clients {
@@ -326,7 +328,7 @@ func (b *bank) usage() []gpu.Usage {
 				seen[t] = struct{}{}
 				u.Processes = append(u.Processes, gpu.Process{
 					PID: cl.pid, Attempt: cl.grant.Attempt, MemMiB: cl.held[i] >> 20,
-					UtilMilli: cl.effective(c), PeakMiB: t.peak >> 20, OOM: t.oom,
+					UtilMilli: cl.effective(c), PeakMiB: t.peak >> 20, OOM: t.oom, Kinds: gpu.Compute,
 				})
 			}
 		}

@@ -167,7 +167,7 @@ func TestKilledJobGivesItsMemoryBack(t *testing.T) {
 	}
 	job, out := startJob(t, env)
 	within(t, 10*time.Second, "the job computes", func() bool { return usage().UtilMilli == 500 })
-	want := []gpu.Process{{PID: job.Process.Pid, Attempt: "j1-a1", MemMiB: 1000, UtilMilli: 500, PeakMiB: 1000}}
+	want := []gpu.Process{{PID: job.Process.Pid, Attempt: "j1-a1", MemMiB: 1000, UtilMilli: 500, PeakMiB: 1000, Kinds: gpu.Compute}}
 	if d := cmp.Diff(want, usage().Processes); d != "" {
 		t.Errorf("processes, with the kernel's pid (-want +got):\n%s", d)
 	}
