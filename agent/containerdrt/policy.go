@@ -114,17 +114,30 @@ func (p Policy) validate(own ...string) error {
 		return err
 	}
 	for _, m := range p.Mounts {
-		if !filepath.IsAbs(m) || filepath.Clean(m) != m || m == "/" {
-			return fmt.Errorf("mount %q: want the absolute path of a directory other than /, without dots", m)
-		}
-		for _, bad := range slices.Concat(neverMounted, own) {
-			if within(m, bad) || within(bad, m) {
-				return fmt.Errorf("mount %s would show jobs %s; list directories of users' data only", m, bad)
-			}
+		if err := CheckMountable(m, own...); err != nil {
+			return fmt.Errorf("mount %w", err)
 		}
 	}
 	return nil
 }
+
+// CheckMountable tells whether a node may let its jobs mount what lies below
+// dir. own are directories of the node's daemons, in which nobody may look.
+func CheckMountable(dir string, own ...string) error {
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
+		return fmt.Errorf("%q: want the absolute path of a directory other than /, without dots", dir)
+	}
+	for _, bad := range slices.Concat(neverMounted, own) {
+		if within(dir, bad) || within(bad, dir) {
+			return fmt.Errorf("%s would show jobs %s; list directories of users' data only", dir, bad)
+		}
+	}
+	return nil
+}
+
+// IsCPUSet tells whether s names processors as the kernel reads them, such as
+// 0-7,16, or is empty.
+func IsCPUSet(s string) bool { return cgroup.Limits{CPUSet: s}.Validate() == nil }
 
 // within tells whether a clean path is dir or lies below it.
 func within(path, dir string) bool {

@@ -17,6 +17,7 @@ type Agent struct {
 	GPUs         GPUs        `yaml:"gpus"`
 	Runtime      Runtime     `yaml:"runtime"`
 	Cgroup       Cgroup      `yaml:"cgroup"`
+	Containers   Containers  `yaml:"containers"`
 	Jobs         Jobs        `yaml:"jobs"`
 	Users        Users       `yaml:"users"`
 	Log          Log         `yaml:"log"`
@@ -60,6 +61,9 @@ type GPUs struct {
 type Runtime struct {
 	Kind       string     `yaml:"kind"`
 	Containerd Containerd `yaml:"containerd"`
+	// AllowUncapped lets jobs run without their memory cap where the process
+	// runtime finds no control groups that it may write to.
+	AllowUncapped bool `yaml:"allow_uncapped"`
 }
 
 // Containerd says how containerd is reached.
@@ -88,16 +92,17 @@ type Jobs struct {
 // node.name, cluster.id and coordinators, which have no default.
 func DefaultAgent() Agent {
 	return Agent{
-		Listen:  AgentListen{Metrics: "127.0.0.1:7073"},
-		TLS:     AgentTLS{CA: "/etc/berth/tls/ca.crt", Cert: "/etc/berth/tls/agent.crt", Key: "/etc/berth/tls/agent.key"},
-		Data:    Data{Dir: "/var/lib/berth/agent"},
-		Gossip:  Gossip{Addr: "0.0.0.0:7072", KeyFile: "/etc/berth/gossip.key"},
-		GPUs:    GPUs{Provider: "nvml", SimSocket: "/run/berth/sim/cards"},
-		Runtime: Runtime{Kind: "auto", Containerd: Containerd{Socket: "/run/containerd/containerd.sock", Namespace: "berth"}},
-		Cgroup:  Cgroup{Parent: "/berth"},
-		Jobs:    Jobs{Grace: 30 * time.Second, Scripts: "/run/berth-scripts"},
-		Users:   Users{MinUID: 1000},
-		Log:     Log{Level: "info", Format: "auto"},
+		Listen:     AgentListen{Metrics: "127.0.0.1:7073"},
+		TLS:        AgentTLS{CA: "/etc/berth/tls/ca.crt", Cert: "/etc/berth/tls/agent.crt", Key: "/etc/berth/tls/agent.key"},
+		Data:       Data{Dir: "/var/lib/berth/agent"},
+		Gossip:     Gossip{Addr: "0.0.0.0:7072", KeyFile: "/etc/berth/gossip.key"},
+		GPUs:       GPUs{Provider: "nvml", SimSocket: "/run/berth/sim/cards"},
+		Runtime:    Runtime{Kind: "auto", Containerd: Containerd{Socket: "/run/containerd/containerd.sock", Namespace: "berth"}},
+		Cgroup:     Cgroup{Parent: "/berth"},
+		Containers: defaultContainers(),
+		Jobs:       Jobs{Grace: 30 * time.Second, Scripts: "/run/berth-scripts"},
+		Users:      Users{MinUID: 1000},
+		Log:        Log{Level: "info", Format: "auto"},
 	}
 }
 
@@ -130,6 +135,7 @@ func (a *Agent) Validate() error {
 	p.path("runtime.containerd.socket", a.Runtime.Containerd.Socket, required)
 	p.name("runtime.containerd.namespace", a.Runtime.Containerd.Namespace)
 	p.path("cgroup.parent", a.Cgroup.Parent, required)
+	p.containers(a.Containers, a.ownDirs()...)
 	p.jobs(a.Jobs)
 	p.users(a.Users)
 	p.log(a.Log)
@@ -144,6 +150,9 @@ func (a *Agent) Warnings() []string {
 	}
 	if a.Runtime.Kind == "process" {
 		w = append(w, "runtime.kind: process isolates jobs less than containerd does")
+	}
+	if a.Runtime.AllowUncapped {
+		w = append(w, "runtime.allow_uncapped: a job over its memory may have the kernel end another user's; make control groups writable instead")
 	}
 	if a.Users.AllowRoot {
 		w = append(w, "users.allow_root: jobs of root are root on this node")

@@ -168,7 +168,7 @@ func openRuntimes(ctx context.Context, cfg *config.Agent, ac *agent.Config, log 
 		return nil, err
 	}
 	if kind == "containerd" {
-		var policy containerdrt.Policy
+		policy := cfg.Containers.Policy()
 		if cfg.GPUs.Provider == "sim" { // image jobs reach the cards through a socket
 			policy.Mounts = append(policy.Mounts, filepath.Dir(cfg.GPUs.SimSocket))
 		}
@@ -184,7 +184,7 @@ func openRuntimes(ctx context.Context, cfg *config.Agent, ac *agent.Config, log 
 	}
 	rt, err := processrt.Open(ctx, processrt.Config{
 		Dir: filepath.Join(cfg.Data.Dir, "process"), Exe: []string{exe, "process-keeper"},
-		CgroupParent: cfg.Cgroup.Parent, Log: log,
+		CgroupParent: cfg.Cgroup.Parent, AllowUncapped: cfg.Runtime.AllowUncapped, Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,102 @@
+package config
+
+import (
+	"path/filepath"
+	"slices"
+
+	"github.com/berth-scheduler/berth/agent/containerdrt"
+)
+
+// Containers says what the node gives its containers, both those of images and
+// those of jobs on the node's own files. What is not here cannot be changed:
+// no capabilities, no new privileges, the seccomp profile, masked paths.
+type Containers struct {
+	// Network is what jobs see that do not choose: host, the node's, or none,
+	// a loopback interface alone. Networks are what they may choose; empty is
+	// Network, and none.
+	Network  string   `yaml:"network"`
+	Networks []string `yaml:"networks"`
+	// ReadOnly keeps image jobs from writing outside of their mounts, /tmp,
+	// /run and /dev/shm. Otherwise it is a job's choice.
+	ReadOnly bool `yaml:"read_only"`
+	// TmpMiB is the size of an image job's own /tmp, ShmMiB that of /dev/shm,
+	// 0 for half of the job's memory. Both count against the job's memory.
+	TmpMiB int `yaml:"tmp_mib"`
+	ShmMiB int `yaml:"shm_mib"`
+	// Pids caps the processes and threads of a job, Files the open files of a
+	// process.
+	Pids  int `yaml:"pids"`
+	Files int `yaml:"files"`
+	// LogMiB caps what one run of an image job adds to each of its output
+	// files, 0 for no cap.
+	LogMiB int `yaml:"log_mib"`
+	// HardCPU makes the cores of a job a cap; otherwise they are a weight.
+	HardCPU bool `yaml:"hard_cpu"`
+	// CPUs are the processors that jobs may run on, as 0-7,16; empty is all.
+	CPUs string `yaml:"cpus"`
+	// Mounts lists the directories of the node of which image jobs may ask for
+	// parts.
+	Mounts []string `yaml:"mounts"`
+}
+
+func defaultContainers() Containers {
+	return Containers{Network: "host", Networks: []string{}, TmpMiB: 1024, Pids: 4096, Files: 65536, Mounts: []string{}}
+}
+
+// Bounds of sizes, and the most directories in containers.mounts.
+const (
+	maxTmpMiB = 16 << 20
+	maxLogMiB = 64 << 20
+	maxPids   = 4 << 20
+	maxFiles  = 1 << 20
+	maxMounts = 64
+)
+
+// Policy is c for the runtime.
+func (c Containers) Policy() containerdrt.Policy {
+	return containerdrt.Policy{
+		Network: containerdrt.Network(c.Network), ReadOnlyRoot: c.ReadOnly,
+		TmpBytes: int64(c.TmpMiB) << 20, ShmBytes: int64(c.ShmMiB) << 20,
+		Pids: int64(c.Pids), Files: uint64(c.Files), LogBytes: int64(c.LogMiB) << 20,
+		HardCPU: c.HardCPU, CPUSet: c.CPUs, Mounts: slices.Clone(c.Mounts),
+	}
+}
+
+// containers checks a node's policy. own are the directories of its daemons,
+// which no job may see.
+func (p *Problems) containers(c Containers, own ...string) {
+	p.oneOf("containers.network", c.Network, "host", "none")
+	for i, n := range c.Networks {
+		p.oneOf(indexed("containers.networks", i), n, "host", "none")
+	}
+	if len(c.Networks) > 0 && !slices.Contains(c.Networks, c.Network) {
+		p.addf("containers.networks", "lacks %q, which containers.network gives to jobs that do not choose; add it, or change that", c.Network)
+	}
+	p.number("containers.tmp_mib", c.TmpMiB, 1, maxTmpMiB)
+	p.number("containers.shm_mib", c.ShmMiB, 0, maxTmpMiB)
+	p.number("containers.pids", c.Pids, 16, maxPids)
+	p.number("containers.files", c.Files, 64, maxFiles)
+	p.number("containers.log_mib", c.LogMiB, 0, maxLogMiB)
+	if !containerdrt.IsCPUSet(c.CPUs) {
+		p.addf("containers.cpus", "is %.80q, want processors and ranges of them as 0-7,16, or nothing for all", c.CPUs)
+	}
+	if len(c.Mounts) > maxMounts {
+		p.addf("containers.mounts", "has %d directories, want at most %d", len(c.Mounts), maxMounts)
+	}
+	for i, dir := range c.Mounts {
+		if err := containerdrt.CheckMountable(dir, own...); err != nil {
+			p.addf(indexed("containers.mounts", i), "%v", err)
+		}
+	}
+}
+
+// ownDirs are directories that hold secrets or sockets of the node's daemons.
+func (a *Agent) ownDirs() []string {
+	var dirs []string
+	for _, d := range []string{a.Data.Dir, filepath.Dir(a.Runtime.Containerd.Socket), filepath.Dir(a.TLS.Key)} {
+		if filepath.IsAbs(d) && filepath.Clean(d) != "/" {
+			dirs = append(dirs, filepath.Clean(d))
+		}
+	}
+	return dirs
+}
