@@ -13,9 +13,12 @@ FUZZTIME ?= 30s
 BENCH    ?= .
 COUNT    ?= 10
 GO       ?= go
+# What soak runs, and how much of it: PART=0.1 is a tenth of the full form.
+SOAK     ?= ^TestSoak
+PART     ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test short e2e bench experiments fuzz lint generate check cover clean test-deps fmt vet tidy generate-check
+.PHONY: help build demo test short e2e bench experiments fuzz soak lint generate check cover clean test-deps fmt vet tidy generate-check
 
 help: ## list the targets
 	@echo "targets:"
@@ -55,6 +58,12 @@ fuzz: ## run each fuzz target for FUZZTIME
 			echo "== $$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; \
 		done; \
 	done
+
+soak: test-deps ## run the fault tests in full, for hours (SOAK=regexp PART=0.1)
+	@mkdir -p bin
+	@BERTH_SOAK=$(PART) nice $(GO) test -count=1 -p 1 -v -timeout 24h -run '$(SOAK)' \
+		$$(grep -rl --include='*_test.go' '^func TestSoak' . | xargs -n1 dirname | sort -u) > bin/soak.txt 2>&1; \
+	rc=$$?; grep -E '^ *(--- |ok|FAIL|panic)|soak:' bin/soak.txt; echo "written to bin/soak.txt"; exit $$rc
 
 lint: ## run staticcheck
 	$(GO) run $(STATICCHECK) ./...
