@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -46,6 +47,11 @@ type Config struct {
 	// GPUs is nil on a node without any. CapMode says how it enforces shares.
 	GPUs    gpu.Provider
 	CapMode string
+	// MemCaps says how shares of GPU memory are watched.
+	MemCaps MemCaps
+	// Tail reads the end of a file with the rights of a job's user, for the
+	// verdict of a job that failed; nil reads nothing.
+	Tail func(ctx context.Context, l *Launch, path string, bytes int64) ([]byte, error)
 	// CPUMilli and MemMiB are what jobs may use in all.
 	CPUMilli, MemMiB int64
 	// Users resolves who jobs run as.
@@ -106,6 +112,8 @@ type Agent struct {
 	out     *outbox
 	sampler *Sampler
 	power   *powerMeter
+	mem     *memWatch
+	oomLog  *caps.OOMLog
 
 	mu    sync.Mutex
 	tasks map[cluster.AttemptID]*task
@@ -133,16 +141,18 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if cfg.Heartbeat == 0 {
 		cfg.Heartbeat = 2 * time.Second
 	}
+	cfg.MemCaps = cfg.MemCaps.orDefaults()
 	j, err := OpenJournal(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
 	a := &Agent{
 		cfg: cfg, log: cfg.Log.With("component", "agent", "node", string(cfg.Node)),
-		journal: j, out: newOutbox(), power: newPowerMeter(),
+		journal: j, out: newOutbox(), power: newPowerMeter(), mem: newMemWatch(cfg.MemCaps.Watch), oomLog: caps.NewOOMLog(),
 		tasks: map[cluster.AttemptID]*task{}, synced: make(chan struct{}),
 	}
 	a.sampler = NewSampler(cfg.GPUs, cfg.Log)
+	a.sampler.Observe(a.observeMemory)
 	for _, f := range append([]func(time.Time, []gpu.Usage){a.power.observe}, cfg.UsageObservers...) {
 		a.sampler.Observe(f)
 	}

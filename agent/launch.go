@@ -62,13 +62,7 @@ func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*Launch, err
 	for _, arg := range as.Command {
 		l.Args = append(l.Args, string(arg))
 	}
-	submitDir := string(as.Dir)
-	if submitDir == "" {
-		submitDir = user.Home
-	}
-	if submitDir == "" {
-		submitDir = "/"
-	}
+	submitDir := submitDirOf(as, user)
 	l.Dir = submitDir
 	if as.Image != "" {
 		// The submit directory is the host's; an image begins at its root.
@@ -77,7 +71,7 @@ func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*Launch, err
 			l.Mounts = append(l.Mounts, Mount{Source: m.SocketDir(), Target: m.SocketDir()})
 		}
 	}
-	l.Env = a.jobEnv(as, user, submitDir, gpuEnv)
+	l.Env = a.frameworkEnv(a.jobEnv(as, user, submitDir, gpuEnv), as)
 	if len(as.Script) > 0 {
 		if err := a.placeScript(l, as); err != nil {
 			return nil, err

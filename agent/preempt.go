@@ -72,14 +72,21 @@ func saves(as *nodev1.Assignment) bool {
 // noteSaving keeps in the journal how far an attempt is with making room.
 func (t *task) noteSaving(as *nodev1.Assignment, at time.Time, sent bool) error {
 	as = proto.CloneOf(as)
-	as.Preempt.At, as.Preempt.Sent = timestamppb.New(at), sent
+	as.Preempt.At, as.Preempt.Sent, as.Breach = timestamppb.New(at), sent, t.breach
 	return t.agent.journal.Begin(as)
 }
 
-// remember takes over from the journal how far an attempt is with making room.
+// remember takes over from the journal how far an attempt is with making room,
+// or with being ended for its memory.
 func (t *task) remember(as *nodev1.Assignment) {
+	if t.breach = as.GetBreach(); t.breach != nil {
+		t.stopping = stopOverCap
+	}
 	if p := as.GetPreempt(); p.GetAt() != nil {
-		t.saving, t.stopping = p.At.AsTime(), stopRoom
+		t.saving = p.At.AsTime()
+		if t.breach == nil {
+			t.stopping = stopRoom
+		}
 		if p.Sent {
 			t.signaled = t.saving
 		}

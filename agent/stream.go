@@ -202,6 +202,7 @@ func (a *Agent) hello(ctx context.Context) (*nodev1.Hello, error) {
 	a.mu.Lock()
 	a.usable = usable
 	a.mu.Unlock()
+	a.mem.setUsable(usable)
 	return h, nil
 }
 

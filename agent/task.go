@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -57,7 +58,11 @@ type task struct {
 	end      *nodev1.Report
 	measured measured
 
+	breach    *nodev1.MemBreach // it is above its share of a GPU, see endOver
+	busySince time.Time         // since when it waits for memory, see awaitMemory
+
 	mu         sync.Mutex
+	over       *caps.Breach // what the watch found
 	assignment *nodev1.Assignment
 	released   bool
 	wake       chan struct{}
@@ -70,7 +75,8 @@ const (
 	stopNone stopCause = iota
 	stopAsked
 	stopTimeLimit
-	stopRoom // to make room, with its state saved
+	stopRoom    // to make room, with its state saved
+	stopOverCap // it holds more GPU memory than its share
 )
 
 func newTask(a *Agent, id cluster.AttemptID, as *nodev1.Assignment) *task {
@@ -175,6 +181,7 @@ func (t *task) resumeAt(ctx context.Context, s Task, as *nodev1.Assignment) {
 	default:
 		t.phase = phaseRunning
 		t.measure(as)
+		t.agent.mem.hold(as)
 	}
 	if as != nil && t.phase != phaseNew {
 		if _, err := t.agent.admit(ctx, as); err != nil {
@@ -228,6 +235,9 @@ func (t *task) create(ctx context.Context) error {
 	if as == nil || released || as.Stop {
 		return t.ended(&nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_CANCELLED})
 	}
+	if ready, err := t.awaitMemory(ctx, as); !ready || err != nil {
+		return err
+	}
 	if err := t.agent.journal.Begin(as); err != nil {
 		return err
 	}
@@ -269,6 +279,7 @@ func (t *task) start(ctx context.Context) error {
 	if as == nil || released || as.Stop {
 		return t.ended(&nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_CANCELLED})
 	}
+	t.agent.mem.hold(as)
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := t.rt.Start(cctx, t.id); err != nil {
@@ -335,10 +346,16 @@ func (t *task) watch(ctx context.Context) error {
 // again: first it may save its state when it only makes room, then comes TERM,
 // and after the grace KILL.
 func (t *task) enforce(ctx context.Context) (time.Duration, error) {
+	t.hurry(time.Now())
 	if t.killAt.IsZero() {
 		as, cause, next := t.mustEnd(time.Now())
 		if cause == stopNone {
 			return next, nil
+		}
+		if cause == stopOverCap {
+			if left, err := t.endOver(ctx, as); err != nil || left > 0 {
+				return min(next, left), err
+			}
 		}
 		if cause == stopRoom {
 			if left, err := t.save(ctx, as); err != nil || left > 0 {
@@ -358,6 +375,7 @@ func (t *task) enforce(ctx context.Context) (time.Duration, error) {
 			return 0, fmt.Errorf("send SIGTERM: %w", err)
 		}
 		t.stopping, t.killAt = cause, time.Now().Add(grace)
+		t.hurry(time.Now())
 	}
 	left := time.Until(t.killAt)
 	if left > 0 {
@@ -389,7 +407,10 @@ func (t *task) mustEnd(now time.Time) (as *nodev1.Assignment, cause stopCause, n
 		}
 		next = min(next, left)
 	}
-	if as.Preempt != nil {
+	switch {
+	case t.overCap() != nil:
+		cause = stopOverCap
+	case as.Preempt != nil:
 		cause = stopRoom
 	}
 	return as, cause, next
@@ -420,6 +441,7 @@ func (t *task) finish(ctx context.Context) (done bool, err error) {
 			return false, fmt.Errorf("retire GPUs: %w", err)
 		}
 	}
+	t.agent.mem.drop(t.id.String())
 	_, released := t.wants()
 	if !released {
 		t.agent.out.put(t.end)

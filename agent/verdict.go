@@ -29,6 +29,8 @@ func (a *Agent) verdict(ctx context.Context, t *task, s Task) *nodev1.Report {
 		r.State = nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY
 		r.Reason = string(cluster.ReasonHostOOM)
 		r.Detail = fmt.Sprintf("the kernel ended it at its host memory cap of %d MiB; ask for more with --mem", as.GetMemMib())
+	case t.wasOverCap(s):
+		overCapReport(r, t.breach)
 	case t.madeRoom(s):
 		r.State = nodev1.AttemptState_ATTEMPT_STATE_PREEMPTED
 		r.Reason = string(cluster.ReasonPreempted)
@@ -40,11 +42,7 @@ func (a *Agent) verdict(ctx context.Context, t *task, s Task) *nodev1.Report {
 		r.State = nodev1.AttemptState_ATTEMPT_STATE_CANCELLED
 	case s.ExitCode == 0:
 		r.State = nodev1.AttemptState_ATTEMPT_STATE_COMPLETED
-	case r.Usage.GpuOom:
-		r.State = nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY
-		r.Reason = string(cluster.ReasonGPUOOM)
-		r.Detail = fmt.Sprintf("an allocation on the GPU was refused; it held %d MiB at most and its share is %d MiB",
-			r.Usage.GpuMemPeakMib, shareMiB(as))
+	case a.gpuVerdict(ctx, t, s, r):
 	case s.Signal != 0:
 		r.State = nodev1.AttemptState_ATTEMPT_STATE_FAILED
 		r.Reason = string(cluster.ReasonSignal)

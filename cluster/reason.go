@@ -37,6 +37,7 @@ const (
 	ReasonTimeLimit     ReasonCode = "TimeLimit"                // ran into its time limit
 	ReasonHostOOM       ReasonCode = "OutOfHostMemory"          // the kernel ended it at its memory cap
 	ReasonGPUOOM        ReasonCode = "OutOfGPUMemory"           // an allocation on the GPU was refused
+	ReasonGPUNeighbour  ReasonCode = "GPUNeighbour"             // another on its GPU was at fault, or took its memory
 	ReasonLaunch        ReasonCode = "LaunchFailed"             // the command never ran
 	ReasonNodeLost      ReasonCode = "NodeLost"                 // the node rebooted or was fenced under it
 	ReasonRuntimeLost   ReasonCode = "RuntimeLost"              // the runtime lost its process

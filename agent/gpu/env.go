@@ -13,19 +13,15 @@ import (
 //	BERTH_GPU_UUIDS               the same list, for programs of ours
 //	BERTH_GPU_MEM_MIB             the shares of memory, comma separated; only with cards
 //	BERTH_GPU_MILLI               the shares of compute, likewise
-//	TF_FORCE_GPU_ALLOW_GROWTH     true \ only where a card is shared: TensorFlow and JAX
-//	XLA_PYTHON_CLIENT_PREALLOCATE false / would otherwise take the whole card at start
 //
 // Hiding a card is a courtesy to programs, not a wall: what a process can open
 // is decided by device rules.
 func Env(g Grant) []string {
 	var uuids, mem, milli []string
-	shared := false
 	for _, c := range g.Cards {
 		uuids = append(uuids, c.UUID)
 		mem = append(mem, strconv.FormatInt(c.MemMiB, 10))
 		milli = append(milli, strconv.FormatInt(c.Milli, 10))
-		shared = shared || !c.Exclusive
 	}
 	list := strings.Join(uuids, ",")
 	env := []string{
@@ -37,11 +33,6 @@ func Env(g Grant) []string {
 		env = append(env,
 			"BERTH_GPU_MEM_MIB="+strings.Join(mem, ","),
 			"BERTH_GPU_MILLI="+strings.Join(milli, ","))
-	}
-	if shared {
-		env = append(env,
-			"TF_FORCE_GPU_ALLOW_GROWTH=true",
-			"XLA_PYTHON_CLIENT_PREALLOCATE=false")
 	}
 	return env
 }

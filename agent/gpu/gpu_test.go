@@ -81,7 +81,6 @@ func TestEnv(t *testing.T) {
 			want: []string{
 				"CUDA_VISIBLE_DEVICES=GPU-b", "CUDA_DEVICE_ORDER=PCI_BUS_ID", "BERTH_GPU_UUIDS=GPU-b",
 				"BERTH_GPU_MEM_MIB=6144", "BERTH_GPU_MILLI=400",
-				"TF_FORCE_GPU_ALLOW_GROWTH=true", "XLA_PYTHON_CLIENT_PREALLOCATE=false",
 			},
 		},
 		{

@@ -33,7 +33,10 @@ type Config struct {
 	// folder above it may be private. Jobs in an image need the folder bound into their root, not the
 	// socket: a restarted agent makes a new one.
 	Socket string
-	Log    *slog.Logger // nil discards
+	// Unenforced leaves shares to whoever watches them, as cards do whose driver
+	// caps nothing: an attempt is refused only what the card has not.
+	Unenforced bool
+	Log        *slog.Logger // nil discards
 }
 
 // maxSocketPath is what fits in sockaddr_un with its final zero.
@@ -133,6 +136,7 @@ func newProvider(cfg Config, ln net.Listener, peerOf func(net.Conn) (peer, error
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
+	b.unenforced = cfg.Unenforced
 	p.wg.Go(p.accept)
 	p.wg.Go(p.pace)
 	return p, nil
@@ -196,8 +200,8 @@ func (p *Provider) Usage(context.Context) ([]gpu.Usage, error) {
 	return p.bank.usage(), nil
 }
 
-// Admit implements gpu.Provider. Memory is capped: an attempt is refused what
-// passes its share, and grants whose sum passes the card are refused here.
+// Admit implements gpu.Provider. Memory is capped, unless the provider is
+// Unenforced: an attempt is refused what passes its share, and grants whose sum passes the card are refused here.
 // Compute is not capped; the share is information.
 func (p *Provider) Admit(_ context.Context, g gpu.Grant) ([]string, error) {
 	p.mu.Lock()

@@ -1247,7 +1247,9 @@ type Assignment struct {
 	// The batch script, packed by gzip, that runs in place of command[0].
 	Script []byte `protobuf:"bytes,21,opt,name=script,proto3" json:"script,omitempty"`
 	// There when the attempt must make room: it is to save its state first.
-	Preempt       *Preempt `protobuf:"bytes,22,opt,name=preempt,proto3" json:"preempt,omitempty"`
+	Preempt *Preempt `protobuf:"bytes,22,opt,name=preempt,proto3" json:"preempt,omitempty"`
+	// In an agent's journal only: it is above its share of a GPU and must end.
+	Breach        *MemBreach `protobuf:"bytes,23,opt,name=breach,proto3" json:"breach,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1436,6 +1438,110 @@ func (x *Assignment) GetPreempt() *Preempt {
 	return nil
 }
 
+func (x *Assignment) GetBreach() *MemBreach {
+	if x != nil {
+		return x.Breach
+	}
+	return nil
+}
+
+// MemBreach ends an attempt that holds more GPU memory than its share: USR1,
+// after a grace TERM, and after the grace of any stop KILL.
+type MemBreach struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Uuid    string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	HeldMib int64                  `protobuf:"varint,2,opt,name=held_mib,json=heldMib,proto3" json:"held_mib,omitempty"`
+	CapMib  int64                  `protobuf:"varint,3,opt,name=cap_mib,json=capMib,proto3" json:"cap_mib,omitempty"`
+	// Since when it was above its share, when its end began, and whether the
+	// signal was sent since.
+	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	At    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
+	Sent  bool                   `protobuf:"varint,6,opt,name=sent,proto3" json:"sent,omitempty"`
+	// The card is nearly full: there is no grace.
+	Urgent        bool `protobuf:"varint,7,opt,name=urgent,proto3" json:"urgent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemBreach) Reset() {
+	*x = MemBreach{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemBreach) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemBreach) ProtoMessage() {}
+
+func (x *MemBreach) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemBreach.ProtoReflect.Descriptor instead.
+func (*MemBreach) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *MemBreach) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *MemBreach) GetHeldMib() int64 {
+	if x != nil {
+		return x.HeldMib
+	}
+	return 0
+}
+
+func (x *MemBreach) GetCapMib() int64 {
+	if x != nil {
+		return x.CapMib
+	}
+	return 0
+}
+
+func (x *MemBreach) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *MemBreach) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *MemBreach) GetSent() bool {
+	if x != nil {
+		return x.Sent
+	}
+	return false
+}
+
+func (x *MemBreach) GetUrgent() bool {
+	if x != nil {
+		return x.Urgent
+	}
+	return false
+}
+
 // Preempt ends an attempt in three steps: the signal, after its own grace
 // TERM, and after the grace of any stop KILL.
 type Preempt struct {
@@ -1453,7 +1559,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1571,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1584,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Preempt) GetSignal() string {
@@ -1521,7 +1627,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1639,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1652,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Share) GetUuid() string {
@@ -1586,7 +1692,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +1704,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +1717,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -1634,7 +1740,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1646,7 +1752,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1659,7 +1765,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -1701,7 +1807,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +1819,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +1832,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -1765,7 +1871,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +1883,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +1896,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -1844,7 +1950,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +1962,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +1975,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -1889,7 +1995,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +2007,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,7 +2020,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -2019,7 +2125,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xdd\x04\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\x8f\x05\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -2045,7 +2151,16 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\amem_mib\x18\x13 \x01(\x03R\x06memMib\x12(\n" +
 	"\x04gpus\x18\x14 \x03(\v2\x14.berth.node.v1.ShareR\x04gpus\x12\x16\n" +
 	"\x06script\x18\x15 \x01(\fR\x06script\x120\n" +
-	"\apreempt\x18\x16 \x01(\v2\x16.berth.node.v1.PreemptR\apreempt\"\x92\x01\n" +
+	"\apreempt\x18\x16 \x01(\v2\x16.berth.node.v1.PreemptR\apreempt\x120\n" +
+	"\x06breach\x18\x17 \x01(\v2\x18.berth.node.v1.MemBreachR\x06breach\"\xdd\x01\n" +
+	"\tMemBreach\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x19\n" +
+	"\bheld_mib\x18\x02 \x01(\x03R\aheldMib\x12\x17\n" +
+	"\acap_mib\x18\x03 \x01(\x03R\x06capMib\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12*\n" +
+	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
+	"\x04sent\x18\x06 \x01(\bR\x04sent\x12\x16\n" +
+	"\x06urgent\x18\a \x01(\bR\x06urgent\"\x92\x01\n" +
 	"\aPreempt\x12\x16\n" +
 	"\x06signal\x18\x01 \x01(\tR\x06signal\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12*\n" +
@@ -2112,7 +2227,7 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(AttemptState)(0),             // 0: berth.node.v1.AttemptState
 	(*SessionRequest)(nil),        // 1: berth.node.v1.SessionRequest
@@ -2130,16 +2245,17 @@ var file_berth_node_v1_node_proto_goTypes = []any{
 	(*Desired)(nil),               // 13: berth.node.v1.Desired
 	(*AttemptRef)(nil),            // 14: berth.node.v1.AttemptRef
 	(*Assignment)(nil),            // 15: berth.node.v1.Assignment
-	(*Preempt)(nil),               // 16: berth.node.v1.Preempt
-	(*Share)(nil),                 // 17: berth.node.v1.Share
-	(*Acks)(nil),                  // 18: berth.node.v1.Acks
-	(*Ack)(nil),                   // 19: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 20: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 21: berth.node.v1.JoinResponse
-	(*RenewRequest)(nil),          // 22: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 23: berth.node.v1.RenewResponse
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(*MemBreach)(nil),             // 16: berth.node.v1.MemBreach
+	(*Preempt)(nil),               // 17: berth.node.v1.Preempt
+	(*Share)(nil),                 // 18: berth.node.v1.Share
+	(*Acks)(nil),                  // 19: berth.node.v1.Acks
+	(*Ack)(nil),                   // 20: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 21: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 22: berth.node.v1.JoinResponse
+	(*RenewRequest)(nil),          // 23: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 24: berth.node.v1.RenewResponse
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
 	3,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
@@ -2147,39 +2263,42 @@ var file_berth_node_v1_node_proto_depIdxs = []int32{
 	9,  // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
 	12, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
 	13, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	18, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	19, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
 	11, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
 	4,  // 7: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
 	6,  // 8: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
 	0,  // 9: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
 	7,  // 10: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	24, // 11: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	24, // 12: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	25, // 11: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	25, // 12: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
 	8,  // 13: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
 	10, // 14: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	24, // 15: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	25, // 16: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	25, // 15: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	26, // 16: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
 	15, // 17: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
 	14, // 18: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	25, // 19: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	25, // 20: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	17, // 21: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	16, // 22: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	25, // 23: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	24, // 24: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	19, // 25: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	0,  // 26: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	1,  // 27: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	20, // 28: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	22, // 29: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
-	2,  // 30: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	21, // 31: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	23, // 32: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
-	30, // [30:33] is the sub-list for method output_type
-	27, // [27:30] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	26, // 19: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	26, // 20: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	18, // 21: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	17, // 22: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	16, // 23: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
+	25, // 24: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	25, // 25: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	26, // 26: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	25, // 27: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	20, // 28: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	0,  // 29: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	1,  // 30: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
+	21, // 31: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
+	23, // 32: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
+	2,  // 33: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
+	22, // 34: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
+	24, // 35: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
+	33, // [33:36] is the sub-list for method output_type
+	30, // [30:33] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -2204,7 +2323,7 @@ func file_berth_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

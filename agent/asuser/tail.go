@@ -1,0 +1,67 @@
+package asuser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-scheduler/berth/agent"
+)
+
+// tailTimeout bounds how long Tail waits for a file system that hangs.
+const tailTimeout = 5 * time.Second
+
+// Tail returns the last n bytes of a plain file, read with the rights of the
+// user of l: a link leads where that user may go and no further. What hangs is
+// given up after 5 s; its goroutine ends when the file system answers.
+func Tail(ctx context.Context, l *agent.Launch, path string, n int64) ([]byte, error) {
+	type result struct {
+		tail []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		r.err = Do(ID{UID: l.UID, GID: l.GID, Groups: l.Groups}, func() (err error) {
+			r.tail, err = tailOf(path, n)
+			return err
+		})
+		done <- r
+	}()
+	ctx, cancel := context.WithTimeout(ctx, tailTimeout)
+	defer cancel()
+	select {
+	case r := <-done:
+		return r.tail, r.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("read %s: %w", path, ctx.Err())
+	}
+}
+
+// tailOf reads the end of a plain file. A pipe or a device in its place is not
+// waited for.
+func tailOf(path string, n int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a plain file", path)
+	}
+	buf := make([]byte, n)
+	got, err := f.ReadAt(buf, max(0, st.Size()-n))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return buf[:got], nil
+}

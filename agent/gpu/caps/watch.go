@@ -1,0 +1,212 @@
+package caps
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+)
+
+// WatchConfig sets when a job above its cap is ended.
+type WatchConfig struct {
+	// SlackMilli is how much above its cap a job is let be, in thousandths of
+	// the cap: 1050 forgives a twentieth. For is how long it may be above that.
+	SlackMilli int64
+	For        time.Duration
+	// FloorMiB is the free memory of a card below which a job above its cap is
+	// ended at once: what is left may be a neighbour's in the next instant.
+	FloorMiB int64
+}
+
+// DefaultWatch forgives a twentieth for three seconds, as long as 1 GiB of the
+// card is free.
+func DefaultWatch() WatchConfig {
+	return WatchConfig{SlackMilli: 1050, For: 3 * time.Second, FloorMiB: 1024}
+}
+
+// Breach is a job above its cap that has to end.
+type Breach struct {
+	Attempt, UUID string
+	// HeldMiB is what the attempt held on the card when it was found out, and
+	// CapMiB its share there.
+	HeldMiB, CapMiB int64
+	// Since is when it was first seen above its cap.
+	Since time.Time
+	// Urgent says that the card is nearly full: there is no time for a grace.
+	Urgent bool
+}
+
+// Watcher finds the jobs above their cap. It keeps what it needs of the past,
+// has no clock, and is not safe for concurrent use.
+type Watcher struct {
+	cfg    WatchConfig
+	shares map[string]map[string]*share // by attempt, then by card
+	usable map[string]int64             // MiB of each card that processes can have
+}
+
+// share is what is known of an attempt on a card.
+type share struct {
+	cap      int64
+	limit    int64     // the cap, or what the card has for an exclusive share
+	over     time.Time // since when it is above its slack, zero when it is not
+	held     int64
+	peak     int64
+	near     time.Time // when it was last seen at 97 % of its cap or more
+	reported bool
+	urgent   bool
+}
+
+// NewWatcher returns a watcher that knows no attempt yet.
+func NewWatcher(cfg WatchConfig) *Watcher {
+	return &Watcher{cfg: cfg, shares: map[string]map[string]*share{}, usable: map[string]int64{}}
+}
+
+// SetUsable tells how much memory of each card processes can have, by UUID:
+// all of it less the driver's reserve. A card that is not named has no floor.
+func (w *Watcher) SetUsable(mib map[string]int64) { w.usable = maps.Clone(mib) }
+
+// Hold begins to watch an attempt: its cap in MiB by card. 0 is that of an
+// exclusive share, which nothing but the card itself limits. Holding it again
+// changes nothing but its caps.
+func (w *Watcher) Hold(attempt string, capMiB map[string]int64) {
+	on := w.shares[attempt]
+	if on == nil {
+		on = map[string]*share{}
+		w.shares[attempt] = on
+	}
+	for uuid, mib := range capMiB {
+		if on[uuid] == nil {
+			on[uuid] = &share{}
+		}
+		on[uuid].cap = mib
+	}
+}
+
+// Drop ends the watch over an attempt.
+func (w *Watcher) Drop(attempt string) { delete(w.shares, attempt) }
+
+// Observe takes over what the cards show at an instant and returns who must
+// end, ordered by attempt and card. Each breach is returned once, and once
+// more when it becomes urgent. A figure that the driver does not give counts
+// as nothing: nobody is ended for what is not known.
+func (w *Watcher) Observe(now time.Time, usage []gpu.Usage) []Breach {
+	var out []Breach
+	for _, u := range usage {
+		held := map[string]int64{}
+		for _, p := range u.Processes {
+			if p.Attempt != "" {
+				held[p.Attempt] += max(0, p.MemMiB)
+			}
+		}
+		usable, known := w.usable[u.UUID]
+		full := known && usable-u.UsedMiB < w.cfg.FloorMiB
+		for attempt, on := range w.shares {
+			if s := on[u.UUID]; s != nil {
+				s.take(now, held[attempt], usable, w.cfg.SlackMilli)
+				if b, ok := s.breach(now, full, w.cfg.For); ok {
+					b.Attempt, b.UUID = attempt, u.UUID
+					out = append(out, b)
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Breach) int {
+		if c := strings.Compare(a.Attempt, b.Attempt); c != 0 {
+			return c
+		}
+		return strings.Compare(a.UUID, b.UUID)
+	})
+	return out
+}
+
+// take adds one sample.
+func (s *share) take(now time.Time, held, usable, slackMilli int64) {
+	s.held, s.limit = held, s.cap
+	if s.cap <= 0 {
+		s.limit = usable
+	}
+	s.peak = max(s.peak, held)
+	if s.limit > 0 && held*1000 >= s.limit*nearMilli {
+		s.near = now
+	}
+	switch {
+	case s.cap <= 0 || held*1000 <= s.cap*slackMilli:
+		s.over, s.reported, s.urgent = time.Time{}, false, false
+	case s.over.IsZero():
+		s.over = now
+	}
+}
+
+// breach tells whether the share has to end for its last sample.
+func (s *share) breach(now time.Time, full bool, after time.Duration) (Breach, bool) {
+	if s.over.IsZero() {
+		return Breach{}, false
+	}
+	late := now.Sub(s.over) >= after
+	if !full && (!late || s.reported) || full && s.urgent {
+		return Breach{}, false
+	}
+	s.reported, s.urgent = true, full
+	return Breach{HeldMiB: s.held, CapMiB: s.cap, Since: s.over, Urgent: full}, true
+}
+
+// nearMilli is how near to its cap, in thousandths of it, a job is said to
+// have run out of memory.
+const nearMilli = 970
+
+// Held is what an attempt was seen to hold of one card. The limit is its cap,
+// or the card's memory under an exclusive share, and 0 when it is not known.
+type Held struct {
+	UUID              string
+	LimitMiB, PeakMiB int64
+	// Near says that it held 97 % of its cap or more shortly before at.
+	Near bool
+}
+
+// lastSamples is how far back the last samples of an attempt go.
+const lastSamples = 10 * time.Second
+
+// Peak returns what an attempt held on the card where it came nearest to its
+// limit; ok is false when it is not watched. at is when it ended.
+func (w *Watcher) Peak(attempt string, at time.Time) (h Held, ok bool) {
+	for _, uuid := range slices.Sorted(maps.Keys(w.shares[attempt])) {
+		s := w.shares[attempt][uuid]
+		near := !s.near.IsZero() && at.Sub(s.near) <= lastSamples
+		// Fractions are compared crosswise.
+		if !ok || near && !h.Near || s.peak*max(1, h.LimitMiB) > h.PeakMiB*max(1, s.limit) && near == h.Near {
+			h, ok = Held{UUID: uuid, LimitMiB: s.limit, PeakMiB: s.peak, Near: near}, true
+		}
+	}
+	return h, ok
+}
+
+// Blame returns the attempt that is furthest above its cap on a card, other
+// than not, and "" when none is.
+func (w *Watcher) Blame(uuid, not string) (attempt string) {
+	most := int64(0)
+	for _, id := range slices.Sorted(maps.Keys(w.shares)) {
+		s := w.shares[id][uuid]
+		if id == not || s == nil || s.over.IsZero() {
+			continue
+		}
+		if over := s.held - s.cap; over > most {
+			attempt, most = id, over
+		}
+	}
+	return attempt
+}
+
+// Suggest returns the memory to ask for after a peak: a tenth more, in whole
+// GiB where that is a small step and else in steps of 256 MiB, and always more
+// than the cap was.
+func Suggest(peakMiB, capMiB int64) int64 {
+	want := max(peakMiB, capMiB)
+	want += max(want/10, 256)
+	step := int64(256)
+	if want >= 8<<10 {
+		step = 1 << 10
+	}
+	return (want + step - 1) / step * step
+}

@@ -1,0 +1,262 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/agent/gpu/caps"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// MemCaps says how jobs are held to their shares of GPU memory.
+type MemCaps struct {
+	// Watch is when a job above its share is ended; the zero value is
+	// caps.DefaultWatch.
+	Watch caps.WatchConfig
+	// Grace is the time between SIGUSR1 and SIGTERM to such a job; 0 means 5 s.
+	Grace time.Duration
+	// Env is what frameworks are told.
+	Env caps.EnvConfig
+	// Busy is how long an attempt waits for memory that its share promises and
+	// somebody else holds; 0 means 2 min. Then it ends and its job waits again.
+	Busy time.Duration
+}
+
+func (c MemCaps) orDefaults() MemCaps {
+	if c.Watch == (caps.WatchConfig{}) {
+		c.Watch = caps.DefaultWatch()
+	}
+	if c.Grace == 0 {
+		c.Grace = 5 * time.Second
+	}
+	if c.Busy == 0 {
+		c.Busy = 2 * time.Minute
+	}
+	return c
+}
+
+// memWatch is the watch over the GPU memory of all attempts, safe for
+// concurrent use.
+type memWatch struct {
+	mu   sync.Mutex
+	w    *caps.Watcher
+	held map[string]struct{} // attempts that are watched
+}
+
+func newMemWatch(c caps.WatchConfig) *memWatch {
+	return &memWatch{w: caps.NewWatcher(c), held: map[string]struct{}{}}
+}
+
+// hold begins to watch an attempt that runs.
+func (m *memWatch) hold(as *nodev1.Assignment) {
+	if len(as.GetGpus()) == 0 {
+		return
+	}
+	limits := make(map[string]int64, len(as.Gpus))
+	for _, s := range as.Gpus {
+		limits[s.Uuid] = s.MemMib
+		if s.Exclusive {
+			limits[s.Uuid] = 0
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held[attemptOf(as).String()] = struct{}{}
+	m.w.Hold(attemptOf(as).String(), limits)
+}
+
+func (m *memWatch) drop(attempt string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.held, attempt)
+	m.w.Drop(attempt)
+}
+
+func (m *memWatch) setUsable(mib map[string]int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.w.SetUsable(mib)
+}
+
+func (m *memWatch) observe(now time.Time, usage []gpu.Usage) []caps.Breach {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.w.Observe(now, usage)
+}
+
+func (m *memWatch) peak(attempt string, at time.Time) (caps.Held, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.w.Peak(attempt, at)
+}
+
+func (m *memWatch) blame(uuid, not string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.w.Blame(uuid, not)
+}
+
+// observeMemory takes over what the cards show at an instant and has those
+// ended that hold more than their share.
+func (a *Agent) observeMemory(now time.Time, usage []gpu.Usage) {
+	for _, b := range a.mem.observe(now, usage) {
+		a.mu.Lock()
+		for id, t := range a.tasks {
+			if id.String() == b.Attempt {
+				t.found(b)
+			}
+		}
+		a.mu.Unlock()
+	}
+}
+
+// found tells the worker that its attempt is above its share.
+func (t *task) found(b caps.Breach) {
+	t.mu.Lock()
+	t.over = &b
+	t.mu.Unlock()
+	t.poke()
+}
+
+// overCap returns how the attempt is above its share, nil when it is not. What
+// began before the agent's restart goes on; what is urgent becomes so.
+func (t *task) overCap() *nodev1.MemBreach {
+	t.mu.Lock()
+	b := t.over
+	t.mu.Unlock()
+	switch {
+	case b == nil:
+	case t.breach == nil:
+		t.breach = &nodev1.MemBreach{Uuid: b.UUID, HeldMib: b.HeldMiB, CapMib: b.CapMiB, Since: timestamppb.New(b.Since), Urgent: b.Urgent}
+	case b.Urgent && !t.breach.Urgent:
+		t.breach.Urgent, t.breach.HeldMib = true, max(t.breach.HeldMib, b.HeldMiB)
+	}
+	return t.breach
+}
+
+// hurry cuts the grace of an attempt that is being ended when the card it
+// overfills has no room left for its neighbours.
+func (t *task) hurry(now time.Time) {
+	if b := t.overCap(); b != nil && b.Urgent && !t.killAt.IsZero() && now.Before(t.killAt) {
+		t.killAt = now
+	}
+}
+
+// endOver tells an attempt above its share that it ends, and returns how much
+// of its grace is left. As in save the journal knows of each step before the
+// next. An urgent one is not told: it ends at once.
+func (t *task) endOver(ctx context.Context, as *nodev1.Assignment) (left time.Duration, err error) {
+	if t.breach.At == nil {
+		t.breach.At = timestamppb.Now()
+		if err := t.noteBreach(as); err != nil {
+			t.breach.At = nil
+			return 0, err
+		}
+		t.log.Warn("attempt holds more GPU memory than its share and is ended", "gpu", t.breach.Uuid,
+			"held_mib", t.breach.HeldMib, "cap_mib", t.breach.CapMib, "urgent", t.breach.Urgent)
+	}
+	t.stopping = stopOverCap
+	if t.breach.Urgent {
+		return 0, nil
+	}
+	if !t.breach.Sent {
+		if err := t.rt.Signal(ctx, t.id, syscall.SIGUSR1); err != nil {
+			return 0, fmt.Errorf("send SIGUSR1: %w", err)
+		}
+		t.breach.Sent = true
+		if err := t.noteBreach(as); err != nil {
+			return 0, err
+		}
+	}
+	return t.agent.cfg.MemCaps.Grace - time.Since(t.breach.At.AsTime()), nil
+}
+
+// noteBreach keeps in the journal how far an attempt is with being ended.
+func (t *task) noteBreach(as *nodev1.Assignment) error {
+	if as == nil {
+		return nil // the journal never knew it
+	}
+	as = proto.CloneOf(as)
+	as.Breach = proto.CloneOf(t.breach)
+	return t.agent.journal.Begin(as)
+}
+
+// wasOverCap tells whether an attempt that ended was ended for its memory.
+// What had ended before came to its own end.
+func (t *task) wasOverCap(s Task) bool {
+	return t.stopping == stopOverCap && t.breach != nil && (s.Ended.IsZero() || !s.Ended.Before(t.breach.At.AsTime().Truncate(time.Millisecond)))
+}
+
+// awaitMemory waits until each card has the free memory that the share of an
+// attempt promises: one that starts into less would be refused what it was
+// granted. ready is false when it is to look again, and the error says that it
+// has waited too long.
+func (t *task) awaitMemory(ctx context.Context, as *nodev1.Assignment) (ready bool, err error) {
+	short := t.agent.shortOf(ctx, as)
+	if short == "" {
+		return true, nil
+	}
+	now := time.Now()
+	if t.busySince.IsZero() {
+		t.busySince = now
+		t.log.Warn("attempt waits for GPU memory that is not free", "err", short)
+	}
+	if now.Sub(t.busySince) > t.agent.cfg.MemCaps.Busy {
+		return false, t.ended(neighbourReport(short))
+	}
+	t.await(ctx, 500*time.Millisecond)
+	return false, nil
+}
+
+// shortOf says which card has less memory free than the share of an attempt
+// promises, "" when none. A card that cannot be read is none of them: its
+// health is looked after elsewhere.
+func (a *Agent) shortOf(ctx context.Context, as *nodev1.Assignment) string {
+	if a.cfg.GPUs == nil || len(as.Gpus) == 0 {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	usage, err := a.cfg.GPUs.Usage(ctx)
+	if err != nil {
+		a.log.Warn("cannot read the use of every GPU", "err", err)
+	}
+	a.mu.Lock()
+	usable := a.usable
+	a.mu.Unlock()
+	for _, s := range as.Gpus {
+		for _, u := range usage {
+			free, known := usable[s.Uuid]
+			if u.UUID != s.Uuid || !known || s.Exclusive {
+				continue
+			}
+			if free -= u.UsedMiB; free < s.MemMib {
+				return fmt.Sprintf("GPU %s: %d MiB free, the share is %d MiB; somebody on it holds more than is theirs", s.Uuid, max(0, free), s.MemMib)
+			}
+		}
+	}
+	return ""
+}
+
+// frameworkEnv completes the environment of a job that shares its cards.
+func (a *Agent) frameworkEnv(env []string, as *nodev1.Assignment) []string {
+	share, total := int64(0), int64(0)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range as.GetGpus() {
+		if !s.Exclusive && (share == 0 || s.MemMib < share) {
+			share, total = s.MemMib, a.usable[s.Uuid]
+		}
+	}
+	if share == 0 {
+		return env
+	}
+	return caps.FrameworkEnv(env, a.cfg.MemCaps.Env, share, total)
+}
