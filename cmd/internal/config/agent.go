@@ -15,6 +15,7 @@ type Agent struct {
 	Data         Data        `yaml:"data"`
 	Gossip       Gossip      `yaml:"gossip"`
 	GPUs         GPUs        `yaml:"gpus"`
+	Sharing      Sharing     `yaml:"sharing"`
 	Runtime      Runtime     `yaml:"runtime"`
 	Cgroup       Cgroup      `yaml:"cgroup"`
 	Containers   Containers  `yaml:"containers"`
@@ -55,6 +56,13 @@ type GPUs struct {
 	// SimSocket is where jobs reach the simulated GPUs, in a directory that
 	// every user may enter.
 	SimSocket string `yaml:"sim_socket"`
+	// SimCaps is sim where simulated cards refuse what is above a share, and
+	// watch where that is left to the agent, as with drivers that cap nothing.
+	SimCaps string `yaml:"sim_caps"`
+	// Caps are the mechanisms that may hold a job to its share; each card uses
+	// the best that it has. Cards with none of them are not shared.
+	Caps  []string `yaml:"caps"`
+	Watch GPUWatch `yaml:"watch"`
 }
 
 // Runtime says what runs jobs. auto takes containerd where its socket is.
@@ -96,7 +104,8 @@ func DefaultAgent() Agent {
 		TLS:        AgentTLS{CA: "/etc/berth/tls/ca.crt", Cert: "/etc/berth/tls/agent.crt", Key: "/etc/berth/tls/agent.key"},
 		Data:       Data{Dir: "/var/lib/berth/agent"},
 		Gossip:     Gossip{Addr: "0.0.0.0:7072", KeyFile: "/etc/berth/gossip.key"},
-		GPUs:       GPUs{Provider: "nvml", SimSocket: "/run/berth/sim/cards"},
+		GPUs:       GPUs{Provider: "nvml", SimSocket: "/run/berth/sim/cards", SimCaps: "sim", Caps: capModes(), Watch: defaultWatch()},
+		Sharing:    defaultSharing(),
 		Runtime:    Runtime{Kind: "auto", Containerd: Containerd{Socket: "/run/containerd/containerd.sock", Namespace: "berth"}},
 		Cgroup:     Cgroup{Parent: "/berth"},
 		Containers: defaultContainers(),
@@ -131,6 +140,7 @@ func (a *Agent) Validate() error {
 	}
 	p.text("gpus.sim", a.GPUs.Sim, 1000)
 	p.path("gpus.sim_socket", a.GPUs.SimSocket, required)
+	p.gpuCaps(a.GPUs, a.Sharing)
 	p.oneOf("runtime.kind", a.Runtime.Kind, "auto", "containerd", "process")
 	p.path("runtime.containerd.socket", a.Runtime.Containerd.Socket, required)
 	p.name("runtime.containerd.namespace", a.Runtime.Containerd.Namespace)

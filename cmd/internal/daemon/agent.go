@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/asuser"
 	"github.com/berth-scheduler/berth/agent/containerdrt"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/nvml"
@@ -38,7 +39,7 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 	ac := agent.Config{
 		Node: cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts,
 		Coordinators: cfg.Coordinators, Dial: Dialer(src, tlsconf.RoleCoordinator),
-		Users: newAccounts(cfg.Users), Env: cfg.Jobs.Env, Grace: cfg.Jobs.Grace, Log: log,
+		Users: newAccounts(cfg.Users), Env: cfg.Jobs.Env, Grace: cfg.Jobs.Grace, MemCaps: memCaps(cfg.GPUs), Tail: asuser.Tail, Log: log,
 	}
 	if err := os.MkdirAll(cfg.Data.Dir, 0o700); err != nil {
 		return fmt.Errorf("data.dir: %w", err)
@@ -137,10 +138,10 @@ func openGPUs(cfg *config.Agent, ac *agent.Config, log *slog.Logger) (func(), er
 		var specs []sim.Spec
 		if specs, err = sim.ParseSpecs(cfg.GPUs.Sim); err == nil {
 			p, err = sim.New(sim.Config{
-				Node: cfg.Node.Name, Specs: specs, Socket: cfg.GPUs.SimSocket, Log: log,
+				Node: cfg.Node.Name, Specs: specs, Socket: cfg.GPUs.SimSocket, Unenforced: cfg.GPUs.SimCaps == "watch", Log: log,
 			})
 		}
-		ac.CapMode = "sim"
+		ac.CapMode = cfg.GPUs.SimCaps
 	default:
 		p, err = nvml.New(nvml.Config{Log: log})
 		// Without a mechanism that enforces a share, a card is not shared.
