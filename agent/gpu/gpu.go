@@ -20,11 +20,27 @@ var (
 	ErrNoDriver = errors.New("no NVIDIA driver")
 	// ErrLost says that the driver lost a card that it had.
 	ErrLost = errors.New("GPU is lost")
+	// ErrSilent says that the driver does not answer for a card.
+	ErrSilent = errors.New("GPU does not answer")
 	// ErrUnknownCard says that a grant names a card that this node has not.
 	ErrUnknownCard = errors.New("unknown GPU")
 	// ErrOvercommit says that a grant does not fit beside those already given.
 	ErrOvercommit = errors.New("grant does not fit on the GPU")
 )
+
+// CardError is what went wrong with one card. A Provider joins them to its
+// answer about the others.
+type CardError struct {
+	Index int
+	UUID  string // "" when the driver did not come so far
+	Err   error
+}
+
+// Error implements error.
+func (e *CardError) Error() string { return fmt.Sprintf("GPU %d: %v", e.Index, e.Err) }
+
+// Unwrap returns what went wrong.
+func (e *CardError) Unwrap() error { return e.Err }
 
 // Card is one GPU as a provider reports it.
 type Card struct {
@@ -93,12 +109,13 @@ type Process struct {
 	// PID is a pid of the host's namespace. It is 0 in the entry that speaks of
 	// an attempt none of whose processes is on the card any more.
 	PID int
-	// Attempt is the attempt the process belongs to ("j12-a1"). It is "" for a
-	// stray, which nobody started here through Berth.
+	// Attempt is the attempt the process belongs to ("j12-a1") when the
+	// provider knows it, else "".
 	Attempt string
-	// User and Command name a stray for people: its account, or its numeric uid
-	// when it has none, and the kernel's name of the program. Both are "" where
-	// the provider does not look.
+	// Stray says that nobody started the process here through Berth. User is
+	// its account, or its numeric uid when it has none, and Command the
+	// kernel's name of the program; both are "" for others.
+	Stray         bool
 	User, Command string
 	// Kinds are the lists of the driver that the process stands in.
 	Kinds ProcessKinds
@@ -204,7 +221,7 @@ type Accountant interface {
 // nothing.
 func (u *Usage) Strays() (procs []Process, memMiB int64) {
 	for _, p := range u.Processes {
-		if p.Attempt == "" && p.PID != 0 {
+		if p.Stray {
 			procs = append(procs, p)
 			memMiB += max(0, p.MemMiB)
 		}

@@ -12,7 +12,10 @@ import (
 // Provider cannot exist in this build.
 type Provider struct{}
 
-var _ gpu.Provider = (*Provider)(nil)
+var (
+	_ gpu.Provider     = (*Provider)(nil)
+	_ gpu.HealthReader = (*Provider)(nil)
+)
 
 // New always fails: this build cannot load the library.
 func New(Config) (*Provider, error) {
@@ -34,6 +37,15 @@ func (*Provider) Admit(context.Context, gpu.Grant) ([]string, error) { return ni
 
 // Retire implements gpu.Provider.
 func (*Provider) Retire(context.Context, string) error { return nil }
+
+// Health implements gpu.HealthReader.
+func (*Provider) Health(context.Context) ([]gpu.Health, error) { return nil, gpu.ErrNoDriver }
+
+// Watch always fails.
+func (*Provider) Watch(context.Context, func(gpu.Event)) error { return gpu.ErrNoDriver }
+
+// Versions returns nothing.
+func (*Provider) Versions() (driver, cuda string) { return "", "" }
 
 // Close implements gpu.Provider.
 func (*Provider) Close() error { return nil }

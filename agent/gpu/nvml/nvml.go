@@ -6,11 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	lib "github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -23,15 +19,20 @@ type Provider struct {
 	cfg    Config
 	nv     lib.Interface
 	driver string
+	cuda   string
+
+	symbols sync.Map // name to whether the library has it
 
 	mu     sync.Mutex
 	closed bool
-	// seen is the time of the newest utilization sample of each card, in
-	// microseconds: the driver is asked only for what came after.
-	seen map[string]uint64
+	// share is what the driver's samples say of the processes of each card.
+	share map[string]*share
 }
 
-var _ gpu.Provider = (*Provider)(nil)
+var (
+	_ gpu.Provider     = (*Provider)(nil)
+	_ gpu.HealthReader = (*Provider)(nil)
+)
 
 // required are the calls without which nothing can be reported. A call into a
 // symbol that the driver's library lacks would end the process, so the others
@@ -64,7 +65,7 @@ func New(cfg Config) (*Provider, error) {
 	default:
 		return nil, fmt.Errorf("%w: nvmlInit: %s (code %d); see whether nvidia-smi works", gpu.ErrNoDriver, text(ret), ret)
 	}
-	p := &Provider{cfg: cfg, nv: nv, seen: map[string]uint64{}}
+	p := &Provider{cfg: cfg, nv: nv, share: map[string]*share{}}
 	for _, sym := range required {
 		if !p.has(sym) {
 			nv.Shutdown()
@@ -73,6 +74,9 @@ func New(cfg Config) (*Provider, error) {
 	}
 	if p.has("nvmlSystemGetDriverVersion") {
 		p.driver, _ = nv.SystemGetDriverVersion() // "" when unknown
+	}
+	if p.has("nvmlSystemGetCudaDriverVersion") {
+		p.cuda = p.cudaVersion()
 	}
 	if cfg.Log != nil {
 		lacks := slices.DeleteFunc(slices.Clone(optional), p.has)
@@ -84,6 +88,10 @@ func New(cfg Config) (*Provider, error) {
 // Name implements gpu.Provider.
 func (p *Provider) Name() string { return "nvml" }
 
+// Versions returns those of the driver and of the newest CUDA that it runs, ""
+// when they are not told.
+func (p *Provider) Versions() (driver, cuda string) { return p.driver, p.cuda }
+
 // Close unloads the library. Later calls answer with an error.
 func (p *Provider) Close() error {
 	p.mu.Lock()
@@ -93,33 +101,6 @@ func (p *Provider) Close() error {
 	}
 	p.closed = true
 	return check("nvmlShutdown", p.nv.Shutdown())
-}
-
-// Inventory implements gpu.Provider.
-func (p *Provider) Inventory(ctx context.Context) ([]gpu.Card, error) {
-	var cards []gpu.Card
-	err := p.each(ctx, func(i int, d lib.Device) error {
-		c, err := p.card(i, d)
-		if err == nil {
-			cards = append(cards, c)
-		}
-		return err
-	})
-	return cards, err
-}
-
-// Usage implements gpu.Provider. A process whose memory the driver does not
-// tell gets what the others leave, if it is the only one.
-func (p *Provider) Usage(ctx context.Context) ([]gpu.Usage, error) {
-	var out []gpu.Usage
-	err := p.each(ctx, func(_ int, d lib.Device) error {
-		u, err := p.usage(d)
-		if err == nil {
-			out = append(out, u)
-		}
-		return err
-	})
-	return out, err
 }
 
 // Admit implements gpu.Provider. It changes nothing on the card: the grant is
@@ -160,97 +141,30 @@ func (p *Provider) each(ctx context.Context, f func(int, lib.Device) error) erro
 			return errors.Join(append(errs, err)...)
 		}
 		d, ret := p.nv.DeviceGetHandleByIndex(i)
-		err := check("nvmlDeviceGetHandleByIndex", ret)
-		if err == nil {
-			err = f(i, d)
+		if ret != lib.SUCCESS {
+			errs = append(errs, &gpu.CardError{Index: i, Err: check("nvmlDeviceGetHandleByIndex", ret)})
+			continue
 		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("GPU %d: %w", i, err))
+		if err := f(i, d); err != nil {
+			uuid, ret := d.GetUUID()
+			if ret != lib.SUCCESS {
+				uuid = ""
+			}
+			errs = append(errs, &gpu.CardError{Index: i, UUID: uuid, Err: err})
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// card reads what does not change. UUID, name and memory must be there; the
-// rest is left unknown where the driver does not tell.
-func (p *Provider) card(i int, d lib.Device) (gpu.Card, error) {
-	c := gpu.Card{Index: i, NUMA: gpu.Unknown, Driver: p.driver}
-	var ret lib.Return
-	if c.UUID, ret = d.GetUUID(); ret != lib.SUCCESS {
-		return c, check("nvmlDeviceGetUUID", ret)
-	}
-	if c.Name, ret = d.GetName(); ret != lib.SUCCESS {
-		return c, check("nvmlDeviceGetName", ret)
-	}
-	c.Type = gpu.NormalizeType(c.Name)
-	mem, err := p.memory(d)
-	if err != nil {
-		return c, err
-	}
-	c.MemMiB, c.ReservedMiB = mib(mem.Total), mib(mem.Reserved)
-	if p.hasAny("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo") {
-		if pci, ret := d.GetPciInfo(); ret == lib.SUCCESS {
-			c.PCI = cString(pci.BusId[:])
-			if c.PCI == "" {
-				c.PCI = cString(pci.BusIdLegacy[:])
-			}
-			c.NUMA = p.numa(c.PCI)
-		}
-	}
-	if p.has("nvmlDeviceGetCudaComputeCapability") {
-		if major, minor, ret := d.GetCudaComputeCapability(); ret == lib.SUCCESS {
-			c.ComputeMajor, c.ComputeMinor = major, minor
-		}
-	}
-	if p.has("nvmlDeviceGetEnforcedPowerLimit") {
-		if mw, ret := d.GetEnforcedPowerLimit(); ret == lib.SUCCESS {
-			c.PowerLimitW = int(mw / 1000)
-		}
-	}
-	return c, nil
-}
-
-// memory prefers the second version of the call: only that one keeps the
-// driver's reserve apart from what processes use.
-func (p *Provider) memory(d lib.Device) (lib.Memory_v2, error) {
-	if p.has("nvmlDeviceGetMemoryInfo_v2") {
-		m, ret := d.GetMemoryInfo_v2()
-		if ret == lib.SUCCESS {
-			return m, nil
-		}
-		if !unsupported(ret) {
-			return m, check("nvmlDeviceGetMemoryInfo_v2", ret)
-		}
-	}
-	m, ret := d.GetMemoryInfo()
-	return lib.Memory_v2{Total: m.Total, Free: m.Free, Used: m.Used}, check("nvmlDeviceGetMemoryInfo", ret)
-}
-
-// numa reads the host's NUMA node of a card from sysfs, where the address is
-// written with a shorter domain and in lower case.
-func (p *Provider) numa(pci string) int {
-	domain, rest, ok := strings.Cut(pci, ":")
-	if !ok || len(domain) < 4 {
-		return gpu.Unknown
-	}
-	root := p.cfg.SysFS
-	if root == "" {
-		root = "/sys"
-	}
-	addr := strings.ToLower(domain[len(domain)-4:] + ":" + rest)
-	b, err := os.ReadFile(filepath.Join(root, "bus/pci/devices", filepath.Base(addr), "numa_node"))
-	if err != nil {
-		return gpu.Unknown
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil || n < 0 {
-		return gpu.Unknown
-	}
-	return n
-}
-
+// has tells whether the library has a call; one that lacks it ends the process
+// when it is called.
 func (p *Provider) has(symbol string) bool {
-	return p.nv.Extensions().LookupSymbol(symbol) == nil
+	if known, ok := p.symbols.Load(symbol); ok {
+		return known.(bool)
+	}
+	found := p.nv.Extensions().LookupSymbol(symbol) == nil
+	p.symbols.Store(symbol, found)
+	return found
 }
 
 func (p *Provider) hasAny(symbols ...string) bool { return slices.ContainsFunc(symbols, p.has) }

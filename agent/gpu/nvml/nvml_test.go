@@ -111,11 +111,11 @@ func TestInventory(t *testing.T) {
 	want := []gpu.Card{
 		{
 			UUID: "GPU-aaaa", Type: "RTX-3090", Name: "NVIDIA GeForce RTX 3090", Index: 0, MemMiB: 24576, ReservedMiB: 308,
-			PCI: "00000000:3B:00.0", NUMA: 1, ComputeMajor: 8, ComputeMinor: 6, PowerLimitW: 350, Driver: "550.54.15",
+			PCI: "00000000:3B:00.0", NUMA: 1, ComputeMajor: 8, ComputeMinor: 6, PowerLimitW: 350, Driver: "550.54.15", MIG: gpu.ModeOff,
 		},
 		{
 			UUID: "GPU-bbbb", Type: "A100-SXM4-80GB", Name: "NVIDIA A100-SXM4-80GB", Index: 1, MemMiB: 81920, ReservedMiB: 868,
-			PCI: "00000000:AF:00.0", NUMA: gpu.Unknown, ComputeMajor: 8, ComputeMinor: 6, PowerLimitW: 350, Driver: "550.54.15",
+			PCI: "00000000:AF:00.0", NUMA: gpu.Unknown, ComputeMajor: 8, ComputeMinor: 6, PowerLimitW: 350, Driver: "550.54.15", MIG: gpu.ModeOff,
 		},
 	}
 	if d := cmp.Diff(want, f.inventory()); d != "" {
@@ -144,12 +144,12 @@ func TestUsage(t *testing.T) {
 		"sample 0 100 1000 40\nsample 0 100 2000 20\nsample 0 300 2000 25\nsample 0 300 0 99\n"
 	f := newFake(t, nvmltest.Recent, script)
 	want := []gpu.Usage{
-		{UUID: "GPU-aaaa", UsedMiB: 7168, UtilMilli: 550, PowerW: 201, MemActivityMilli: gpu.Unknown, EnergyMJ: gpu.Unknown, Processes: []gpu.Process{
-			{PID: 100, MemMiB: 4096, UtilMilli: 300},
-			{PID: 200, MemMiB: 1024},
-			{PID: 300, MemMiB: 2048, UtilMilli: 250},
+		{UUID: "GPU-aaaa", UsedMiB: 7168, UtilMilli: 550, PowerW: 201, MemActivityMilli: 270, EnergyMJ: gpu.Unknown, Processes: []gpu.Process{
+			{PID: 100, Kinds: gpu.Compute, MemMiB: 4096, UtilMilli: 300},
+			{PID: 200, Kinds: gpu.MPSClient, MemMiB: 1024},
+			{PID: 300, Kinds: gpu.Compute | gpu.MPSClient, MemMiB: 2048, UtilMilli: 250},
 		}},
-		{UUID: "GPU-bbbb", PowerW: 60, MemActivityMilli: gpu.Unknown, EnergyMJ: gpu.Unknown, Processes: []gpu.Process{{PID: 100, MemMiB: 1}}},
+		{UUID: "GPU-bbbb", PowerW: 60, MemActivityMilli: 0, EnergyMJ: gpu.Unknown, Processes: []gpu.Process{{PID: 100, Kinds: gpu.Compute, MemMiB: 1}}},
 	}
 	if d := cmp.Diff(want, f.usage()); d != "" {
 		t.Errorf("usage (-want +got):\n%s", d)
@@ -167,12 +167,12 @@ func TestUnknownMemoryOfOneProcessIsTheRest(t *testing.T) {
 		return
 	}
 	f := newFake(t, nvmltest.Recent, cardA+"proc 0 1 4294967296\nproc 0 2 -1\n")
-	want := []gpu.Process{{PID: 1, MemMiB: 4096}, {PID: 2, MemMiB: 3072}}
+	want := []gpu.Process{{PID: 1, Kinds: gpu.Compute, MemMiB: 4096}, {PID: 2, Kinds: gpu.Compute, MemMiB: 3072}}
 	if d := cmp.Diff(want, f.usage()[0].Processes); d != "" {
 		t.Errorf("one unknown (-want +got):\n%s", d)
 	}
 	nvmltest.WriteScript(t, f.script, cardA+"proc 0 1 -1\nproc 0 2 -1\n")
-	want = []gpu.Process{{PID: 1, MemMiB: gpu.Unknown}, {PID: 2, MemMiB: gpu.Unknown}}
+	want = []gpu.Process{{PID: 1, Kinds: gpu.Compute, MemMiB: gpu.Unknown}, {PID: 2, Kinds: gpu.Compute, MemMiB: gpu.Unknown}}
 	if d := cmp.Diff(want, f.usage()[0].Processes); d != "" {
 		t.Errorf("two unknown (-want +got):\n%s", d)
 	}
@@ -220,7 +220,7 @@ func TestCardsThatFail(t *testing.T) {
 			"proc 0 5 1048576\n")
 		want := []gpu.Usage{{
 			UUID: "GPU-bbbb", UtilMilli: gpu.Unknown, PowerW: gpu.Unknown, MemActivityMilli: gpu.Unknown, EnergyMJ: gpu.Unknown,
-			Processes: []gpu.Process{{PID: 5, MemMiB: 1, UtilMilli: gpu.Unknown}},
+			Processes: []gpu.Process{{PID: 5, Kinds: gpu.Compute, MemMiB: 1, UtilMilli: gpu.Unknown}},
 		}}
 		if d := cmp.Diff(want, f.usage()); d != "" {
 			t.Errorf("usage (-want +got):\n%s", d)
@@ -249,8 +249,8 @@ func TestOldDriver(t *testing.T) {
 		t.Errorf("inventory (-want +got):\n%s", d)
 	}
 	want := []gpu.Usage{{
-		UUID: "GPU-aaaa", UsedMiB: 7476, UtilMilli: 550, PowerW: gpu.Unknown, MemActivityMilli: gpu.Unknown, EnergyMJ: gpu.Unknown,
-		Processes: []gpu.Process{{PID: 7, MemMiB: 4096, UtilMilli: gpu.Unknown}, {PID: 8, MemMiB: gpu.Unknown, UtilMilli: gpu.Unknown}},
+		UUID: "GPU-aaaa", UsedMiB: 7476, UtilMilli: 550, PowerW: gpu.Unknown, MemActivityMilli: 270, EnergyMJ: gpu.Unknown,
+		Processes: []gpu.Process{{PID: 7, Kinds: gpu.Compute, MemMiB: 4096, UtilMilli: gpu.Unknown}, {PID: 8, Kinds: gpu.Compute, MemMiB: gpu.Unknown, UtilMilli: gpu.Unknown}},
 	}}
 	if d := cmp.Diff(want, f.usage()); d != "" {
 		t.Errorf("usage (-want +got):\n%s", d)

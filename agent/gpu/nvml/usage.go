@@ -4,13 +4,29 @@ package nvml
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
+	"time"
 
 	lib "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/berth-scheduler/berth/agent/gpu"
 )
+
+// Usage implements gpu.Provider. A process whose memory the driver does not
+// tell gets what the others leave, if it is the only one.
+func (p *Provider) Usage(ctx context.Context) ([]gpu.Usage, error) {
+	var out []gpu.Usage
+	err := p.each(ctx, func(_ int, d lib.Device) error {
+		u, err := p.usage(d)
+		if err == nil {
+			out = append(out, u)
+		}
+		return err
+	})
+	return out, err
+}
 
 // usage reads one card. The caller holds p.mu.
 func (p *Provider) usage(d lib.Device) (gpu.Usage, error) {
@@ -28,7 +44,7 @@ func (p *Provider) usage(d lib.Device) (gpu.Usage, error) {
 		rates, ret := d.GetUtilizationRates()
 		switch {
 		case ret == lib.SUCCESS:
-			u.UtilMilli = 10 * int64(rates.Gpu)
+			u.UtilMilli, u.MemActivityMilli = 10*int64(rates.Gpu), 10*int64(rates.Memory)
 		case !unsupported(ret):
 			return u, check("nvmlDeviceGetUtilizationRates", ret)
 		}
@@ -38,6 +54,11 @@ func (p *Provider) usage(d lib.Device) (gpu.Usage, error) {
 			u.PowerW = int64(mw / 1000)
 		}
 	}
+	if p.has("nvmlDeviceGetTotalEnergyConsumption") {
+		if mj, ret := d.GetTotalEnergyConsumption(); ret == lib.SUCCESS {
+			u.EnergyMJ = int64(mj)
+		}
+	}
 	if u.Processes, err = p.processes(d, mem); err != nil {
 		return u, err
 	}
@@ -45,41 +66,72 @@ func (p *Provider) usage(d lib.Device) (gpu.Usage, error) {
 	return u, nil
 }
 
-// processes lists who has a context on the card. Clients of an MPS server
-// stand in a list of their own, and some drivers name a process in both.
+// processes lists who has a context on the card. The driver keeps a list for
+// each way of using it, and names some processes in several.
 func (p *Provider) processes(d lib.Device, mem lib.Memory_v2) ([]gpu.Process, error) {
 	byPID := map[uint32]gpu.Process{}
-	add := func(call string, infos []lib.ProcessInfo, ret lib.Return) error {
+	for _, l := range []struct {
+		call string
+		kind gpu.ProcessKinds
+		list func() ([]lib.ProcessInfo, lib.Return)
+	}{
+		{"nvmlDeviceGetComputeRunningProcesses", gpu.Compute, d.GetComputeRunningProcesses},
+		{"nvmlDeviceGetGraphicsRunningProcesses", gpu.Graphics, d.GetGraphicsRunningProcesses},
+		{"nvmlDeviceGetMPSComputeRunningProcesses", gpu.MPSClient, d.GetMPSComputeRunningProcesses},
+	} {
+		if !p.hasAny(l.call+"_v3", l.call+"_v2", l.call) {
+			continue
+		}
+		infos, ret := l.list()
 		if unsupported(ret) {
-			return nil
+			continue
 		}
-		for _, in := range infos {
-			held := int64(gpu.Unknown)
-			if in.UsedGpuMemory != notAvailable {
-				held = mib(in.UsedGpuMemory)
-			}
-			if old, twice := byPID[in.Pid]; twice {
-				held = max(held, old.MemMiB)
-			}
-			byPID[in.Pid] = gpu.Process{PID: int(in.Pid), MemMiB: held, UtilMilli: gpu.Unknown}
-		}
-		return check(call, ret)
-	}
-	if p.hasAny("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses") {
-		infos, ret := d.GetComputeRunningProcesses()
-		if err := add("nvmlDeviceGetComputeRunningProcesses", infos, ret); err != nil {
+		if err := check(l.call, ret); err != nil {
 			return nil, err
 		}
-	}
-	if p.hasAny("nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses") {
-		infos, ret := d.GetMPSComputeRunningProcesses()
-		if err := add("nvmlDeviceGetMPSComputeRunningProcesses", infos, ret); err != nil {
-			return nil, err
+		for pid, held := range sum(infos) {
+			pr, twice := byPID[pid]
+			if !twice {
+				pr = gpu.Process{PID: int(pid), MemMiB: gpu.Unknown, UtilMilli: gpu.Unknown}
+			}
+			// The lists speak of the same memory: it is not added up.
+			pr.MemMiB, pr.Kinds = max(pr.MemMiB, held), pr.Kinds|l.kind
+			byPID[pid] = pr
 		}
 	}
 	procs := slices.SortedFunc(maps.Values(byPID), func(a, b gpu.Process) int { return cmp.Compare(a.PID, b.PID) })
 	byDifference(procs, mem)
-	return procs, nil
+	// A process of another pid namespace is shown as 0: nobody can name it.
+	return slices.DeleteFunc(procs, func(pr gpu.Process) bool { return pr.PID == 0 }), nil
+}
+
+// sum adds up what each process of one list holds in MiB. One that stands in
+// it twice uses two parts of a card in MIG mode, unless the driver repeats
+// itself. What it does not tell of a process makes the sum Unknown.
+func sum(infos []lib.ProcessInfo) map[uint32]int64 {
+	type place struct{ pid, gi, ci uint32 }
+	seen := make(map[place]struct{}, len(infos))
+	bytes := make(map[uint32]uint64, len(infos))
+	for _, in := range infos {
+		at := place{in.Pid, in.GpuInstanceId, in.ComputeInstanceId}
+		if _, again := seen[at]; again {
+			continue
+		}
+		seen[at] = struct{}{}
+		if was := bytes[in.Pid]; was == notAvailable || in.UsedGpuMemory == notAvailable {
+			bytes[in.Pid] = notAvailable
+		} else {
+			bytes[in.Pid] = was + in.UsedGpuMemory
+		}
+	}
+	out := make(map[uint32]int64, len(bytes))
+	for pid, n := range bytes {
+		out[pid] = gpu.Unknown
+		if n != notAvailable {
+			out[pid] = mib(n)
+		}
+	}
+	return out
 }
 
 // notAvailable is NVML_VALUE_NOT_AVAILABLE as an unsigned number.
@@ -101,30 +153,60 @@ func byDifference(procs []gpu.Process, mem lib.Memory_v2) {
 	}
 }
 
-// utilization fills each process's mean share of the card since the last call.
-// It stays Unknown where the driver keeps no samples.
+// share is what the driver's samples say of the processes of a card. The
+// driver takes several a second at best, so a look in between finds none.
+type share struct {
+	newest uint64        // time of the newest sample, in the driver's microseconds
+	came   time.Time     // when it was read
+	milli  map[int]int64 // by pid, the mean of the last samples
+}
+
+// sampleLife is how long samples speak for now when no newer ones come.
+const sampleLife = 2 * time.Second
+
+// utilization fills each process's mean share of the card since the last call
+// that found samples. It stays Unknown where the driver keeps none.
 func (p *Provider) utilization(d lib.Device, u *gpu.Usage) {
 	if !p.has("nvmlDeviceGetProcessUtilization") {
 		return
 	}
-	since := p.seen[u.UUID]
-	samples, ret := d.GetProcessUtilization(since)
+	s := p.share[u.UUID]
+	if s == nil {
+		s = &share{}
+		p.share[u.UUID] = s
+	}
+	samples, ret := d.GetProcessUtilization(s.newest)
 	// The driver says "not found" when nobody computed since then, and
 	// "insufficient size" when it has room for no sample to give.
 	if ret != lib.SUCCESS && ret != lib.ERROR_NOT_FOUND && ret != lib.ERROR_INSUFFICIENT_SIZE {
 		return
 	}
+	s.add(samples, time.Now())
+	for i := range u.Processes {
+		u.Processes[i].UtilMilli = s.milli[u.Processes[i].PID]
+	}
+}
+
+// add takes over what samples say at a moment.
+func (s *share) add(samples []lib.ProcessUtilizationSample, now time.Time) {
+	since := s.newest
 	sum, count := map[int]int64{}, map[int]int64{}
-	for _, s := range samples {
-		if s.TimeStamp <= since {
+	for _, sm := range samples {
+		if sm.TimeStamp <= since {
 			continue // old entries of the driver's ring, some with time zero
 		}
-		p.seen[u.UUID] = max(p.seen[u.UUID], s.TimeStamp)
-		sum[int(s.Pid)] += 10 * int64(min(s.SmUtil, 100))
-		count[int(s.Pid)]++
+		s.newest = max(s.newest, sm.TimeStamp)
+		sum[int(sm.Pid)] += 10 * int64(min(sm.SmUtil, 100))
+		count[int(sm.Pid)]++
 	}
-	for i := range u.Processes {
-		pr := &u.Processes[i]
-		pr.UtilMilli = sum[pr.PID] / max(1, count[pr.PID])
+	if len(sum) == 0 {
+		if now.Sub(s.came) > sampleLife {
+			s.milli = nil // nobody computes any more
+		}
+		return
 	}
+	for pid, n := range count {
+		sum[pid] /= n
+	}
+	s.milli, s.came = sum, now
 }

@@ -1,16 +1,29 @@
 /* A libnvidia-ml.so.1 that says what a script tells it to. The script is the
  * file named by FAKE_NVML_SCRIPT, read again at nvmlInit_v2 and at each
- * nvmlDeviceGetCount_v2, so that a test can change the world between calls.
- * One directive a line:
+ * nvmlDeviceGetCount_v2, so that a test can change the world between calls;
+ * nvmlEventSetWait_v2 reads it all the time. One directive a line:
  *
  *   init CODE                       what nvmlInit_v2 returns
  *   driver VERSION
+ *   cuda NUMBER                     13000 is 13.0
  *   card UUID TOTAL RESERVED USED UTIL% MILLIWATT PCI NAME...   (bytes)
  *   proc INDEX PID BYTES            a compute process; -1 bytes: not available
+ *   gfx INDEX PID BYTES             a graphics process
  *   mps INDEX PID BYTES             a client of an MPS server
  *   sample INDEX PID MICROSECONDS UTIL%   (time 0: a stale entry, always given)
- *   fail INDEX CALL CODE            CALL on that card returns CODE
+ *   energy INDEX MILLIJOULES
+ *   persistence INDEX 0|1
+ *   link INDEX LINK gpu|switch|down PCI
+ *   mig INDEX UUID TOTAL SMS GPUSLICES COMPUTESLICES GI CI PROFILE   (bytes)
+ *   rows INDEX CORRECTABLE UNCORRECTABLE PENDING FAILED
+ *   ecc INDEX CORRECTED UNCORRECTED TOTAL
+ *   retired INDEX PAGES PENDING
+ *   event UUID TYPE DATA            given once, in the order of the script
+ *   bare                            every call that may be missing is not supported
+ *   fail INDEX CALL CODE            CALL on that card returns CODE; -1: any card
  *   hang CALL                       CALL never returns, for any card
+ *   slow CALL MILLISECONDS
+ *   crash CALL                      CALL ends the process
  *
  * Built with -DOLD it lacks what old drivers lack.
  */
@@ -19,60 +32,129 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OK = 0, INVALID = 2, NOT_FOUND = 6, TOO_SMALL = 7 };
-enum { MAX = 64 };
+enum { OK = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, TIMEOUT = 10 };
+enum { MAX = 64, LINKS = 18, MIGS = 8 };
 
-struct proc { int card; unsigned pid; unsigned long long bytes; };
-struct sample { int card; unsigned pid; unsigned long long at; unsigned util; };
-struct fail { int card; char call[64]; int code; };
+typedef unsigned long long u64;
+
+struct proc { int card; unsigned pid; u64 bytes; };
+struct sample { int card; unsigned pid; u64 at; unsigned util; };
+struct rule { int card; char call[64]; int code; };
+struct mig {
+	char uuid[96], profile[32];
+	u64 total;
+	unsigned sms, gslices, cslices, gi, ci;
+};
 struct card {
 	char uuid[96], pci[32], name[96];
-	unsigned long long total, reserved, used;
+	u64 total, reserved, used;
 	unsigned util, mw;
+	long long energy;
+	int persistence, nmig;
+	long long rows[4], ecc[3], retired[2];
+	char link[LINKS][8], remote[LINKS][32];
+	struct mig mig[MIGS];
 };
 
-static struct {
-	int init, ncard, nproc, nmps, nsample, nfail, nhang;
+static struct state {
+	int init, cuda, bare, ncard, nproc, ngfx, nmps, nsample, nfail, nhang, nslow, ncrash;
 	char driver[80];
 	struct card card[MAX];
-	struct proc proc[MAX], mps[MAX];
+	struct proc proc[MAX], gfx[MAX], mps[MAX];
 	struct sample sample[MAX];
-	struct fail fail[MAX], hang[MAX];
+	struct rule fail[MAX], hang[MAX], slow[MAX], crash[MAX];
 } s;
 
-static void load(void) {
+static FILE *script_file(void) {
 	const char *path = getenv("FAKE_NVML_SCRIPT");
-	FILE *f = path ? fopen(path, "r") : NULL;
-	char line[512];
+	return path ? fopen(path, "r") : NULL;
+}
+
+static int read_proc(const char *line, const char *word, struct proc *to, int *n) {
+	struct proc p = {0};
+	char w[16];
+	long long bytes;
+	if (sscanf(line, "%15s %d %u %lld", w, &p.card, &p.pid, &bytes) != 4 || strcmp(w, word) != 0 || *n >= MAX) {
+		return 0;
+	}
+	p.bytes = (u64)bytes;
+	to[(*n)++] = p;
+	return 1;
+}
+
+static int read_rule(const char *line, const char *format, struct rule *to, int *n) {
+	struct rule r = {-1, "", 0};
+	if (*n >= MAX || sscanf(line, format, r.call, &r.code) < 1) {
+		return 0;
+	}
+	to[(*n)++] = r;
+	return 1;
+}
+
+/* read_card reads what belongs to a card that is there already. */
+static int read_card(const char *line) {
+	int i = -1, link = -1;
+	char w[16], kind[8], pci[32];
+	long long v[4] = {0};
+	struct mig m = {0};
+	if (sscanf(line, "%15s %d", w, &i) != 2 || i < 0 || i >= s.ncard) {
+		return 0;
+	}
+	struct card *c = &s.card[i];
+	if (sscanf(line, "link %*d %d %7s %31s", &link, kind, pci) == 3 && link >= 0 && link < LINKS) {
+		strcpy(c->link[link], kind);
+		strcpy(c->remote[link], pci);
+		return 1;
+	}
+	if (sscanf(line, "mig %*d %95s %llu %u %u %u %u %u %31s", m.uuid, &m.total, &m.sms, &m.gslices, &m.cslices, &m.gi,
+		   &m.ci, m.profile) == 8 && c->nmig < MIGS) {
+		c->mig[c->nmig++] = m;
+		return 1;
+	}
+	if (sscanf(line, "energy %*d %lld", &c->energy) == 1 || sscanf(line, "persistence %*d %d", &c->persistence) == 1) {
+		return 1;
+	}
+	if (sscanf(line, "rows %*d %lld %lld %lld %lld", &v[0], &v[1], &v[2], &v[3]) == 4) {
+		memcpy(c->rows, v, sizeof c->rows);
+		return 1;
+	}
+	if (sscanf(line, "ecc %*d %lld %lld %lld", &v[0], &v[1], &v[2]) == 3) {
+		memcpy(c->ecc, v, sizeof c->ecc);
+		return 1;
+	}
+	return sscanf(line, "retired %*d %lld %lld", &c->retired[0], &c->retired[1]) == 2;
+}
+
+static void load(void) {
+	FILE *f = script_file();
+	char line[512], word[16];
 	memset(&s, 0, sizeof s);
 	if (!f) {
 		return;
 	}
 	while (fgets(line, sizeof line, f)) {
-		struct card c = {0};
-		struct proc p = {0};
+		struct card c = {.energy = -1, .persistence = -1, .rows = {-1}, .ecc = {-1}, .retired = {-1}};
 		struct sample m = {0};
-		struct fail e = {0};
-		long long bytes;
-		if (sscanf(line, "init %d", &s.init) == 1 || sscanf(line, "driver %79s", s.driver) == 1) {
+		struct rule e = {0};
+		word[0] = 0;
+		sscanf(line, "%15s", word);
+		if (sscanf(line, "init %d", &s.init) == 1 || sscanf(line, "driver %79s", s.driver) == 1 ||
+		    sscanf(line, "cuda %d", &s.cuda) == 1 || strcmp(word, "event") == 0) {
 			continue;
 		}
-		if (sscanf(line, "card %95s %llu %llu %llu %u %u %31s %95[^\n]", c.uuid, &c.total, &c.reserved,
+		if (strcmp(word, "bare") == 0) {
+			s.bare = 1;
+		} else if (sscanf(line, "card %95s %llu %llu %llu %u %u %31s %95[^\n]", c.uuid, &c.total, &c.reserved,
 			   &c.used, &c.util, &c.mw, c.pci, c.name) == 8 && s.ncard < MAX) {
 			s.card[s.ncard++] = c;
-		} else if (sscanf(line, "proc %d %u %lld", &p.card, &p.pid, &bytes) == 3 && s.nproc < MAX) {
-			p.bytes = (unsigned long long)bytes;
-			s.proc[s.nproc++] = p;
-		} else if (sscanf(line, "mps %d %u %lld", &p.card, &p.pid, &bytes) == 3 && s.nmps < MAX) {
-			p.bytes = (unsigned long long)bytes;
-			s.mps[s.nmps++] = p;
 		} else if (sscanf(line, "sample %d %u %llu %u", &m.card, &m.pid, &m.at, &m.util) == 4 && s.nsample < MAX) {
 			s.sample[s.nsample++] = m;
 		} else if (sscanf(line, "fail %d %63s %d", &e.card, e.call, &e.code) == 3 && s.nfail < MAX) {
 			s.fail[s.nfail++] = e;
-		} else if (sscanf(line, "hang %63s", e.call) == 1 && s.nhang < MAX) {
-			s.hang[s.nhang++] = e;
-		} else {
+		} else if (!read_proc(line, "proc", s.proc, &s.nproc) && !read_proc(line, "gfx", s.gfx, &s.ngfx) &&
+			   !read_proc(line, "mps", s.mps, &s.nmps) && !read_rule(line, "hang %63s", s.hang, &s.nhang) &&
+			   !read_rule(line, "slow %63s %d", s.slow, &s.nslow) &&
+			   !read_rule(line, "crash %63s", s.crash, &s.ncrash) && !read_card(line)) {
 			fprintf(stderr, "fakenvml: bad line: %s", line);
 			abort();
 		}
@@ -80,19 +162,58 @@ static void load(void) {
 	fclose(f);
 }
 
-/* script answers for a call on a card as the script wants it, if it does. */
-static int script(int card, const char *call) {
-	for (int i = 0; i < s.nhang; i++) {
-		while (strcmp(s.hang[i].call, call) == 0) {
-			pause();
+/* required are the calls that "bare" leaves. */
+static const char *const required[] = {
+	"nvmlInit_v2", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID",
+	"nvmlDeviceGetName", "nvmlDeviceGetMemoryInfo", NULL,
+};
+
+static int find(const struct rule *in, int n, const char *call) {
+	for (int i = 0; i < n; i++) {
+		if (strcmp(in[i].call, call) == 0) {
+			return i;
 		}
 	}
+	return -1;
+}
+
+/* script answers for a call on a card as the script wants it, if it does. */
+static int script(int card, const char *call) {
+	int k;
+	if (find(s.crash, s.ncrash, call) >= 0) {
+		abort();
+	}
+	while (find(s.hang, s.nhang, call) >= 0) {
+		pause();
+	}
+	if ((k = find(s.slow, s.nslow, call)) >= 0) {
+		usleep((useconds_t)s.slow[k].code * 1000);
+	}
 	for (int i = 0; i < s.nfail; i++) {
-		if (s.fail[i].card == card && strcmp(s.fail[i].call, call) == 0) {
+		if ((s.fail[i].card == card || s.fail[i].card == -1) && strcmp(s.fail[i].call, call) == 0) {
 			return s.fail[i].code;
 		}
 	}
+	if (s.bare) {
+		for (int i = 0; required[i]; i++) {
+			if (strcmp(required[i], call) == 0) {
+				return OK;
+			}
+		}
+		return NOT_SUPPORTED;
+	}
 	return OK;
+}
+
+static struct mig *mig_of(void *dev) {
+	for (int i = 0; i < s.ncard; i++) {
+		for (int k = 0; k < s.card[i].nmig; k++) {
+			if (dev == &s.card[i].mig[k]) {
+				return dev;
+			}
+		}
+	}
+	return NULL;
 }
 
 #define BEGIN(dev)                                          \
@@ -111,14 +232,23 @@ static int put(char *to, unsigned room, const char *from) {
 	return OK;
 }
 
-int nvmlInit_v2(void) { load(); return s.init; }
+int nvmlInit_v2(void) {
+	load();
+	int code = script(-1, __func__);
+	return code != OK ? code : s.init;
+}
+
 int nvmlShutdown(void) { return OK; }
-int nvmlSystemGetDriverVersion(char *to, unsigned room) { return put(to, room, s.driver); }
+
+int nvmlSystemGetDriverVersion(char *to, unsigned room) {
+	int code = script(-1, __func__);
+	return code != OK ? code : put(to, room, s.driver);
+}
 
 int nvmlDeviceGetCount_v2(unsigned *n) {
 	load();
 	*n = (unsigned)s.ncard;
-	return script(0, __func__);
+	return script(-1, __func__);
 }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **dev) {
@@ -129,10 +259,25 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **dev) {
 	return script((int)index, __func__);
 }
 
-int nvmlDeviceGetUUID(void *dev, char *to, unsigned room) { BEGIN(dev); return put(to, room, c->uuid); }
-int nvmlDeviceGetName(void *dev, char *to, unsigned room) { BEGIN(dev); return put(to, room, c->name); }
+int nvmlDeviceGetUUID(void *dev, char *to, unsigned room) {
+	if (mig_of(dev)) {
+		return put(to, room, mig_of(dev)->uuid);
+	}
+	BEGIN(dev);
+	return put(to, room, c->uuid);
+}
 
-struct memory { unsigned long long total, free, used; };
+int nvmlDeviceGetName(void *dev, char *to, unsigned room) {
+	if (mig_of(dev)) {
+		char name[160];
+		snprintf(name, sizeof name, "NVIDIA Fake MIG %s", mig_of(dev)->profile);
+		return strcmp(mig_of(dev)->profile, "-") == 0 ? NOT_SUPPORTED : put(to, room, name);
+	}
+	BEGIN(dev);
+	return put(to, room, c->name);
+}
+
+struct memory { u64 total, free, used; };
 int nvmlDeviceGetMemoryInfo(void *dev, struct memory *m) {
 	BEGIN(dev);
 	m->total = c->total;
@@ -149,8 +294,8 @@ int nvmlDeviceGetUtilizationRates(void *dev, struct utilization *u) {
 	return OK;
 }
 
-struct info1 { unsigned pid; unsigned long long used; };
-struct info3 { unsigned pid; unsigned long long used; unsigned gi, ci; };
+struct info1 { unsigned pid; u64 used; };
+struct info3 { unsigned pid; u64 used; unsigned gi, ci; };
 
 /* list writes the processes of a card; stride is the size of their struct. */
 static int list(struct proc *from, int n, int card, unsigned *count, char *to, size_t stride) {
@@ -160,6 +305,7 @@ static int list(struct proc *from, int n, int card, unsigned *count, char *to, s
 			continue;
 		}
 		if (have < *count) {
+			memset(to + have * stride, 0xff, stride); /* no instances */
 			struct info1 *out = (struct info1 *)(to + have * stride);
 			out->pid = from[k].pid;
 			out->used = from[k].bytes;
@@ -187,12 +333,22 @@ int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *dev, unsigned *n, struct in
 	return list(s.mps, s.nmps, i, n, (char *)to, sizeof *to);
 }
 
-struct memory2 { unsigned version; unsigned long long total, reserved, free, used; };
-int nvmlDeviceGetMemoryInfo_v2(void *dev, struct memory2 *m) {
+int nvmlDeviceGetGraphicsRunningProcesses_v3(void *dev, unsigned *n, struct info3 *to) {
 	BEGIN(dev);
+	return list(s.gfx, s.ngfx, i, n, (char *)to, sizeof *to);
+}
+
+struct memory2 { unsigned version; u64 total, reserved, free, used; };
+int nvmlDeviceGetMemoryInfo_v2(void *dev, struct memory2 *m) {
 	if (m->version != (sizeof *m | 2u << 24)) {
 		return 25; /* argument version mismatch */
 	}
+	if (mig_of(dev)) {
+		m->total = m->free = mig_of(dev)->total;
+		m->reserved = m->used = 0;
+		return OK;
+	}
+	BEGIN(dev);
 	m->total = c->total;
 	m->reserved = c->reserved;
 	m->used = c->used;
@@ -217,8 +373,8 @@ int nvmlDeviceGetCudaComputeCapability(void *dev, int *major, int *minor) {
 int nvmlDeviceGetEnforcedPowerLimit(void *dev, unsigned *mw) { BEGIN(dev); *mw = 350000; return OK; }
 int nvmlDeviceGetPowerUsage(void *dev, unsigned *mw) { BEGIN(dev); *mw = c->mw; return OK; }
 
-struct putil { unsigned pid; unsigned long long at; unsigned sm, mem, enc, dec; };
-int nvmlDeviceGetProcessUtilization(void *dev, struct putil *to, unsigned *n, unsigned long long since) {
+struct putil { unsigned pid; u64 at; unsigned sm, mem, enc, dec; };
+int nvmlDeviceGetProcessUtilization(void *dev, struct putil *to, unsigned *n, u64 since) {
 	BEGIN(dev);
 	unsigned have = 0;
 	for (int k = 0; k < s.nsample; k++) {
@@ -234,5 +390,174 @@ int nvmlDeviceGetProcessUtilization(void *dev, struct putil *to, unsigned *n, un
 	int small = !to || have > *n;
 	*n = have;
 	return have == 0 ? NOT_FOUND : small ? TOO_SMALL : OK;
+}
+
+int nvmlSystemGetCudaDriverVersion(int *v) { *v = s.cuda; return script(-1, __func__); }
+
+int nvmlDeviceGetTotalEnergyConsumption(void *dev, u64 *mj) {
+	BEGIN(dev);
+	*mj = (u64)c->energy;
+	return c->energy < 0 ? NOT_SUPPORTED : OK;
+}
+
+int nvmlDeviceGetPersistenceMode(void *dev, int *on) {
+	BEGIN(dev);
+	*on = c->persistence;
+	return c->persistence < 0 ? NOT_SUPPORTED : OK;
+}
+
+int nvmlDeviceGetNvLinkState(void *dev, unsigned link, int *on) {
+	BEGIN(dev);
+	if (link >= LINKS || !c->link[link][0]) {
+		return link < LINKS && strcmp(c->link[0], "") ? INVALID : NOT_SUPPORTED;
+	}
+	*on = strcmp(c->link[link], "down") != 0;
+	return OK;
+}
+
+int nvmlDeviceGetNvLinkRemoteDeviceType(void *dev, unsigned link, int *kind) {
+	BEGIN(dev);
+	*kind = strcmp(c->link[link], "switch") == 0 ? 2 : 0;
+	return OK;
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *dev, unsigned link, struct pci *p) {
+	BEGIN(dev);
+	memset(p, 0, sizeof *p);
+	return put(p->bus_id, sizeof p->bus_id, c->remote[link]);
+}
+
+int nvmlDeviceGetMigMode(void *dev, unsigned *now, unsigned *pending) {
+	BEGIN(dev);
+	*now = *pending = c->nmig > 0;
+	return OK;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(void *dev, unsigned *n) { BEGIN(dev); *n = MIGS; return OK; }
+
+int nvmlDeviceGetMigDeviceHandleByIndex(void *dev, unsigned k, void **out) {
+	BEGIN(dev);
+	/* The first place is empty, as after an instance was destroyed. */
+	if (k == 0 || k > (unsigned)c->nmig) {
+		return NOT_FOUND;
+	}
+	*out = &c->mig[k - 1];
+	return OK;
+}
+
+int nvmlDeviceGetGpuInstanceId(void *dev, unsigned *id) { *id = mig_of(dev)->gi; return script(-1, __func__); }
+int nvmlDeviceGetComputeInstanceId(void *dev, unsigned *id) { *id = mig_of(dev)->ci; return script(-1, __func__); }
+
+struct attributes { unsigned sms, copy, dec, enc, jpeg, ofa, gslices, cslices; u64 mb; };
+int nvmlDeviceGetAttributes_v2(void *dev, struct attributes *a) {
+	struct mig *m = mig_of(dev);
+	if (!m) {
+		return NOT_SUPPORTED;
+	}
+	memset(a, 0, sizeof *a);
+	a->sms = m->sms;
+	a->gslices = m->gslices;
+	a->cslices = m->cslices;
+	a->mb = m->total >> 20;
+	return script(-1, __func__);
+}
+
+int nvmlDeviceGetRemappedRows(void *dev, unsigned *corr, unsigned *unc, unsigned *pending, unsigned *failed) {
+	BEGIN(dev);
+	*corr = (unsigned)c->rows[0];
+	*unc = (unsigned)c->rows[1];
+	*pending = (unsigned)c->rows[2];
+	*failed = (unsigned)c->rows[3];
+	return c->rows[0] < 0 ? NOT_SUPPORTED : OK;
+}
+
+int nvmlDeviceGetTotalEccErrors(void *dev, int kind, int span, u64 *n) {
+	BEGIN(dev);
+	*n = (u64)c->ecc[kind == 0 ? 0 : span == 0 ? 1 : 2];
+	return c->ecc[0] < 0 ? NOT_SUPPORTED : OK;
+}
+
+int nvmlDeviceGetRetiredPages(void *dev, int cause, unsigned *n, u64 *to) {
+	BEGIN(dev);
+	if (c->retired[0] < 0) {
+		return NOT_SUPPORTED;
+	}
+	unsigned have = cause == 1 ? (unsigned)c->retired[0] : 0, room = *n;
+	*n = have;
+	if (have > room) {
+		return TOO_SMALL;
+	}
+	memset(to, 0, have * sizeof *to);
+	return OK;
+}
+
+int nvmlDeviceGetRetiredPagesPendingStatus(void *dev, int *on) {
+	BEGIN(dev);
+	*on = (int)c->retired[1];
+	return c->retired[0] < 0 ? NOT_SUPPORTED : OK;
+}
+
+int nvmlDeviceGetTemperature(void *dev, int sensor, unsigned *t) { BEGIN(dev); *t = 40 + (unsigned)sensor; return OK; }
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *dev, u64 *r) { BEGIN(dev); *r = 1; return OK; }
+
+/* Events name a card by UUID, since a handle must mean the same card for ever. */
+static struct { void *dev; char uuid[96]; } listener[MAX];
+static int nlistener, delivered;
+
+int nvmlDeviceGetSupportedEventTypes(void *dev, u64 *types) { BEGIN(dev); *types = 2 | 8; return OK; }
+int nvmlEventSetCreate(void **set) { nlistener = 0; *set = &nlistener; return script(-1, __func__); }
+int nvmlEventSetFree(void *set) { (void)set; return OK; }
+
+int nvmlDeviceRegisterEvents(void *dev, u64 types, void *set) {
+	BEGIN(dev);
+	(void)set;
+	if (types & ~(u64)(2 | 8) || nlistener >= MAX) {
+		return INVALID;
+	}
+	listener[nlistener].dev = dev;
+	strcpy(listener[nlistener++].uuid, c->uuid);
+	return OK;
+}
+
+struct event { void *dev; u64 type, data; unsigned gi, ci; };
+int nvmlEventSetWait_v2(void *set, struct event *e, unsigned ms) {
+	(void)set;
+	for (unsigned waited = 0;; waited += 10) {
+		FILE *f = script_file();
+		char line[512], uuid[96], call[64];
+		int n = 0, code = OK;
+		while (f && fgets(line, sizeof line, f)) {
+			if (sscanf(line, "hang %63s", call) == 1 && strcmp(call, __func__) == 0) {
+				fclose(f);
+				for (;;) {
+					pause();
+				}
+			}
+			if (sscanf(line, "fail %*d %63s %d", call, &code) == 2 && strcmp(call, __func__) == 0) {
+				fclose(f);
+				usleep(1000);
+				return code;
+			}
+			memset(e, 0, sizeof *e);
+			if (sscanf(line, "event %95s %llu %llu", uuid, &e->type, &e->data) == 3 && n++ == delivered) {
+				fclose(f);
+				delivered++;
+				e->gi = e->ci = ~0u;
+				for (int i = 0; i < nlistener; i++) {
+					if (strcmp(listener[i].uuid, uuid) == 0) {
+						e->dev = listener[i].dev;
+					}
+				}
+				return OK;
+			}
+		}
+		if (f) {
+			fclose(f);
+		}
+		if (waited >= ms) {
+			return TIMEOUT;
+		}
+		usleep(10000);
+	}
 }
 #endif

@@ -1,0 +1,132 @@
+//go:build linux && cgo
+
+package nvml
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	lib "github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+)
+
+// Inventory implements gpu.Provider. A second look over all cards finds which
+// of them NVLink joins.
+func (p *Provider) Inventory(ctx context.Context) ([]gpu.Card, error) {
+	var cards []gpu.Card
+	var ends [][]linkEnd
+	err := p.each(ctx, func(i int, d lib.Device) error {
+		c, err := p.card(i, d)
+		if err == nil {
+			cards, ends = append(cards, c), append(ends, p.links(d))
+		}
+		return err
+	})
+	group(cards, ends)
+	return cards, err
+}
+
+// card reads what does not change. UUID, name and memory must be there; the
+// rest is left unknown where the driver does not tell.
+func (p *Provider) card(i int, d lib.Device) (gpu.Card, error) {
+	c := gpu.Card{Index: i, NUMA: gpu.Unknown, Driver: p.driver, CUDA: p.cuda}
+	var ret lib.Return
+	if c.UUID, ret = d.GetUUID(); ret != lib.SUCCESS {
+		return c, check("nvmlDeviceGetUUID", ret)
+	}
+	if c.Name, ret = d.GetName(); ret != lib.SUCCESS {
+		return c, check("nvmlDeviceGetName", ret)
+	}
+	c.Type = gpu.NormalizeType(c.Name)
+	mem, err := p.memory(d)
+	if err != nil {
+		return c, err
+	}
+	c.MemMiB, c.ReservedMiB = mib(mem.Total), mib(mem.Reserved)
+	if p.hasAny("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo") {
+		if pci, ret := d.GetPciInfo(); ret == lib.SUCCESS {
+			c.PCI = cString(pci.BusId[:])
+			if c.PCI == "" {
+				c.PCI = cString(pci.BusIdLegacy[:])
+			}
+			c.NUMA = p.numa(c.PCI)
+		}
+	}
+	if p.has("nvmlDeviceGetCudaComputeCapability") {
+		if major, minor, ret := d.GetCudaComputeCapability(); ret == lib.SUCCESS {
+			c.ComputeMajor, c.ComputeMinor = major, minor
+		}
+	}
+	if p.has("nvmlDeviceGetEnforcedPowerLimit") {
+		if mw, ret := d.GetEnforcedPowerLimit(); ret == lib.SUCCESS {
+			c.PowerLimitW = int(mw / 1000)
+		}
+	}
+	if p.has("nvmlDeviceGetPersistenceMode") {
+		if on, ret := d.GetPersistenceMode(); ret == lib.SUCCESS {
+			c.Persistence = mode(on == lib.FEATURE_ENABLED)
+		}
+	}
+	c.MIG, c.Instances, err = p.mig(d)
+	return c, err
+}
+
+func mode(on bool) gpu.Mode {
+	if on {
+		return gpu.ModeOn
+	}
+	return gpu.ModeOff
+}
+
+// cudaVersion is the newest CUDA that the driver runs, "" when it does not say.
+func (p *Provider) cudaVersion() string {
+	v, ret := p.nv.SystemGetCudaDriverVersion()
+	if ret != lib.SUCCESS || v <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d", v/1000, v%1000/10)
+}
+
+// memory prefers the second version of the call: only that one keeps the
+// driver's reserve apart from what processes use.
+func (p *Provider) memory(d lib.Device) (lib.Memory_v2, error) {
+	if p.has("nvmlDeviceGetMemoryInfo_v2") {
+		m, ret := d.GetMemoryInfo_v2()
+		if ret == lib.SUCCESS {
+			return m, nil
+		}
+		if !unsupported(ret) {
+			return m, check("nvmlDeviceGetMemoryInfo_v2", ret)
+		}
+	}
+	m, ret := d.GetMemoryInfo()
+	return lib.Memory_v2{Total: m.Total, Free: m.Free, Used: m.Used}, check("nvmlDeviceGetMemoryInfo", ret)
+}
+
+// numa reads the host's NUMA node of a card from sysfs, where the address is
+// written with a shorter domain and in lower case.
+func (p *Provider) numa(pci string) int {
+	domain, rest, ok := strings.Cut(pci, ":")
+	if !ok || len(domain) < 4 {
+		return gpu.Unknown
+	}
+	root := p.cfg.SysFS
+	if root == "" {
+		root = "/sys"
+	}
+	addr := strings.ToLower(domain[len(domain)-4:] + ":" + rest)
+	b, err := os.ReadFile(filepath.Join(root, "bus/pci/devices", filepath.Base(addr), "numa_node"))
+	if err != nil {
+		return gpu.Unknown
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || n < 0 {
+		return gpu.Unknown
+	}
+	return n
+}
