@@ -45,13 +45,12 @@ func (c MemCaps) orDefaults() MemCaps {
 // memWatch is the watch over the GPU memory of all attempts, safe for
 // concurrent use.
 type memWatch struct {
-	mu   sync.Mutex
-	w    *caps.Watcher
-	held map[string]struct{} // attempts that are watched
+	mu sync.Mutex
+	w  *caps.Watcher
 }
 
 func newMemWatch(c caps.WatchConfig) *memWatch {
-	return &memWatch{w: caps.NewWatcher(c), held: map[string]struct{}{}}
+	return &memWatch{w: caps.NewWatcher(c)}
 }
 
 // hold begins to watch an attempt that runs.
@@ -68,14 +67,12 @@ func (m *memWatch) hold(as *nodev1.Assignment) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.held[attemptOf(as).String()] = struct{}{}
 	m.w.Hold(attemptOf(as).String(), limits)
 }
 
 func (m *memWatch) drop(attempt string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.held, attempt)
 	m.w.Drop(attempt)
 }
 
@@ -97,10 +94,10 @@ func (m *memWatch) peak(attempt string, at time.Time) (caps.Held, bool) {
 	return m.w.Peak(attempt, at)
 }
 
-func (m *memWatch) blame(uuid, not string) string {
+func (m *memWatch) blame(uuid, not string, at time.Time) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.w.Blame(uuid, not)
+	return m.w.Blame(uuid, not, at)
 }
 
 // observeMemory takes over what the cards show at an instant and has those

@@ -51,7 +51,7 @@ func (a *Agent) gpuVerdict(ctx context.Context, t *task, s Task, r *nodev1.Repor
 		line = a.oomLine(ctx, as)
 	}
 	near := h.Near || peak*1000 >= limit*970
-	by := a.mem.blame(h.UUID, t.id.String())
+	by := a.mem.blame(h.UUID, t.id.String(), ended)
 	switch {
 	case (refused || line != "") && !near && by != "":
 		r.State = nodev1.AttemptState_ATTEMPT_STATE_LOST

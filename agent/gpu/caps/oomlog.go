@@ -19,7 +19,7 @@ type OOMLog struct{ patterns []*regexp.Regexp }
 func NewOOMLog() *OOMLog {
 	var o OOMLog
 	for _, p := range []string{
-		`(?i)\bCUDA(?: error)?:? ?out of memory`,
+		`(?i)CUDA(?: error)?:? ?out of memory`,
 		`\btorch\.(?:cuda\.)?OutOfMemoryError\b`,
 		`\bCUBLAS_STATUS_ALLOC_FAILED\b`,
 		`\bCUDNN_STATUS_(?:ALLOC_FAILED|INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)\b`,

@@ -16,7 +16,9 @@ type WatchConfig struct {
 	SlackMilli int64
 	For        time.Duration
 	// FloorMiB is the free memory of a card below which a job above its cap is
-	// ended at once: what is left may be a neighbour's in the next instant.
+	// ended at once: the next instant it may be a neighbour who is refused. What
+	// the job took since the last sample is added to it twice, for what it takes
+	// until its end.
 	FloorMiB int64
 }
 
@@ -44,6 +46,14 @@ type Watcher struct {
 	cfg    WatchConfig
 	shares map[string]map[string]*share // by attempt, then by card
 	usable map[string]int64             // MiB of each card that processes can have
+	guilty map[string]offence           // by card
+}
+
+// offence is who was last seen above its cap on a card.
+type offence struct {
+	attempt string
+	at      time.Time
+	over    int64
 }
 
 // share is what is known of an attempt on a card.
@@ -60,7 +70,7 @@ type share struct {
 
 // NewWatcher returns a watcher that knows no attempt yet.
 func NewWatcher(cfg WatchConfig) *Watcher {
-	return &Watcher{cfg: cfg, shares: map[string]map[string]*share{}, usable: map[string]int64{}}
+	return &Watcher{cfg: cfg, shares: map[string]map[string]*share{}, usable: map[string]int64{}, guilty: map[string]offence{}}
 }
 
 // SetUsable tells how much memory of each card processes can have, by UUID:
@@ -101,10 +111,12 @@ func (w *Watcher) Observe(now time.Time, usage []gpu.Usage) []Breach {
 			}
 		}
 		usable, known := w.usable[u.UUID]
-		full := known && usable-u.UsedMiB < w.cfg.FloorMiB
 		for attempt, on := range w.shares {
 			if s := on[u.UUID]; s != nil {
+				grew := max(0, held[attempt]-s.held)
 				s.take(now, held[attempt], usable, w.cfg.SlackMilli)
+				w.blame(now, attempt, u.UUID, s)
+				full := known && usable-u.UsedMiB < w.cfg.FloorMiB+2*grew
 				if b, ok := s.breach(now, full, w.cfg.For); ok {
 					b.Attempt, b.UUID = attempt, u.UUID
 					out = append(out, b)
@@ -182,20 +194,24 @@ func (w *Watcher) Peak(attempt string, at time.Time) (h Held, ok bool) {
 	return h, ok
 }
 
-// Blame returns the attempt that is furthest above its cap on a card, other
-// than not, and "" when none is.
-func (w *Watcher) Blame(uuid, not string) (attempt string) {
-	most := int64(0)
-	for _, id := range slices.Sorted(maps.Keys(w.shares)) {
-		s := w.shares[id][uuid]
-		if id == not || s == nil || s.over.IsZero() {
-			continue
-		}
-		if over := s.held - s.cap; over > most {
-			attempt, most = id, over
-		}
+// blame notes who is furthest above its cap on a card.
+func (w *Watcher) blame(now time.Time, attempt, uuid string, s *share) {
+	over := s.held - s.cap
+	if s.over.IsZero() {
+		return
 	}
-	return attempt
+	if g := w.guilty[uuid]; g.at.Before(now) || over > g.over || over == g.over && attempt < g.attempt {
+		w.guilty[uuid] = offence{attempt: attempt, at: now, over: over}
+	}
+}
+
+// Blame returns the attempt that was above its cap on a card shortly before
+// at, other than not, and "" when none was.
+func (w *Watcher) Blame(uuid, not string, at time.Time) (attempt string) {
+	if g, ok := w.guilty[uuid]; ok && g.attempt != not && at.Sub(g.at) <= lastSamples {
+		return g.attempt
+	}
+	return ""
 }
 
 // Suggest returns the memory to ask for after a peak: a tenth more, in whole
