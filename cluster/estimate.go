@@ -44,7 +44,8 @@ type Usage struct {
 	// GPUMemPeakMiB is the highest sum of the attempt's processes on one GPU.
 	GPUMemPeakMiB int64
 	// Milli is the mean utilization it caused on each of its GPUs.
-	Milli          int64
+	Milli int64
+	// HostMemPeakMiB is anonymous and shared memory, without page cache.
 	HostMemPeakMiB int64
 	CPUMilli       int64
 	Duration       time.Duration
@@ -53,4 +54,6 @@ type Usage struct {
 	GPUOOM bool
 	// PowerW is the mean power of each of its GPUs, Steps how many it took.
 	PowerW, Steps int64
+	// Profile is what else was seen, nil when nothing was.
+	Profile *Profile
 }

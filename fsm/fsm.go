@@ -26,8 +26,8 @@ const (
 // EntryVersion is the highest version of log entries that is read here. Each
 // keeps more in samples than the one before it, and may hold the commands that
 // NeedsVersion names. From 6 on an out-of-memory on a whole GPU leads to a
-// larger one.
-const EntryVersion = 7
+// larger one, from 8 on attempts keep their profiles.
+const EntryVersion = 8
 
 // orCPUVersion is the one from which on jobs that want GPUs may run on none.
 const orCPUVersion = 6

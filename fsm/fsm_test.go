@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +64,7 @@ func TestUnreadableEntriesStopTheReplica(t *testing.T) {
 		{"empty", "version 0", nil},
 		{"torn", "malformed", good[:len(good)-2]},
 		{"noise", "malformed", []byte{0xff, 0xff, 0xff}},
-		{"newer version", "version 8", newer},
+		{"newer version", fmt.Sprintf("version %d", EntryVersion+1), newer},
 		{"unknown command", "does not know", unknown},
 		{"command without a kind", "does not know", encode(t, 1, t0, &logv1.Command{})},
 	} {

@@ -81,6 +81,9 @@ func (s *State) ended(a *cluster.Attempt, r *logv1.ReportAttempt) {
 	if s.rules < 2 { // a coordinator that reads no more does not see them
 		a.Usage.PowerW, a.Usage.Steps = 0, 0
 	}
+	if a.Usage.Profile = saneProfile(a.Usage.Profile, a); s.rules < profileVersion {
+		a.Usage.Profile = nil
+	}
 	a.Reason = conv.ReasonFromLog(r.Reason)
 }
 

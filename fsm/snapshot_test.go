@@ -315,7 +315,7 @@ func TestGolden(t *testing.T) {
 		planCmd(cluster.Plan{BaseIndex: 9, Starts: []cluster.Start{{Job: 1, Attempt: 1, Why: "first fit", Overtook: "shorter",
 			Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 512}}},
 			Moves: []cluster.QueueMove{{Job: 2, GPU: "n1-g1", Rank: -4, EstStart: t0, Reason: cluster.ReasonResources}}}),
-		reportCmd(&logv1.ReportAttempt{Node: "n1", Job: 1, Attempt: 1, Token: 1, State: uint32(cluster.JobFailed), Exit: exit(3), Usage: usage(5000, true)}),
+		reportCmd(&logv1.ReportAttempt{Node: "n1", Job: 1, Attempt: 1, Token: 1, State: uint32(cluster.JobFailed), Exit: exit(3), Usage: profiled(usage(5000, true))}),
 		cancelCmd(2, 0), silentCmd("n1", "boot1"), drainCmd("n1", true), removeCmd("n9"),
 		tokenCmd("s", agentRole, "n2", t0), useCmd("s", "n2"), denyCmd("gate", "x"), weightsCmd(1, []byte("w")), checkpointCmd(1000, []byte{1, 2}),
 		installCmd(2, WeightsLearned, []byte("x")), rollbackCmd(3, 1), interferenceCmd(1, []byte("y")), pinCmd(3, true), fenceCmd("n1"), expireCmd(1, 2),
@@ -324,7 +324,7 @@ func TestGolden(t *testing.T) {
 		submitCmd(4, "request-4", 1000, &cluster.Spec{Name: "b", Hold: true, Begin: t0, Depends: []cluster.Dependency{{Kind: cluster.AfterOK, Job: 3}, {Kind: cluster.Singleton}}, DependAny: true, KillInvalidDepend: true}),
 		holdCmd(4, 0, false), holdCmd(4, 0, true), requeueCmd(3, 1000, true),
 	)
-	for name, got := range map[string][]byte{"entry.v7.hex": entry, "snapshot.v7.hex": snapshotOf(t, everything(t).f)} {
+	for name, got := range map[string][]byte{"entry.v8.hex": entry, "snapshot.v8.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
 		text := hex.Dump(got)
 		if *update {

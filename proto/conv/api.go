@@ -277,6 +277,7 @@ func MeasuredToAPI(u cluster.Usage) *apiv1.Measured {
 	return &apiv1.Measured{
 		GpuMemMib: u.GPUMemPeakMiB, GpuUtilMilli: u.Milli, Seconds: u.Duration.Seconds(),
 		HostMemMib: u.HostMemPeakMiB, CpuMilli: u.CPUMilli, GpuOom: u.GPUOOM, PowerW: u.PowerW,
+		Profile: profileToAPI(u.Profile),
 	}
 }
 

@@ -168,6 +168,7 @@ func UsageToLog(u cluster.Usage) *logv1.Usage {
 	return &logv1.Usage{
 		GpuMemPeakMib: u.GPUMemPeakMiB, Milli: u.Milli, HostMemPeakMib: u.HostMemPeakMiB, CpuMilli: u.CPUMilli,
 		DurationUs: u.Duration.Microseconds(), GpuOom: u.GPUOOM, PowerW: u.PowerW, Steps: u.Steps,
+		Profile: profileToLog(u.Profile),
 	}
 }
 
@@ -176,6 +177,7 @@ func UsageFromLog(m *logv1.Usage) cluster.Usage {
 	return cluster.Usage{
 		GPUMemPeakMiB: m.GetGpuMemPeakMib(), Milli: m.GetMilli(), HostMemPeakMiB: m.GetHostMemPeakMib(), CPUMilli: m.GetCpuMilli(),
 		Duration: us(m.GetDurationUs()), GPUOOM: m.GetGpuOom(), PowerW: m.GetPowerW(), Steps: m.GetSteps(),
+		Profile: profileFromLog(m.GetProfile()),
 	}
 }
 

@@ -36,6 +36,7 @@ func (f filler) fill(v reflect.Value) {
 		for i := range v.NumField() {
 			f.fill(v.Field(i))
 		}
+		wholeMilliseconds(v)
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		f.fill(v.Elem())
@@ -57,6 +58,16 @@ func (f filler) fill(v reflect.Value) {
 		v.SetUint(uint64(rapid.Uint32Min(1).Draw(f.t, "uint")))
 	default:
 		panic("no value for " + v.Type().String())
+	}
+}
+
+// wholeMilliseconds makes the times of profiles such as are stored.
+func wholeMilliseconds(v reflect.Value) {
+	switch p := v.Addr().Interface().(type) {
+	case *cluster.Profile:
+		p.Sampled, p.Gap = p.Sampled*1000, p.Gap*1000
+	case *cluster.NeighbourSpan:
+		p.From, p.For = p.From*1000, p.For*1000
 	}
 }
 

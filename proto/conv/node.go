@@ -101,7 +101,7 @@ func ReportToLog(node cluster.NodeID, r *nodev1.Report) *logv1.ReportAttempt {
 		out.Usage = &logv1.Usage{
 			GpuMemPeakMib: u.GpuMemPeakMib, Milli: u.GpuMilli, HostMemPeakMib: u.HostMemPeakMib,
 			CpuMilli: u.CpuMilli, GpuOom: u.GpuOom, DurationUs: max(0, out.EndedUs-out.StartedUs),
-			PowerW: u.PowerW, Steps: u.Steps,
+			PowerW: u.PowerW, Steps: u.Steps, Profile: reportedProfile(u.Profile),
 		}
 		if out.StartedUs == 0 {
 			out.Usage.DurationUs = 0

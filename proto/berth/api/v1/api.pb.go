@@ -1250,7 +1250,9 @@ type Measured struct {
 	CpuMilli     int64                  `protobuf:"varint,5,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
 	GpuOom       bool                   `protobuf:"varint,6,opt,name=gpu_oom,json=gpuOom,proto3" json:"gpu_oom,omitempty"`
 	// Mean power of each of its GPUs, neighbours' part included; 0 is unknown.
-	PowerW        int64 `protobuf:"varint,7,opt,name=power_w,json=powerW,proto3" json:"power_w,omitempty"`
+	PowerW int64 `protobuf:"varint,7,opt,name=power_w,json=powerW,proto3" json:"power_w,omitempty"`
+	// What its node saw of it while it ran; absent when it did not look.
+	Profile       *Profile `protobuf:"bytes,8,opt,name=profile,proto3" json:"profile,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1334,6 +1336,218 @@ func (x *Measured) GetPowerW() int64 {
 	return 0
 }
 
+func (x *Measured) GetProfile() *Profile {
+	if x != nil {
+		return x.Profile
+	}
+	return nil
+}
+
+// Profile is what a node saw of an attempt while it ran; 0 is not measured.
+type Profile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The mean over time of what it held on one GPU, of the GPU with the highest.
+	GpuMemMeanMib int64 `protobuf:"varint,1,opt,name=gpu_mem_mean_mib,json=gpuMemMeanMib,proto3" json:"gpu_mem_mean_mib,omitempty"`
+	// The utilization that it passed for a twentieth of the time.
+	GpuUtilP95Milli int64 `protobuf:"varint,2,opt,name=gpu_util_p95_milli,json=gpuUtilP95Milli,proto3" json:"gpu_util_p95_milli,omitempty"`
+	// The part of the time in which the memory of its GPUs was read or written,
+	// neighbours' part included.
+	GpuMemActivityMilli int64 `protobuf:"varint,3,opt,name=gpu_mem_activity_milli,json=gpuMemActivityMilli,proto3" json:"gpu_mem_activity_milli,omitempty"`
+	// Its part of what its GPUs used.
+	EnergyJ int64 `protobuf:"varint,4,opt,name=energy_j,json=energyJ,proto3" json:"energy_j,omitempty"`
+	// The kernel's own mark of host memory, page cache included.
+	HostMemHighWaterMib int64 `protobuf:"varint,5,opt,name=host_mem_high_water_mib,json=hostMemHighWaterMib,proto3" json:"host_mem_high_water_mib,omitempty"`
+	// From and to storage.
+	ReadBytes    int64 `protobuf:"varint,6,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
+	WrittenBytes int64 `protobuf:"varint,7,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
+	// For how long it was looked at, and for how long nobody looked.
+	SampledSeconds float64 `protobuf:"fixed64,8,opt,name=sampled_seconds,json=sampledSeconds,proto3" json:"sampled_seconds,omitempty"`
+	GapSeconds     float64 `protobuf:"fixed64,9,opt,name=gap_seconds,json=gapSeconds,proto3" json:"gap_seconds,omitempty"`
+	// The longest times that others lay on one of its GPUs, in order.
+	Neighbours     []*NeighbourSpan `protobuf:"bytes,10,rep,name=neighbours,proto3" json:"neighbours,omitempty"`
+	MoreNeighbours uint32           `protobuf:"varint,11,opt,name=more_neighbours,json=moreNeighbours,proto3" json:"more_neighbours,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Profile) Reset() {
+	*x = Profile{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Profile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Profile) ProtoMessage() {}
+
+func (x *Profile) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Profile.ProtoReflect.Descriptor instead.
+func (*Profile) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Profile) GetGpuMemMeanMib() int64 {
+	if x != nil {
+		return x.GpuMemMeanMib
+	}
+	return 0
+}
+
+func (x *Profile) GetGpuUtilP95Milli() int64 {
+	if x != nil {
+		return x.GpuUtilP95Milli
+	}
+	return 0
+}
+
+func (x *Profile) GetGpuMemActivityMilli() int64 {
+	if x != nil {
+		return x.GpuMemActivityMilli
+	}
+	return 0
+}
+
+func (x *Profile) GetEnergyJ() int64 {
+	if x != nil {
+		return x.EnergyJ
+	}
+	return 0
+}
+
+func (x *Profile) GetHostMemHighWaterMib() int64 {
+	if x != nil {
+		return x.HostMemHighWaterMib
+	}
+	return 0
+}
+
+func (x *Profile) GetReadBytes() int64 {
+	if x != nil {
+		return x.ReadBytes
+	}
+	return 0
+}
+
+func (x *Profile) GetWrittenBytes() int64 {
+	if x != nil {
+		return x.WrittenBytes
+	}
+	return 0
+}
+
+func (x *Profile) GetSampledSeconds() float64 {
+	if x != nil {
+		return x.SampledSeconds
+	}
+	return 0
+}
+
+func (x *Profile) GetGapSeconds() float64 {
+	if x != nil {
+		return x.GapSeconds
+	}
+	return 0
+}
+
+func (x *Profile) GetNeighbours() []*NeighbourSpan {
+	if x != nil {
+		return x.Neighbours
+	}
+	return nil
+}
+
+func (x *Profile) GetMoreNeighbours() uint32 {
+	if x != nil {
+		return x.MoreNeighbours
+	}
+	return 0
+}
+
+// NeighbourSpan is a time in which another job lay on one of a job's GPUs.
+type NeighbourSpan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Job   uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Since the start of the attempt.
+	FromSeconds float64 `protobuf:"fixed64,2,opt,name=from_seconds,json=fromSeconds,proto3" json:"from_seconds,omitempty"`
+	Seconds     float64 `protobuf:"fixed64,3,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	// The mean utilization that the neighbour caused then.
+	GpuUtilMilli  int64 `protobuf:"varint,4,opt,name=gpu_util_milli,json=gpuUtilMilli,proto3" json:"gpu_util_milli,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NeighbourSpan) Reset() {
+	*x = NeighbourSpan{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NeighbourSpan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NeighbourSpan) ProtoMessage() {}
+
+func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NeighbourSpan.ProtoReflect.Descriptor instead.
+func (*NeighbourSpan) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *NeighbourSpan) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *NeighbourSpan) GetFromSeconds() float64 {
+	if x != nil {
+		return x.FromSeconds
+	}
+	return 0
+}
+
+func (x *NeighbourSpan) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *NeighbourSpan) GetGpuUtilMilli() int64 {
+	if x != nil {
+		return x.GpuUtilMilli
+	}
+	return 0
+}
+
 type Attempt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	No            uint32                 `protobuf:"varint,1,opt,name=no,proto3" json:"no,omitempty"`
@@ -1359,7 +1573,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[10]
+	mi := &file_berth_api_v1_api_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +1585,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[10]
+	mi := &file_berth_api_v1_api_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +1598,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{10}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -1515,7 +1729,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[11]
+	mi := &file_berth_api_v1_api_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1741,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[11]
+	mi := &file_berth_api_v1_api_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1754,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{11}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetJobRequest) GetId() uint64 {
@@ -1560,7 +1774,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[12]
+	mi := &file_berth_api_v1_api_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1786,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[12]
+	mi := &file_berth_api_v1_api_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1799,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{12}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1622,7 +1836,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[13]
+	mi := &file_berth_api_v1_api_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +1848,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[13]
+	mi := &file_berth_api_v1_api_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +1861,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{13}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListJobsRequest) GetStates() []string {
@@ -1717,7 +1931,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[14]
+	mi := &file_berth_api_v1_api_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1729,7 +1943,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[14]
+	mi := &file_berth_api_v1_api_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1742,7 +1956,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{14}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1777,7 +1991,7 @@ type CancelJobsRequest struct {
 
 func (x *CancelJobsRequest) Reset() {
 	*x = CancelJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[15]
+	mi := &file_berth_api_v1_api_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1789,7 +2003,7 @@ func (x *CancelJobsRequest) String() string {
 func (*CancelJobsRequest) ProtoMessage() {}
 
 func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[15]
+	mi := &file_berth_api_v1_api_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1802,7 +2016,7 @@ func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{15}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelJobsRequest) GetRequestId() string {
@@ -1828,7 +2042,7 @@ type CancelJobsResponse struct {
 
 func (x *CancelJobsResponse) Reset() {
 	*x = CancelJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[16]
+	mi := &file_berth_api_v1_api_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +2054,7 @@ func (x *CancelJobsResponse) String() string {
 func (*CancelJobsResponse) ProtoMessage() {}
 
 func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[16]
+	mi := &file_berth_api_v1_api_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +2067,7 @@ func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{16}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelJobsResponse) GetResults() []*CancelResult {
@@ -1873,7 +2087,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[17]
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +2099,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[17]
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +2112,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{17}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelResult) GetId() uint64 {
@@ -1929,7 +2143,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[18]
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2155,7 @@ func (x *ControlJobsRequest) String() string {
 func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[18]
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2168,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{18}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ControlJobsRequest) GetRequestId() string {
@@ -1994,7 +2208,7 @@ type ControlJobsResponse struct {
 
 func (x *ControlJobsResponse) Reset() {
 	*x = ControlJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2006,7 +2220,7 @@ func (x *ControlJobsResponse) String() string {
 func (*ControlJobsResponse) ProtoMessage() {}
 
 func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2019,7 +2233,7 @@ func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsResponse.ProtoReflect.Descriptor instead.
 func (*ControlJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ControlJobsResponse) GetResults() []*ControlResult {
@@ -2043,7 +2257,7 @@ type ControlResult struct {
 
 func (x *ControlResult) Reset() {
 	*x = ControlResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +2269,7 @@ func (x *ControlResult) String() string {
 func (*ControlResult) ProtoMessage() {}
 
 func (x *ControlResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2282,7 @@ func (x *ControlResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlResult.ProtoReflect.Descriptor instead.
 func (*ControlResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ControlResult) GetId() uint64 {
@@ -2101,7 +2315,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2113,7 +2327,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2126,7 +2340,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExplainJobRequest) GetId() uint64 {
@@ -2149,7 +2363,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2161,7 +2375,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2388,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExplainJobResponse) GetJob() *Job {
@@ -2217,7 +2431,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2443,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2456,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Forecast) GetNode() string {
@@ -2301,7 +2515,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2527,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2540,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Explanation) GetCode() string {
@@ -2369,7 +2583,7 @@ type PredictRequest struct {
 
 func (x *PredictRequest) Reset() {
 	*x = PredictRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2381,7 +2595,7 @@ func (x *PredictRequest) String() string {
 func (*PredictRequest) ProtoMessage() {}
 
 func (x *PredictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +2608,7 @@ func (x *PredictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictRequest.ProtoReflect.Descriptor instead.
 func (*PredictRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PredictRequest) GetSpec() *JobSpec {
@@ -2423,7 +2637,7 @@ type PredictResponse struct {
 
 func (x *PredictResponse) Reset() {
 	*x = PredictResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2435,7 +2649,7 @@ func (x *PredictResponse) String() string {
 func (*PredictResponse) ProtoMessage() {}
 
 func (x *PredictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2448,7 +2662,7 @@ func (x *PredictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictResponse.ProtoReflect.Descriptor instead.
 func (*PredictResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PredictResponse) GetPredictions() []*Prediction {
@@ -2483,7 +2697,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2709,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2722,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Sharing) GetGpuType() string {
@@ -2562,7 +2776,7 @@ type SharedJob struct {
 
 func (x *SharedJob) Reset() {
 	*x = SharedJob{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2574,7 +2788,7 @@ func (x *SharedJob) String() string {
 func (*SharedJob) ProtoMessage() {}
 
 func (x *SharedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2587,7 +2801,7 @@ func (x *SharedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedJob.ProtoReflect.Descriptor instead.
 func (*SharedJob) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SharedJob) GetId() uint64 {
@@ -2640,7 +2854,7 @@ type SharingAdvice struct {
 
 func (x *SharingAdvice) Reset() {
 	*x = SharingAdvice{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2652,7 +2866,7 @@ func (x *SharingAdvice) String() string {
 func (*SharingAdvice) ProtoMessage() {}
 
 func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2665,7 +2879,7 @@ func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingAdvice.ProtoReflect.Descriptor instead.
 func (*SharingAdvice) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SharingAdvice) GetGpuType() string {
@@ -2730,7 +2944,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2742,7 +2956,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2755,7 +2969,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WatchJobsRequest) GetIds() []uint64 {
@@ -2785,7 +2999,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2797,7 +3011,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2810,7 +3024,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WatchJobsResponse) GetJobs() []*Job {
@@ -2842,7 +3056,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2854,7 +3068,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,7 +3081,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 type GetStatusResponse struct {
@@ -2889,7 +3103,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +3115,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +3128,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetStatusResponse) GetClusterId() string {
@@ -2998,7 +3212,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3010,7 +3224,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3023,7 +3237,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Member) GetId() string {
@@ -3134,7 +3348,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3146,7 +3360,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3159,7 +3373,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *JobCount) GetState() string {
@@ -3185,7 +3399,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3197,7 +3411,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3210,7 +3424,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListNodesRequest) GetIds() []string {
@@ -3230,7 +3444,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3242,7 +3456,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3255,7 +3469,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -3300,7 +3514,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3526,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3539,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Node) GetId() string {
@@ -3483,7 +3697,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +3709,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +3722,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GPU) GetUuid() string {
@@ -3647,7 +3861,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3659,7 +3873,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3672,7 +3886,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -3698,7 +3912,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3710,7 +3924,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3723,7 +3937,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -3742,7 +3956,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3754,7 +3968,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3767,7 +3981,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -3786,7 +4000,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3798,7 +4012,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3811,7 +4025,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -3830,7 +4044,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3842,7 +4056,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3855,7 +4069,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -3877,7 +4091,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3889,7 +4103,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3902,7 +4116,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -3935,7 +4149,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3947,7 +4161,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3960,7 +4174,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -3978,7 +4192,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3990,7 +4204,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4003,7 +4217,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 type CreateTokenRequest struct {
@@ -4017,7 +4231,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4029,7 +4243,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4042,7 +4256,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -4076,7 +4290,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4088,7 +4302,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4101,7 +4315,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -4150,7 +4364,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4162,7 +4376,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4175,7 +4389,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Partition) GetName() string {
@@ -4286,7 +4500,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4298,7 +4512,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4311,7 +4525,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -4330,7 +4544,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4342,7 +4556,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4355,7 +4569,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -4385,7 +4599,7 @@ type SetPartitionRequest struct {
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4397,7 +4611,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4410,7 +4624,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -4479,7 +4693,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4491,7 +4705,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4504,7 +4718,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -4530,7 +4744,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4542,7 +4756,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4555,7 +4769,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -4573,7 +4787,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4585,7 +4799,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4598,7 +4812,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 var File_berth_api_v1_api_proto protoreflect.FileDescriptor
@@ -4726,7 +4940,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x05parts\x18\v \x03(\v2\x1c.berth.api.v1.PredictionPartR\x05parts\"6\n" +
 	"\x0ePredictionPart\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
-	"\x03mib\x18\x02 \x01(\x03R\x03mib\"\xdb\x01\n" +
+	"\x03mib\x18\x02 \x01(\x03R\x03mib\"\x8c\x02\n" +
 	"\bMeasured\x12\x1e\n" +
 	"\vgpu_mem_mib\x18\x01 \x01(\x03R\tgpuMemMib\x12$\n" +
 	"\x0egpu_util_milli\x18\x02 \x01(\x03R\fgpuUtilMilli\x12\x18\n" +
@@ -4735,7 +4949,30 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"hostMemMib\x12\x1b\n" +
 	"\tcpu_milli\x18\x05 \x01(\x03R\bcpuMilli\x12\x17\n" +
 	"\agpu_oom\x18\x06 \x01(\bR\x06gpuOom\x12\x17\n" +
-	"\apower_w\x18\a \x01(\x03R\x06powerW\"\xe0\x04\n" +
+	"\apower_w\x18\a \x01(\x03R\x06powerW\x12/\n" +
+	"\aprofile\x18\b \x01(\v2\x15.berth.api.v1.ProfileR\aprofile\"\xd9\x03\n" +
+	"\aProfile\x12'\n" +
+	"\x10gpu_mem_mean_mib\x18\x01 \x01(\x03R\rgpuMemMeanMib\x12+\n" +
+	"\x12gpu_util_p95_milli\x18\x02 \x01(\x03R\x0fgpuUtilP95Milli\x123\n" +
+	"\x16gpu_mem_activity_milli\x18\x03 \x01(\x03R\x13gpuMemActivityMilli\x12\x19\n" +
+	"\benergy_j\x18\x04 \x01(\x03R\aenergyJ\x124\n" +
+	"\x17host_mem_high_water_mib\x18\x05 \x01(\x03R\x13hostMemHighWaterMib\x12\x1d\n" +
+	"\n" +
+	"read_bytes\x18\x06 \x01(\x03R\treadBytes\x12#\n" +
+	"\rwritten_bytes\x18\a \x01(\x03R\fwrittenBytes\x12'\n" +
+	"\x0fsampled_seconds\x18\b \x01(\x01R\x0esampledSeconds\x12\x1f\n" +
+	"\vgap_seconds\x18\t \x01(\x01R\n" +
+	"gapSeconds\x12;\n" +
+	"\n" +
+	"neighbours\x18\n" +
+	" \x03(\v2\x1b.berth.api.v1.NeighbourSpanR\n" +
+	"neighbours\x12'\n" +
+	"\x0fmore_neighbours\x18\v \x01(\rR\x0emoreNeighbours\"\x84\x01\n" +
+	"\rNeighbourSpan\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12!\n" +
+	"\ffrom_seconds\x18\x02 \x01(\x01R\vfromSeconds\x12\x18\n" +
+	"\aseconds\x18\x03 \x01(\x01R\aseconds\x12$\n" +
+	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\"\xe0\x04\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -5059,7 +5296,7 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(CancelOutcome)(0),              // 0: berth.api.v1.CancelOutcome
 	(JobAction)(0),                  // 1: berth.api.v1.JobAction
@@ -5073,160 +5310,164 @@ var file_berth_api_v1_api_proto_goTypes = []any{
 	(*Prediction)(nil),              // 9: berth.api.v1.Prediction
 	(*PredictionPart)(nil),          // 10: berth.api.v1.PredictionPart
 	(*Measured)(nil),                // 11: berth.api.v1.Measured
-	(*Attempt)(nil),                 // 12: berth.api.v1.Attempt
-	(*GetJobRequest)(nil),           // 13: berth.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),          // 14: berth.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),         // 15: berth.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 16: berth.api.v1.ListJobsResponse
-	(*CancelJobsRequest)(nil),       // 17: berth.api.v1.CancelJobsRequest
-	(*CancelJobsResponse)(nil),      // 18: berth.api.v1.CancelJobsResponse
-	(*CancelResult)(nil),            // 19: berth.api.v1.CancelResult
-	(*ControlJobsRequest)(nil),      // 20: berth.api.v1.ControlJobsRequest
-	(*ControlJobsResponse)(nil),     // 21: berth.api.v1.ControlJobsResponse
-	(*ControlResult)(nil),           // 22: berth.api.v1.ControlResult
-	(*ExplainJobRequest)(nil),       // 23: berth.api.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),      // 24: berth.api.v1.ExplainJobResponse
-	(*Forecast)(nil),                // 25: berth.api.v1.Forecast
-	(*Explanation)(nil),             // 26: berth.api.v1.Explanation
-	(*PredictRequest)(nil),          // 27: berth.api.v1.PredictRequest
-	(*PredictResponse)(nil),         // 28: berth.api.v1.PredictResponse
-	(*Sharing)(nil),                 // 29: berth.api.v1.Sharing
-	(*SharedJob)(nil),               // 30: berth.api.v1.SharedJob
-	(*SharingAdvice)(nil),           // 31: berth.api.v1.SharingAdvice
-	(*WatchJobsRequest)(nil),        // 32: berth.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),       // 33: berth.api.v1.WatchJobsResponse
-	(*GetStatusRequest)(nil),        // 34: berth.api.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),       // 35: berth.api.v1.GetStatusResponse
-	(*Member)(nil),                  // 36: berth.api.v1.Member
-	(*JobCount)(nil),                // 37: berth.api.v1.JobCount
-	(*ListNodesRequest)(nil),        // 38: berth.api.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),       // 39: berth.api.v1.ListNodesResponse
-	(*Node)(nil),                    // 40: berth.api.v1.Node
-	(*GPU)(nil),                     // 41: berth.api.v1.GPU
-	(*DrainNodeRequest)(nil),        // 42: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),       // 43: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),       // 44: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),      // 45: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),        // 46: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),       // 47: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),       // 48: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),      // 49: berth.api.v1.RemoveNodeResponse
-	(*CreateTokenRequest)(nil),      // 50: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 51: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),               // 52: berth.api.v1.Partition
-	(*ListPartitionsRequest)(nil),   // 53: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),  // 54: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),     // 55: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),    // 56: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),  // 57: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil), // 58: berth.api.v1.RemovePartitionResponse
-	(*durationpb.Duration)(nil),     // 59: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 60: google.protobuf.Timestamp
+	(*Profile)(nil),                 // 12: berth.api.v1.Profile
+	(*NeighbourSpan)(nil),           // 13: berth.api.v1.NeighbourSpan
+	(*Attempt)(nil),                 // 14: berth.api.v1.Attempt
+	(*GetJobRequest)(nil),           // 15: berth.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),          // 16: berth.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),         // 17: berth.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 18: berth.api.v1.ListJobsResponse
+	(*CancelJobsRequest)(nil),       // 19: berth.api.v1.CancelJobsRequest
+	(*CancelJobsResponse)(nil),      // 20: berth.api.v1.CancelJobsResponse
+	(*CancelResult)(nil),            // 21: berth.api.v1.CancelResult
+	(*ControlJobsRequest)(nil),      // 22: berth.api.v1.ControlJobsRequest
+	(*ControlJobsResponse)(nil),     // 23: berth.api.v1.ControlJobsResponse
+	(*ControlResult)(nil),           // 24: berth.api.v1.ControlResult
+	(*ExplainJobRequest)(nil),       // 25: berth.api.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),      // 26: berth.api.v1.ExplainJobResponse
+	(*Forecast)(nil),                // 27: berth.api.v1.Forecast
+	(*Explanation)(nil),             // 28: berth.api.v1.Explanation
+	(*PredictRequest)(nil),          // 29: berth.api.v1.PredictRequest
+	(*PredictResponse)(nil),         // 30: berth.api.v1.PredictResponse
+	(*Sharing)(nil),                 // 31: berth.api.v1.Sharing
+	(*SharedJob)(nil),               // 32: berth.api.v1.SharedJob
+	(*SharingAdvice)(nil),           // 33: berth.api.v1.SharingAdvice
+	(*WatchJobsRequest)(nil),        // 34: berth.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),       // 35: berth.api.v1.WatchJobsResponse
+	(*GetStatusRequest)(nil),        // 36: berth.api.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),       // 37: berth.api.v1.GetStatusResponse
+	(*Member)(nil),                  // 38: berth.api.v1.Member
+	(*JobCount)(nil),                // 39: berth.api.v1.JobCount
+	(*ListNodesRequest)(nil),        // 40: berth.api.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),       // 41: berth.api.v1.ListNodesResponse
+	(*Node)(nil),                    // 42: berth.api.v1.Node
+	(*GPU)(nil),                     // 43: berth.api.v1.GPU
+	(*DrainNodeRequest)(nil),        // 44: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 45: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),       // 46: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),      // 47: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),        // 48: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),       // 49: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),       // 50: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 51: berth.api.v1.RemoveNodeResponse
+	(*CreateTokenRequest)(nil),      // 52: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 53: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),               // 54: berth.api.v1.Partition
+	(*ListPartitionsRequest)(nil),   // 55: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),  // 56: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),     // 57: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),    // 58: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),  // 59: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil), // 60: berth.api.v1.RemovePartitionResponse
+	(*durationpb.Duration)(nil),     // 61: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 62: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	4,  // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	59, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	59, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	60, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	59, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	59, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	60, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	61, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	61, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	62, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	61, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	61, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	62, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
 	5,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
 	7,  // 8: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	9,  // 9: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	11, // 10: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	60, // 11: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	60, // 12: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	60, // 13: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	60, // 14: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	62, // 11: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	62, // 12: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	62, // 13: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	62, // 14: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
 	4,  // 15: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
-	12, // 16: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	59, // 17: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	14, // 16: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
+	61, // 17: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
 	9,  // 18: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
 	8,  // 19: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
 	10, // 20: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
-	7,  // 21: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	60, // 22: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	60, // 23: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	60, // 24: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	9,  // 25: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
-	11, // 26: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	6,  // 27: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	6,  // 28: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	19, // 29: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	0,  // 30: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	1,  // 31: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
-	22, // 32: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
-	6,  // 33: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	26, // 34: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
-	25, // 35: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	60, // 36: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	60, // 37: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
-	4,  // 38: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	9,  // 39: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	29, // 40: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	30, // 41: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	31, // 42: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	6,  // 43: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	36, // 44: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	37, // 45: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	40, // 46: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	41, // 47: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	60, // 48: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	60, // 49: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	60, // 50: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	40, // 51: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	40, // 52: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	40, // 53: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	59, // 54: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	60, // 55: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	59, // 56: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	59, // 57: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	52, // 58: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	59, // 59: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	59, // 60: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	52, // 61: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	2,  // 62: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	13, // 63: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	15, // 64: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	17, // 65: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	20, // 66: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	23, // 67: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	27, // 68: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	32, // 69: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	34, // 70: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	38, // 71: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	42, // 72: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	44, // 73: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	46, // 74: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	48, // 75: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	50, // 76: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	53, // 77: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	55, // 78: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	57, // 79: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	3,  // 80: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	14, // 81: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	16, // 82: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	18, // 83: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	21, // 84: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	24, // 85: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	28, // 86: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	33, // 87: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	35, // 88: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	39, // 89: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	43, // 90: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	45, // 91: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	47, // 92: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	49, // 93: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	51, // 94: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	54, // 95: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	56, // 96: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	58, // 97: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	80, // [80:98] is the sub-list for method output_type
-	62, // [62:80] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	12, // 21: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
+	13, // 22: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
+	7,  // 23: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
+	62, // 24: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	62, // 25: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	62, // 26: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	9,  // 27: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
+	11, // 28: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
+	6,  // 29: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	6,  // 30: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	21, // 31: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	0,  // 32: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	1,  // 33: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
+	24, // 34: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
+	6,  // 35: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
+	28, // 36: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	27, // 37: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
+	62, // 38: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	62, // 39: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	4,  // 40: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	9,  // 41: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	31, // 42: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	32, // 43: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	33, // 44: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	6,  // 45: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	38, // 46: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	39, // 47: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	42, // 48: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	43, // 49: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	62, // 50: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	62, // 51: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	62, // 52: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	42, // 53: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	42, // 54: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	42, // 55: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	61, // 56: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	62, // 57: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	61, // 58: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	61, // 59: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	54, // 60: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	61, // 61: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	61, // 62: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	54, // 63: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	2,  // 64: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	15, // 65: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	17, // 66: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	19, // 67: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	22, // 68: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	25, // 69: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	29, // 70: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	34, // 71: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	36, // 72: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	40, // 73: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	44, // 74: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	46, // 75: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	48, // 76: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	50, // 77: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	52, // 78: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	55, // 79: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	57, // 80: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	59, // 81: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	3,  // 82: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	16, // 83: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	18, // 84: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	20, // 85: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	23, // 86: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	26, // 87: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	30, // 88: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	35, // 89: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	37, // 90: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	41, // 91: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	45, // 92: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	47, // 93: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	49, // 94: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	51, // 95: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	53, // 96: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	56, // 97: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	58, // 98: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	60, // 99: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	82, // [82:100] is the sub-list for method output_type
+	64, // [64:82] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -5235,15 +5476,15 @@ func file_berth_api_v1_api_proto_init() {
 		return
 	}
 	file_berth_api_v1_api_proto_msgTypes[4].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[10].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[53].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[12].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[55].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   57,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

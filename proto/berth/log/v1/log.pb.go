@@ -3528,8 +3528,9 @@ type Usage struct {
 	DurationUs     int64                  `protobuf:"varint,5,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`
 	GpuOom         bool                   `protobuf:"varint,6,opt,name=gpu_oom,json=gpuOom,proto3" json:"gpu_oom,omitempty"`
 	// Mean power of each of its GPUs, and the steps that it took; 0 is unknown.
-	PowerW        int64 `protobuf:"varint,7,opt,name=power_w,json=powerW,proto3" json:"power_w,omitempty"`
-	Steps         int64 `protobuf:"varint,8,opt,name=steps,proto3" json:"steps,omitempty"`
+	PowerW        int64    `protobuf:"varint,7,opt,name=power_w,json=powerW,proto3" json:"power_w,omitempty"`
+	Steps         int64    `protobuf:"varint,8,opt,name=steps,proto3" json:"steps,omitempty"`
+	Profile       *Profile `protobuf:"bytes,9,opt,name=profile,proto3" json:"profile,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3620,6 +3621,141 @@ func (x *Usage) GetSteps() int64 {
 	return 0
 }
 
+func (x *Usage) GetProfile() *Profile {
+	if x != nil {
+		return x.Profile
+	}
+	return nil
+}
+
+// Profile is what was seen of an attempt while it ran; 0 is not measured.
+type Profile struct {
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	GpuMemMeanMib       int64                  `protobuf:"varint,1,opt,name=gpu_mem_mean_mib,json=gpuMemMeanMib,proto3" json:"gpu_mem_mean_mib,omitempty"`
+	GpuP95Milli         int64                  `protobuf:"varint,2,opt,name=gpu_p95_milli,json=gpuP95Milli,proto3" json:"gpu_p95_milli,omitempty"`
+	GpuMemActivityMilli int64                  `protobuf:"varint,3,opt,name=gpu_mem_activity_milli,json=gpuMemActivityMilli,proto3" json:"gpu_mem_activity_milli,omitempty"`
+	EnergyJ             int64                  `protobuf:"varint,4,opt,name=energy_j,json=energyJ,proto3" json:"energy_j,omitempty"`
+	HostHighWaterMib    int64                  `protobuf:"varint,5,opt,name=host_high_water_mib,json=hostHighWaterMib,proto3" json:"host_high_water_mib,omitempty"`
+	ReadBytes           int64                  `protobuf:"varint,6,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
+	WrittenBytes        int64                  `protobuf:"varint,7,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
+	SampledMs           int64                  `protobuf:"varint,8,opt,name=sampled_ms,json=sampledMs,proto3" json:"sampled_ms,omitempty"`
+	GapMs               int64                  `protobuf:"varint,9,opt,name=gap_ms,json=gapMs,proto3" json:"gap_ms,omitempty"`
+	// Four numbers for each time beside another job, since a hundred thousand
+	// profiles are kept: the job, from when, for how long (both ms), and the
+	// neighbour's utilization in thousandths.
+	Neighbours     []int64 `protobuf:"varint,10,rep,packed,name=neighbours,proto3" json:"neighbours,omitempty"`
+	MoreNeighbours uint32  `protobuf:"varint,11,opt,name=more_neighbours,json=moreNeighbours,proto3" json:"more_neighbours,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Profile) Reset() {
+	*x = Profile{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Profile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Profile) ProtoMessage() {}
+
+func (x *Profile) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Profile.ProtoReflect.Descriptor instead.
+func (*Profile) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *Profile) GetGpuMemMeanMib() int64 {
+	if x != nil {
+		return x.GpuMemMeanMib
+	}
+	return 0
+}
+
+func (x *Profile) GetGpuP95Milli() int64 {
+	if x != nil {
+		return x.GpuP95Milli
+	}
+	return 0
+}
+
+func (x *Profile) GetGpuMemActivityMilli() int64 {
+	if x != nil {
+		return x.GpuMemActivityMilli
+	}
+	return 0
+}
+
+func (x *Profile) GetEnergyJ() int64 {
+	if x != nil {
+		return x.EnergyJ
+	}
+	return 0
+}
+
+func (x *Profile) GetHostHighWaterMib() int64 {
+	if x != nil {
+		return x.HostHighWaterMib
+	}
+	return 0
+}
+
+func (x *Profile) GetReadBytes() int64 {
+	if x != nil {
+		return x.ReadBytes
+	}
+	return 0
+}
+
+func (x *Profile) GetWrittenBytes() int64 {
+	if x != nil {
+		return x.WrittenBytes
+	}
+	return 0
+}
+
+func (x *Profile) GetSampledMs() int64 {
+	if x != nil {
+		return x.SampledMs
+	}
+	return 0
+}
+
+func (x *Profile) GetGapMs() int64 {
+	if x != nil {
+		return x.GapMs
+	}
+	return 0
+}
+
+func (x *Profile) GetNeighbours() []int64 {
+	if x != nil {
+		return x.Neighbours
+	}
+	return nil
+}
+
+func (x *Profile) GetMoreNeighbours() uint32 {
+	if x != nil {
+		return x.MoreNeighbours
+	}
+	return 0
+}
+
 type GPUShare struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
@@ -3632,7 +3768,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3644,7 +3780,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3657,7 +3793,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -3700,7 +3836,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3712,7 +3848,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3725,7 +3861,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Berth) GetNode() string {
@@ -3785,7 +3921,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3797,7 +3933,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3810,7 +3946,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Job) GetId() uint64 {
@@ -3957,7 +4093,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3969,7 +4105,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3982,7 +4118,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -4017,7 +4153,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4029,7 +4165,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4042,7 +4178,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -4091,7 +4227,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4103,7 +4239,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4116,7 +4252,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -4247,7 +4383,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4259,7 +4395,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4272,7 +4408,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -4341,7 +4477,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4353,7 +4489,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4366,7 +4502,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GPU) GetId() string {
@@ -4456,7 +4592,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4468,7 +4604,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4481,7 +4617,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Node) GetId() string {
@@ -4609,7 +4745,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4621,7 +4757,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4634,7 +4770,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Partition) GetName() string {
@@ -4703,7 +4839,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4715,7 +4851,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4728,7 +4864,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Queue) GetGpu() string {
@@ -4755,7 +4891,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4767,7 +4903,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4780,7 +4916,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -4811,7 +4947,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4823,7 +4959,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4836,7 +4972,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Request) GetKey() []byte {
@@ -4881,7 +5017,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4893,7 +5029,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4906,7 +5042,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Token) GetHash() []byte {
@@ -4955,7 +5091,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4967,7 +5103,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4980,7 +5116,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -5017,7 +5153,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5029,7 +5165,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5042,7 +5178,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -5106,7 +5242,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5118,7 +5254,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5131,7 +5267,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -5208,7 +5344,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5220,7 +5356,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5233,7 +5369,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -5265,7 +5401,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5277,7 +5413,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5290,7 +5426,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -5349,7 +5485,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5361,7 +5497,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5374,7 +5510,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Company) GetSignature() string {
@@ -5432,7 +5568,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5444,7 +5580,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5457,7 +5593,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -5870,7 +6006,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\"2\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
-	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\xf7\x01\n" +
+	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\xa8\x02\n" +
 	"\x05Usage\x12'\n" +
 	"\x10gpu_mem_peak_mib\x18\x01 \x01(\x03R\rgpuMemPeakMib\x12\x14\n" +
 	"\x05milli\x18\x02 \x01(\x03R\x05milli\x12)\n" +
@@ -5880,7 +6016,25 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"durationUs\x12\x17\n" +
 	"\agpu_oom\x18\x06 \x01(\bR\x06gpuOom\x12\x17\n" +
 	"\apower_w\x18\a \x01(\x03R\x06powerW\x12\x14\n" +
-	"\x05steps\x18\b \x01(\x03R\x05steps\"i\n" +
+	"\x05steps\x18\b \x01(\x03R\x05steps\x12/\n" +
+	"\aprofile\x18\t \x01(\v2\x15.berth.log.v1.ProfileR\aprofile\"\x98\x03\n" +
+	"\aProfile\x12'\n" +
+	"\x10gpu_mem_mean_mib\x18\x01 \x01(\x03R\rgpuMemMeanMib\x12\"\n" +
+	"\rgpu_p95_milli\x18\x02 \x01(\x03R\vgpuP95Milli\x123\n" +
+	"\x16gpu_mem_activity_milli\x18\x03 \x01(\x03R\x13gpuMemActivityMilli\x12\x19\n" +
+	"\benergy_j\x18\x04 \x01(\x03R\aenergyJ\x12-\n" +
+	"\x13host_high_water_mib\x18\x05 \x01(\x03R\x10hostHighWaterMib\x12\x1d\n" +
+	"\n" +
+	"read_bytes\x18\x06 \x01(\x03R\treadBytes\x12#\n" +
+	"\rwritten_bytes\x18\a \x01(\x03R\fwrittenBytes\x12\x1d\n" +
+	"\n" +
+	"sampled_ms\x18\b \x01(\x03R\tsampledMs\x12\x15\n" +
+	"\x06gap_ms\x18\t \x01(\x03R\x05gapMs\x12\x1e\n" +
+	"\n" +
+	"neighbours\x18\n" +
+	" \x03(\x03R\n" +
+	"neighbours\x12'\n" +
+	"\x0fmore_neighbours\x18\v \x01(\rR\x0emoreNeighbours\"i\n" +
 	"\bGPUShare\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x17\n" +
 	"\amem_mib\x18\x02 \x01(\x03R\x06memMib\x12\x14\n" +
@@ -6085,7 +6239,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 	return file_berth_log_v1_log_proto_rawDescData
 }
 
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Entry)(nil),               // 0: berth.log.v1.Entry
 	(*Command)(nil),             // 1: berth.log.v1.Command
@@ -6129,27 +6283,28 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Reason)(nil),              // 39: berth.log.v1.Reason
 	(*Exit)(nil),                // 40: berth.log.v1.Exit
 	(*Usage)(nil),               // 41: berth.log.v1.Usage
-	(*GPUShare)(nil),            // 42: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 43: berth.log.v1.Berth
-	(*Job)(nil),                 // 44: berth.log.v1.Job
-	(*Hold)(nil),                // 45: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 46: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 47: berth.log.v1.Attempt
-	(*PreemptRequest)(nil),      // 48: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 49: berth.log.v1.GPU
-	(*Node)(nil),                // 50: berth.log.v1.Node
-	(*Partition)(nil),           // 51: berth.log.v1.Partition
-	(*Queue)(nil),               // 52: berth.log.v1.Queue
-	(*Waiter)(nil),              // 53: berth.log.v1.Waiter
-	(*Request)(nil),             // 54: berth.log.v1.Request
-	(*Token)(nil),               // 55: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 56: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 57: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 58: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 59: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 60: berth.log.v1.Interference
-	(*Company)(nil),             // 61: berth.log.v1.Company
-	(*Sample)(nil),              // 62: berth.log.v1.Sample
+	(*Profile)(nil),             // 42: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 43: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 44: berth.log.v1.Berth
+	(*Job)(nil),                 // 45: berth.log.v1.Job
+	(*Hold)(nil),                // 46: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 47: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 48: berth.log.v1.Attempt
+	(*PreemptRequest)(nil),      // 49: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 50: berth.log.v1.GPU
+	(*Node)(nil),                // 51: berth.log.v1.Node
+	(*Partition)(nil),           // 52: berth.log.v1.Partition
+	(*Queue)(nil),               // 53: berth.log.v1.Queue
+	(*Waiter)(nil),              // 54: berth.log.v1.Waiter
+	(*Request)(nil),             // 55: berth.log.v1.Request
+	(*Token)(nil),               // 56: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 57: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 58: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 59: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 60: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 61: berth.log.v1.Interference
+	(*Company)(nil),             // 62: berth.log.v1.Company
+	(*Sample)(nil),              // 63: berth.log.v1.Sample
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	1,  // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -6184,56 +6339,57 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	38, // 29: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
 	6,  // 30: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
 	7,  // 31: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	43, // 32: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	44, // 32: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
 	38, // 33: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
 	39, // 34: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
 	40, // 35: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
 	41, // 36: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	50, // 37: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	55, // 38: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	58, // 39: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	51, // 40: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	51, // 37: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	56, // 38: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	59, // 39: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	52, // 40: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
 	34, // 41: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
 	33, // 42: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
 	34, // 43: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	50, // 44: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	44, // 45: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	52, // 46: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	54, // 47: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	55, // 48: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	56, // 49: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	57, // 50: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	62, // 51: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	51, // 44: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	45, // 45: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	53, // 46: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	55, // 47: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	56, // 48: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	57, // 49: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	58, // 50: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	63, // 51: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
 	32, // 52: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	57, // 53: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	59, // 54: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	60, // 55: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	51, // 56: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	58, // 53: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	60, // 54: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	61, // 55: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	52, // 56: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
 	37, // 57: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	42, // 58: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	35, // 59: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	36, // 60: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	39, // 61: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	38, // 62: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	46, // 63: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	47, // 64: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	45, // 65: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	39, // 66: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	43, // 67: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	38, // 68: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	40, // 69: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	41, // 70: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	48, // 71: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	49, // 72: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	53, // 73: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	58, // 74: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	38, // 75: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	61, // 76: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	77, // [77:77] is the sub-list for method output_type
-	77, // [77:77] is the sub-list for method input_type
-	77, // [77:77] is the sub-list for extension type_name
-	77, // [77:77] is the sub-list for extension extendee
-	0,  // [0:77] is the sub-list for field type_name
+	42, // 58: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	43, // 59: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	35, // 60: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	36, // 61: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	39, // 62: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	38, // 63: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	47, // 64: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	48, // 65: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	46, // 66: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	39, // 67: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	44, // 68: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	38, // 69: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	40, // 70: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	41, // 71: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	49, // 72: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	50, // 73: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	54, // 74: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	59, // 75: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	38, // 76: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	62, // 77: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	78, // [78:78] is the sub-list for method output_type
+	78, // [78:78] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -6291,7 +6447,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   63,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -740,15 +740,17 @@ func (x *Exit) GetSignal() int32 {
 }
 
 type Usage struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	GpuMemPeakMib  int64                  `protobuf:"varint,1,opt,name=gpu_mem_peak_mib,json=gpuMemPeakMib,proto3" json:"gpu_mem_peak_mib,omitempty"`
-	GpuMilli       int64                  `protobuf:"varint,2,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
-	HostMemPeakMib int64                  `protobuf:"varint,3,opt,name=host_mem_peak_mib,json=hostMemPeakMib,proto3" json:"host_mem_peak_mib,omitempty"`
-	CpuMilli       int64                  `protobuf:"varint,4,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
-	GpuOom         bool                   `protobuf:"varint,5,opt,name=gpu_oom,json=gpuOom,proto3" json:"gpu_oom,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	GpuMemPeakMib int64                  `protobuf:"varint,1,opt,name=gpu_mem_peak_mib,json=gpuMemPeakMib,proto3" json:"gpu_mem_peak_mib,omitempty"`
+	GpuMilli      int64                  `protobuf:"varint,2,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
+	// Anonymous and shared memory, without page cache.
+	HostMemPeakMib int64 `protobuf:"varint,3,opt,name=host_mem_peak_mib,json=hostMemPeakMib,proto3" json:"host_mem_peak_mib,omitempty"`
+	CpuMilli       int64 `protobuf:"varint,4,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	GpuOom         bool  `protobuf:"varint,5,opt,name=gpu_oom,json=gpuOom,proto3" json:"gpu_oom,omitempty"`
 	// Mean power of each of its GPUs, and the steps that it took; 0 is unknown.
-	PowerW        int64 `protobuf:"varint,6,opt,name=power_w,json=powerW,proto3" json:"power_w,omitempty"`
-	Steps         int64 `protobuf:"varint,7,opt,name=steps,proto3" json:"steps,omitempty"`
+	PowerW        int64    `protobuf:"varint,6,opt,name=power_w,json=powerW,proto3" json:"power_w,omitempty"`
+	Steps         int64    `protobuf:"varint,7,opt,name=steps,proto3" json:"steps,omitempty"`
+	Profile       *Profile `protobuf:"bytes,8,opt,name=profile,proto3" json:"profile,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -832,6 +834,214 @@ func (x *Usage) GetSteps() int64 {
 	return 0
 }
 
+func (x *Usage) GetProfile() *Profile {
+	if x != nil {
+		return x.Profile
+	}
+	return nil
+}
+
+// Profile is what was seen of an attempt while it ran; 0 is not measured.
+type Profile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The mean over time of what it held on one GPU, of the GPU with the highest.
+	GpuMemMeanMib int64 `protobuf:"varint,1,opt,name=gpu_mem_mean_mib,json=gpuMemMeanMib,proto3" json:"gpu_mem_mean_mib,omitempty"`
+	GpuP95Milli   int64 `protobuf:"varint,2,opt,name=gpu_p95_milli,json=gpuP95Milli,proto3" json:"gpu_p95_milli,omitempty"`
+	// Of its GPUs, neighbours' part included.
+	GpuMemActivityMilli int64 `protobuf:"varint,3,opt,name=gpu_mem_activity_milli,json=gpuMemActivityMilli,proto3" json:"gpu_mem_activity_milli,omitempty"`
+	// Its part of what its GPUs used.
+	EnergyJ int64 `protobuf:"varint,4,opt,name=energy_j,json=energyJ,proto3" json:"energy_j,omitempty"`
+	// The kernel's mark of host memory, page cache included.
+	HostHighWaterMib int64 `protobuf:"varint,5,opt,name=host_high_water_mib,json=hostHighWaterMib,proto3" json:"host_high_water_mib,omitempty"`
+	// From and to storage.
+	ReadBytes    int64 `protobuf:"varint,6,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
+	WrittenBytes int64 `protobuf:"varint,7,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
+	// For how long it was looked at, and for how long nobody looked.
+	SampledMs      int64            `protobuf:"varint,8,opt,name=sampled_ms,json=sampledMs,proto3" json:"sampled_ms,omitempty"`
+	GapMs          int64            `protobuf:"varint,9,opt,name=gap_ms,json=gapMs,proto3" json:"gap_ms,omitempty"`
+	Neighbours     []*NeighbourSpan `protobuf:"bytes,10,rep,name=neighbours,proto3" json:"neighbours,omitempty"`
+	MoreNeighbours uint32           `protobuf:"varint,11,opt,name=more_neighbours,json=moreNeighbours,proto3" json:"more_neighbours,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Profile) Reset() {
+	*x = Profile{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Profile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Profile) ProtoMessage() {}
+
+func (x *Profile) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Profile.ProtoReflect.Descriptor instead.
+func (*Profile) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Profile) GetGpuMemMeanMib() int64 {
+	if x != nil {
+		return x.GpuMemMeanMib
+	}
+	return 0
+}
+
+func (x *Profile) GetGpuP95Milli() int64 {
+	if x != nil {
+		return x.GpuP95Milli
+	}
+	return 0
+}
+
+func (x *Profile) GetGpuMemActivityMilli() int64 {
+	if x != nil {
+		return x.GpuMemActivityMilli
+	}
+	return 0
+}
+
+func (x *Profile) GetEnergyJ() int64 {
+	if x != nil {
+		return x.EnergyJ
+	}
+	return 0
+}
+
+func (x *Profile) GetHostHighWaterMib() int64 {
+	if x != nil {
+		return x.HostHighWaterMib
+	}
+	return 0
+}
+
+func (x *Profile) GetReadBytes() int64 {
+	if x != nil {
+		return x.ReadBytes
+	}
+	return 0
+}
+
+func (x *Profile) GetWrittenBytes() int64 {
+	if x != nil {
+		return x.WrittenBytes
+	}
+	return 0
+}
+
+func (x *Profile) GetSampledMs() int64 {
+	if x != nil {
+		return x.SampledMs
+	}
+	return 0
+}
+
+func (x *Profile) GetGapMs() int64 {
+	if x != nil {
+		return x.GapMs
+	}
+	return 0
+}
+
+func (x *Profile) GetNeighbours() []*NeighbourSpan {
+	if x != nil {
+		return x.Neighbours
+	}
+	return nil
+}
+
+func (x *Profile) GetMoreNeighbours() uint32 {
+	if x != nil {
+		return x.MoreNeighbours
+	}
+	return 0
+}
+
+// NeighbourSpan is a time in which another job lay on one of its GPUs.
+type NeighbourSpan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Job   uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	// Since the start of the attempt.
+	FromMs        int64 `protobuf:"varint,2,opt,name=from_ms,json=fromMs,proto3" json:"from_ms,omitempty"`
+	ForMs         int64 `protobuf:"varint,3,opt,name=for_ms,json=forMs,proto3" json:"for_ms,omitempty"`
+	Milli         int64 `protobuf:"varint,4,opt,name=milli,proto3" json:"milli,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NeighbourSpan) Reset() {
+	*x = NeighbourSpan{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NeighbourSpan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NeighbourSpan) ProtoMessage() {}
+
+func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NeighbourSpan.ProtoReflect.Descriptor instead.
+func (*NeighbourSpan) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *NeighbourSpan) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *NeighbourSpan) GetFromMs() int64 {
+	if x != nil {
+		return x.FromMs
+	}
+	return 0
+}
+
+func (x *NeighbourSpan) GetForMs() int64 {
+	if x != nil {
+		return x.ForMs
+	}
+	return 0
+}
+
+func (x *NeighbourSpan) GetMilli() int64 {
+	if x != nil {
+		return x.Milli
+	}
+	return 0
+}
+
 // Heartbeat keeps the lease, every few seconds.
 type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -843,7 +1053,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[8]
+	mi := &file_berth_node_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +1065,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[8]
+	mi := &file_berth_node_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +1078,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Heartbeat) GetSequence() uint64 {
@@ -903,7 +1113,7 @@ type GPUUsage struct {
 
 func (x *GPUUsage) Reset() {
 	*x = GPUUsage{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[9]
+	mi := &file_berth_node_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -915,7 +1125,7 @@ func (x *GPUUsage) String() string {
 func (*GPUUsage) ProtoMessage() {}
 
 func (x *GPUUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[9]
+	mi := &file_berth_node_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -928,7 +1138,7 @@ func (x *GPUUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUUsage.ProtoReflect.Descriptor instead.
 func (*GPUUsage) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GPUUsage) GetUuid() string {
@@ -983,7 +1193,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[10]
+	mi := &file_berth_node_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1205,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[10]
+	mi := &file_berth_node_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1218,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LeaseGranted) GetSequence() uint64 {
@@ -1037,7 +1247,7 @@ type Redirect struct {
 
 func (x *Redirect) Reset() {
 	*x = Redirect{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[11]
+	mi := &file_berth_node_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1049,7 +1259,7 @@ func (x *Redirect) String() string {
 func (*Redirect) ProtoMessage() {}
 
 func (x *Redirect) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[11]
+	mi := &file_berth_node_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1062,7 +1272,7 @@ func (x *Redirect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Redirect.ProtoReflect.Descriptor instead.
 func (*Redirect) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Redirect) GetLeaderId() string {
@@ -1104,7 +1314,7 @@ type Desired struct {
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[12]
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1326,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[12]
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1339,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Desired) GetTerm() uint64 {
@@ -1177,7 +1387,7 @@ type AttemptRef struct {
 
 func (x *AttemptRef) Reset() {
 	*x = AttemptRef{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[13]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1399,7 @@ func (x *AttemptRef) String() string {
 func (*AttemptRef) ProtoMessage() {}
 
 func (x *AttemptRef) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[13]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1412,7 @@ func (x *AttemptRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRef.ProtoReflect.Descriptor instead.
 func (*AttemptRef) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AttemptRef) GetJob() uint64 {
@@ -1256,7 +1466,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1478,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1491,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Assignment) GetJob() uint64 {
@@ -1465,7 +1675,7 @@ type MemBreach struct {
 
 func (x *MemBreach) Reset() {
 	*x = MemBreach{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1687,7 @@ func (x *MemBreach) String() string {
 func (*MemBreach) ProtoMessage() {}
 
 func (x *MemBreach) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1700,7 @@ func (x *MemBreach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemBreach.ProtoReflect.Descriptor instead.
 func (*MemBreach) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *MemBreach) GetUuid() string {
@@ -1559,7 +1769,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1781,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1794,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Preempt) GetSignal() string {
@@ -1627,7 +1837,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1849,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1862,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Share) GetUuid() string {
@@ -1692,7 +1902,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1914,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1927,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -1740,7 +1950,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1962,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1975,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -1807,7 +2017,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +2029,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +2042,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -1871,7 +2081,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1883,7 +2093,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1896,7 +2106,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -1950,7 +2160,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2172,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2185,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -1995,7 +2205,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2217,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2230,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -2088,7 +2298,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	" \x01(\v2\x14.berth.node.v1.UsageR\x05usage\"2\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
-	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\xdd\x01\n" +
+	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\x8f\x02\n" +
 	"\x05Usage\x12'\n" +
 	"\x10gpu_mem_peak_mib\x18\x01 \x01(\x03R\rgpuMemPeakMib\x12\x1b\n" +
 	"\tgpu_milli\x18\x02 \x01(\x03R\bgpuMilli\x12)\n" +
@@ -2096,7 +2306,30 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\tcpu_milli\x18\x04 \x01(\x03R\bcpuMilli\x12\x17\n" +
 	"\agpu_oom\x18\x05 \x01(\bR\x06gpuOom\x12\x17\n" +
 	"\apower_w\x18\x06 \x01(\x03R\x06powerW\x12\x14\n" +
-	"\x05steps\x18\a \x01(\x03R\x05steps\"T\n" +
+	"\x05steps\x18\a \x01(\x03R\x05steps\x120\n" +
+	"\aprofile\x18\b \x01(\v2\x16.berth.node.v1.ProfileR\aprofile\"\xb6\x03\n" +
+	"\aProfile\x12'\n" +
+	"\x10gpu_mem_mean_mib\x18\x01 \x01(\x03R\rgpuMemMeanMib\x12\"\n" +
+	"\rgpu_p95_milli\x18\x02 \x01(\x03R\vgpuP95Milli\x123\n" +
+	"\x16gpu_mem_activity_milli\x18\x03 \x01(\x03R\x13gpuMemActivityMilli\x12\x19\n" +
+	"\benergy_j\x18\x04 \x01(\x03R\aenergyJ\x12-\n" +
+	"\x13host_high_water_mib\x18\x05 \x01(\x03R\x10hostHighWaterMib\x12\x1d\n" +
+	"\n" +
+	"read_bytes\x18\x06 \x01(\x03R\treadBytes\x12#\n" +
+	"\rwritten_bytes\x18\a \x01(\x03R\fwrittenBytes\x12\x1d\n" +
+	"\n" +
+	"sampled_ms\x18\b \x01(\x03R\tsampledMs\x12\x15\n" +
+	"\x06gap_ms\x18\t \x01(\x03R\x05gapMs\x12<\n" +
+	"\n" +
+	"neighbours\x18\n" +
+	" \x03(\v2\x1c.berth.node.v1.NeighbourSpanR\n" +
+	"neighbours\x12'\n" +
+	"\x0fmore_neighbours\x18\v \x01(\rR\x0emoreNeighbours\"g\n" +
+	"\rNeighbourSpan\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x17\n" +
+	"\afrom_ms\x18\x02 \x01(\x03R\x06fromMs\x12\x15\n" +
+	"\x06for_ms\x18\x03 \x01(\x03R\x05forMs\x12\x14\n" +
+	"\x05milli\x18\x04 \x01(\x03R\x05milli\"T\n" +
 	"\tHeartbeat\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12+\n" +
 	"\x04gpus\x18\x02 \x03(\v2\x17.berth.node.v1.GPUUsageR\x04gpus\"\xbe\x01\n" +
@@ -2227,7 +2460,7 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(AttemptState)(0),             // 0: berth.node.v1.AttemptState
 	(*SessionRequest)(nil),        // 1: berth.node.v1.SessionRequest
@@ -2238,67 +2471,71 @@ var file_berth_node_v1_node_proto_goTypes = []any{
 	(*Report)(nil),                // 6: berth.node.v1.Report
 	(*Exit)(nil),                  // 7: berth.node.v1.Exit
 	(*Usage)(nil),                 // 8: berth.node.v1.Usage
-	(*Heartbeat)(nil),             // 9: berth.node.v1.Heartbeat
-	(*GPUUsage)(nil),              // 10: berth.node.v1.GPUUsage
-	(*LeaseGranted)(nil),          // 11: berth.node.v1.LeaseGranted
-	(*Redirect)(nil),              // 12: berth.node.v1.Redirect
-	(*Desired)(nil),               // 13: berth.node.v1.Desired
-	(*AttemptRef)(nil),            // 14: berth.node.v1.AttemptRef
-	(*Assignment)(nil),            // 15: berth.node.v1.Assignment
-	(*MemBreach)(nil),             // 16: berth.node.v1.MemBreach
-	(*Preempt)(nil),               // 17: berth.node.v1.Preempt
-	(*Share)(nil),                 // 18: berth.node.v1.Share
-	(*Acks)(nil),                  // 19: berth.node.v1.Acks
-	(*Ack)(nil),                   // 20: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 21: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 22: berth.node.v1.JoinResponse
-	(*RenewRequest)(nil),          // 23: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 24: berth.node.v1.RenewResponse
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*Profile)(nil),               // 9: berth.node.v1.Profile
+	(*NeighbourSpan)(nil),         // 10: berth.node.v1.NeighbourSpan
+	(*Heartbeat)(nil),             // 11: berth.node.v1.Heartbeat
+	(*GPUUsage)(nil),              // 12: berth.node.v1.GPUUsage
+	(*LeaseGranted)(nil),          // 13: berth.node.v1.LeaseGranted
+	(*Redirect)(nil),              // 14: berth.node.v1.Redirect
+	(*Desired)(nil),               // 15: berth.node.v1.Desired
+	(*AttemptRef)(nil),            // 16: berth.node.v1.AttemptRef
+	(*Assignment)(nil),            // 17: berth.node.v1.Assignment
+	(*MemBreach)(nil),             // 18: berth.node.v1.MemBreach
+	(*Preempt)(nil),               // 19: berth.node.v1.Preempt
+	(*Share)(nil),                 // 20: berth.node.v1.Share
+	(*Acks)(nil),                  // 21: berth.node.v1.Acks
+	(*Ack)(nil),                   // 22: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 23: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 24: berth.node.v1.JoinResponse
+	(*RenewRequest)(nil),          // 25: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 26: berth.node.v1.RenewResponse
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
 	3,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
 	5,  // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
-	9,  // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
-	12, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
-	13, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	19, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
-	11, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
+	11, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
+	14, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
+	15, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
+	21, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	13, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
 	4,  // 7: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
 	6,  // 8: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
 	0,  // 9: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
 	7,  // 10: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	25, // 11: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	25, // 12: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	27, // 11: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	27, // 12: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
 	8,  // 13: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
-	10, // 14: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	25, // 15: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	26, // 16: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
-	15, // 17: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
-	14, // 18: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	26, // 19: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	26, // 20: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	18, // 21: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	17, // 22: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	16, // 23: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
-	25, // 24: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	25, // 25: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	26, // 26: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	25, // 27: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	20, // 28: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	0,  // 29: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	1,  // 30: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	21, // 31: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	23, // 32: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
-	2,  // 33: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	22, // 34: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	24, // 35: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
-	33, // [33:36] is the sub-list for method output_type
-	30, // [30:33] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	9,  // 14: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
+	10, // 15: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
+	12, // 16: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
+	27, // 17: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	28, // 18: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	17, // 19: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
+	16, // 20: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
+	28, // 21: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	28, // 22: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	20, // 23: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	19, // 24: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	18, // 25: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
+	27, // 26: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	27, // 27: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	28, // 28: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	27, // 29: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	22, // 30: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	0,  // 31: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	1,  // 32: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
+	23, // 33: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
+	25, // 34: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
+	2,  // 35: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
+	24, // 36: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
+	26, // 37: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
+	35, // [35:38] is the sub-list for method output_type
+	32, // [32:35] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -2323,7 +2560,7 @@ func file_berth_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,92 @@
+package conv
+
+import (
+	"math"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// spanNumbers is how many numbers the log keeps of one NeighbourSpan.
+const spanNumbers = 4
+
+// reportedProfile makes what the log keeps of a profile that an agent
+// reported. The state machine bounds it.
+func reportedProfile(p *nodev1.Profile) *logv1.Profile {
+	if p == nil {
+		return nil
+	}
+	m := &logv1.Profile{
+		GpuMemMeanMib: p.GpuMemMeanMib, GpuP95Milli: p.GpuP95Milli, GpuMemActivityMilli: p.GpuMemActivityMilli,
+		EnergyJ: p.EnergyJ, HostHighWaterMib: p.HostHighWaterMib, ReadBytes: p.ReadBytes, WrittenBytes: p.WrittenBytes,
+		SampledMs: p.SampledMs, GapMs: p.GapMs, MoreNeighbours: p.MoreNeighbours,
+	}
+	for i, n := range p.Neighbours {
+		if i == cluster.MaxProfileSpans {
+			m.MoreNeighbours += uint32(len(p.Neighbours) - i)
+			break
+		}
+		m.Neighbours = append(m.Neighbours, int64(n.Job), n.FromMs, n.ForMs, n.Milli)
+	}
+	return m
+}
+
+func profileToLog(p *cluster.Profile) *logv1.Profile {
+	if p == nil {
+		return nil
+	}
+	m := &logv1.Profile{
+		GpuMemMeanMib: p.GPUMemMeanMiB, GpuP95Milli: p.MilliP95, GpuMemActivityMilli: p.MemActivity,
+		EnergyJ: p.EnergyJ, HostHighWaterMib: p.HighWaterMiB, ReadBytes: p.ReadBytes, WrittenBytes: p.WrittenBytes,
+		SampledMs: p.Sampled.Milliseconds(), GapMs: p.Gap.Milliseconds(), MoreNeighbours: uint32(p.MoreNeighbours),
+	}
+	for _, n := range p.Neighbours {
+		m.Neighbours = append(m.Neighbours, int64(n.Job), n.From.Milliseconds(), n.For.Milliseconds(), n.Milli)
+	}
+	return m
+}
+
+// profileFromLog converts back; numbers that make no whole span are dropped.
+func profileFromLog(m *logv1.Profile) *cluster.Profile {
+	if m == nil {
+		return nil
+	}
+	p := &cluster.Profile{
+		GPUMemMeanMiB: m.GpuMemMeanMib, MilliP95: m.GpuP95Milli, MemActivity: m.GpuMemActivityMilli,
+		EnergyJ: m.EnergyJ, HighWaterMiB: m.HostHighWaterMib, ReadBytes: m.ReadBytes, WrittenBytes: m.WrittenBytes,
+		Sampled: ms(m.SampledMs), Gap: ms(m.GapMs), MoreNeighbours: int(min(m.MoreNeighbours, math.MaxInt32)),
+	}
+	if n := len(m.Neighbours) / spanNumbers; n > 0 {
+		p.Neighbours = make([]cluster.NeighbourSpan, 0, n)
+		for s := m.Neighbours; len(s) >= spanNumbers; s = s[spanNumbers:] {
+			p.Neighbours = append(p.Neighbours, cluster.NeighbourSpan{Job: cluster.JobID(s[0]), From: ms(s[1]), For: ms(s[2]), Milli: s[3]})
+		}
+	}
+	return p
+}
+
+// ms converts milliseconds; what does not fit becomes the longest there is.
+func ms(n int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	return time.Duration(min(max(n, -most), most)) * time.Millisecond
+}
+
+func profileToAPI(p *cluster.Profile) *apiv1.Profile {
+	if p == nil {
+		return nil
+	}
+	m := &apiv1.Profile{
+		GpuMemMeanMib: p.GPUMemMeanMiB, GpuUtilP95Milli: p.MilliP95, GpuMemActivityMilli: p.MemActivity,
+		EnergyJ: p.EnergyJ, HostMemHighWaterMib: p.HighWaterMiB, ReadBytes: p.ReadBytes, WrittenBytes: p.WrittenBytes,
+		SampledSeconds: p.Sampled.Seconds(), GapSeconds: p.Gap.Seconds(), MoreNeighbours: uint32(max(0, p.MoreNeighbours)),
+	}
+	for _, n := range p.Neighbours {
+		m.Neighbours = append(m.Neighbours, &apiv1.NeighbourSpan{
+			Job: uint64(n.Job), FromSeconds: n.From.Seconds(), Seconds: n.For.Seconds(), GpuUtilMilli: n.Milli,
+		})
+	}
+	return m
+}
