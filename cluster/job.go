@@ -77,6 +77,13 @@ type Spec struct {
 	// be; else it waits for good.
 	Depends                      []Dependency
 	DependAny, KillInvalidDepend bool
+	// Warning is the signal that it gets before its time limit.
+	Warning Warning
+	// Truncate empties its output files at each start. Otherwise they are
+	// appended to.
+	Truncate bool
+	// Container is what it asks of what it runs in.
+	Container Container
 }
 
 // Job is one submitted job. Values are immutable.

@@ -21,6 +21,9 @@ type Partition struct {
 	MaxTime, DefaultTime time.Duration
 	// Down tells that nothing starts there; what runs goes on.
 	Down bool
+	// Networks are what its jobs may see of the network, the first for those
+	// that do not choose; empty leaves it to the nodes.
+	Networks []Network
 }
 
 // CheckPartitionName tells whether s may name a partition: 1–63 characters of
@@ -61,6 +64,11 @@ func (p *Partition) Check() error {
 	case p.MaxTime > 0 && p.DefaultTime > p.MaxTime:
 		return Errorf(CodeInvalid, "default_time: %s is above max_time, %s", p.DefaultTime, p.MaxTime)
 	}
+	for i, n := range p.Networks {
+		if !slices.Contains(Networks(), n) || slices.Contains(p.Networks[:i], n) {
+			return Errorf(CodeInvalid, "networks: %s is neither host nor none, or there twice", quoteShort(string(n)))
+		}
+	}
 	for i, t := range p.GPUTypes {
 		if t == "" || len(t) > MaxNameLen {
 			return Errorf(CodeInvalid, "gpu_types: %s must have 1 to %d characters", quoteShort(t), MaxNameLen)
@@ -75,6 +83,19 @@ func (p *Partition) Check() error {
 // HasType tells whether cards of a type belong to p.
 func (p *Partition) HasType(gpuType string) bool {
 	return len(p.GPUTypes) == 0 || slices.Contains(p.GPUTypes, gpuType)
+}
+
+// Net returns the network of a job that asks for asked, "" to leave it to its
+// node. One that is not allowed is an *Error of CodeInvalid.
+func (p *Partition) Net(asked Network) (Network, error) {
+	switch {
+	case len(p.Networks) == 0 || slices.Contains(p.Networks, asked):
+		return asked, nil
+	case asked == "":
+		return p.Networks[0], nil
+	}
+	return "", Errorf(CodeInvalid, "net %s: partition %s allows its jobs only %s, as its administrators set it (berth partition show %s); ask for that, or name another partition",
+		asked, p.Name, p.Networks[0], p.Name)
 }
 
 // Part returns what of a node belongs to p: the node itself, the node with

@@ -36,6 +36,9 @@ func enter(spec *cluster.Spec, parts []*cluster.Partition) (part *cluster.Partit
 	if spec.TimeLimit, err = part.Limit(spec.TimeLimit); err != nil {
 		return nil, "", err
 	}
+	if spec.Container.Network, err = part.Net(spec.Container.Network); err != nil {
+		return nil, "", err
+	}
 	if part.Down {
 		warning = "partition " + part.Name + ": is down; the job waits until an administrator sets it up"
 	}

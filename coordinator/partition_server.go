@@ -120,6 +120,12 @@ func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (*cluster.Pa
 	if req.SetGpuTypes {
 		p.GPUTypes = slices.Compact(slices.Sorted(slices.Values(req.GpuTypes)))
 	}
+	if req.SetNetworks {
+		p.Networks = nil
+		for _, n := range req.Networks {
+			p.Networks = append(p.Networks, cluster.Network(n))
+		}
+	}
 	if req.Default != nil {
 		p.Default = req.GetDefault()
 	}

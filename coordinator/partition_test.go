@@ -316,3 +316,53 @@ func TestPartitionsAreJudgedAtSubmit(t *testing.T) {
 		t.Errorf("nodes %v, %v", nodes, err)
 	}
 }
+
+// TestNetworksOfPartitions: a job that does not choose gets the partition's
+// first, and one that chooses another learns who said so.
+func TestNetworksOfPartitions(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	admins := apiv1.NewClusterServiceClient(cc)
+	set := &apiv1.SetPartitionRequest{Name: "a", Nodes: proto.String("n1"), Default: proto.Bool(true), SetNetworks: true, Networks: []string{"bridge"}}
+	if _, err := admins.SetPartition(as(t, admin), set); err == nil || !strings.Contains(err.Error(), "neither host nor none") {
+		t.Errorf("a bridge: %v", err)
+	}
+	set.Networks = []string{"none"}
+	if p := setPartition(t, cc, set).Partition; !slices.Equal(p.Networks, []string{"none"}) {
+		t.Errorf("shown as %v", p)
+	}
+	host := spec(0)
+	host.Container = &apiv1.Container{Network: "host"}
+	if _, err := submit(t, cc, alice, reqID(1), host); err == nil || !strings.Contains(err.Error(), "net host: partition a allows its jobs only none, as its administrators set it (berth partition show a)") {
+		t.Errorf("host in a partition without: %v", err)
+	}
+	ids, err := submit(t, cc, alice, reqID(2), spec(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := job(t, cc, alice, ids[0]).Spec.GetContainer().GetNetwork(); got != "none" {
+		t.Errorf("a job that does not choose gets %q", got)
+	}
+}
+
+// TestWarningsAreHeldAgainstTheLimit: also against one that the partition
+// gave.
+func TestWarningsAreHeldAgainstTheLimit(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	warned := spec(0)
+	warned.Warning = &apiv1.Warning{Signal: "USR1", Before: durationpb.New(time.Minute)}
+	jobs := apiv1.NewJobServiceClient(cc)
+	resp, err := jobs.SubmitJobs(as(t, alice), &apiv1.SubmitJobsRequest{RequestId: reqID(1), Jobs: []*apiv1.JobSpec{warned}})
+	if err != nil || len(resp.Warnings) != 1 || !strings.Contains(resp.Warnings[0], "is never sent, since the job has no time limit") {
+		t.Errorf("without a limit: %v, %v", resp, err)
+	}
+	setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "a", Nodes: proto.String("n1"), Default: proto.Bool(true), DefaultTime: durationpb.New(30 * time.Second)})
+	if _, err := submit(t, cc, alice, reqID(2), warned); err == nil || !strings.Contains(err.Error(), "the partition's usual time") {
+		t.Errorf("with the partition's limit: %v", err)
+	}
+}

@@ -81,12 +81,14 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 		if err := setDeadline(job.Spec, now); err != nil {
 			return nil, err
 		}
-		part, warning, err := enter(job.Spec, parts)
+		part, more, err := enterWarned(job.Spec, parts)
 		if err != nil {
 			return nil, err
 		}
-		if warning != "" && !slices.Contains(warnings, warning) {
-			warnings = append(warnings, warning)
+		for _, w := range more {
+			if !slices.Contains(warnings, w) {
+				warnings = append(warnings, w)
+			}
 		}
 		jobs = append(jobs, job)
 		if err := s.c.neverFits(nodes, part, job); err != nil {

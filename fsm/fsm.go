@@ -32,6 +32,10 @@ const EntryVersion = 8
 // orCPUVersion is the one from which on jobs that want GPUs may run on none.
 const orCPUVersion = 6
 
+// lifeVersion is the one from which on jobs may ask for a warning, for emptied
+// output and for what they run in, and partitions say what networks there are.
+const lifeVersion = 8
+
 // Options configures an FSM.
 type Options struct {
 	// OnDiverged is called, under the state's lock, when a checkpoint shows
@@ -105,7 +109,12 @@ type Result struct {
 // coordinators do not know it.
 func NeedsVersion(cmd *logv1.Command) uint32 {
 	switch k := cmd.Kind.(type) {
-	case *logv1.Command_SetPartition, *logv1.Command_RemovePartition:
+	case *logv1.Command_SetPartition:
+		if len(k.SetPartition.GetPartition().GetNetworks()) > 0 {
+			return lifeVersion
+		}
+		return 5
+	case *logv1.Command_RemovePartition:
 		return 5
 	case *logv1.Command_ExpireJobs:
 		return 4
@@ -119,6 +128,8 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 		for _, j := range k.SubmitJob.GetJobs() {
 			s := j.GetSpec()
 			switch {
+			case s.GetWarning() != nil || s.GetTruncate() || s.GetContainer() != nil:
+				return lifeVersion
 			case s.GetHold() || s.GetBeginUs() != 0 || len(s.GetDepends()) > 0:
 				return holdVersion
 			case s.GetOrCpu():

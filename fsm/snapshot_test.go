@@ -67,6 +67,8 @@ func everything(t testing.TB) *machine {
 	again := m.up(spec(1), "n1-g0")
 	m.must(requeueCmd(again, 1000, true))
 	m.report(again, cluster.JobPreempted)
+	m.must(partitionCmd(&cluster.Partition{Name: "b", Nodes: hosts(t, "n1"), Networks: []cluster.Network{cluster.NetNone, cluster.NetHost}}, 0))
+	m.submit(contained())
 	return m
 }
 
@@ -323,6 +325,7 @@ func TestGolden(t *testing.T) {
 		partitionCmd(&cluster.Partition{Name: "a", Nodes: hosts(t, "n1"), Down: true}, 0), removePartitionCmd("a"),
 		submitCmd(4, "request-4", 1000, &cluster.Spec{Name: "b", Hold: true, Begin: t0, Depends: []cluster.Dependency{{Kind: cluster.AfterOK, Job: 3}, {Kind: cluster.Singleton}}, DependAny: true, KillInvalidDepend: true}),
 		holdCmd(4, 0, false), holdCmd(4, 0, true), requeueCmd(3, 1000, true),
+		submitCmd(5, "request-5", 1000, contained()),
 	)
 	for name, got := range map[string][]byte{"entry.v8.hex": entry, "snapshot.v8.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
@@ -346,6 +349,42 @@ func TestGolden(t *testing.T) {
 	rs := applyTo(t, New(Options{}), 1, testTerm, entry)
 	if d := cmp.Diff([]cluster.JobID{1, 2}, rs[2].Jobs); d != "" || len(rs[3].Plan.Started) != 1 || rs[3].Plan.Moved != 1 {
 		t.Errorf("plan %+v, jobs %s", rs[3].Plan, d)
+	}
+}
+
+// contained asks for all that version 8 knows.
+func contained() *cluster.Spec {
+	s := spec(1)
+	s.Image, s.Truncate = "registry/train:1", true
+	s.Warning = cluster.Warning{Signal: "USR1", Before: time.Minute, First: true}
+	s.Container = cluster.Container{
+		Network: cluster.NetNone, ReadOnly: true, TmpMiB: 64, ShmMiB: 32,
+		Mounts: []cluster.Mount{{Source: "/data", Target: "/mnt", ReadOnly: true}, {Source: "/home/a", Target: "/home/a"}},
+	}
+	return s
+}
+
+// TestVersionOfContainers: whoever does not know what a job asks for would
+// run it without.
+func TestVersionOfContainers(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*cluster.Spec){
+		"warning":   func(s *cluster.Spec) { s.Warning = cluster.Warning{Signal: "USR1", Before: time.Minute} },
+		"truncate":  func(s *cluster.Spec) { s.Truncate = true },
+		"container": func(s *cluster.Spec) { s.Container.Network = cluster.NetNone },
+	} {
+		s := spec(1)
+		if got := NeedsVersion(submitCmd(1, "0123456789abcdef", 1000, s)); got != 1 {
+			t.Fatalf("a plain job needs version %d", got)
+		}
+		change(s)
+		if got := NeedsVersion(submitCmd(1, "0123456789abcdef", 1000, s)); got != 8 {
+			t.Errorf("%s: version %d, want 8", name, got)
+		}
+	}
+	p := &cluster.Partition{Name: "a", Nodes: hosts(t, "n1"), Networks: []cluster.Network{cluster.NetNone}}
+	if got := NeedsVersion(partitionCmd(p, 0)); got != 8 {
+		t.Errorf("networks of a partition: version %d, want 8", got)
 	}
 }
 
@@ -398,6 +437,7 @@ func TestOldFilesAreReadAsTheyWere(t *testing.T) {
 		t.Errorf("a snapshot of version 5 is read as one of %d, with %d partitions", fifth.EntryVersion(), len(fifth.Partitions()))
 	}
 	restored(t, unhex(t, "snapshot.v6.hex"))
+	restored(t, unhex(t, "snapshot.v7.hex"))
 	if got := v2Hash(t); got != "338a3d1cebcc7c75c8e68dc6d26d76e8586d44b4bb35547f08859d14c8ef5d85" {
 		t.Errorf("an entry of version 2 makes a state with hash %s", got)
 	}

@@ -28,6 +28,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 		Objective: cluster.Objective(m.GetObjective()), MaxPowerW: m.GetMaxPowerW(), MaxCostMilli: m.GetMaxCostMilli(),
 		Partition: m.GetPartition(), OrCPU: m.GetOrCpu(),
 		Hold: m.GetHold(), DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
+		Truncate: m.GetTruncate(), Container: containerFrom(m.GetContainer()),
 	}
 	for _, d := range m.GetDepends() {
 		s.Depends = append(s.Depends, cluster.Dependency{Kind: cluster.DependKind(d.GetKind()), Job: cluster.JobID(d.GetJob())})
@@ -59,6 +60,9 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 		return nil, err
 	}
 	if s.Checkpoint, err = checkpointFromAPI(m); err != nil {
+		return nil, err
+	}
+	if s.Warning, err = warningFromAPI(m.GetWarning()); err != nil {
 		return nil, err
 	}
 	if err := s.Check(); err != nil {
@@ -121,6 +125,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		CheckpointSignal: s.Checkpoint.Signal, CheckpointGrace: toDuration(s.Checkpoint.Grace),
 		Partition: s.Partition, OrCpu: s.OrCPU,
 		Hold: s.Hold, Begin: toTime(s.Begin), Depends: dependsToAPI(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
+		Warning: warningToAPI(s.Warning), Truncate: s.Truncate, Container: containerToAPI(&s.Container),
 	}
 }
 

@@ -57,6 +57,7 @@ func genSpec(t *rapid.T) *cluster.Spec {
 	if rapid.Bool().Draw(t, "hasNode") {
 		s.Node = "n1"
 	}
+	genContainer(t, s)
 	if f := rapid.SliceOfN(rapid.Byte(), 0, 30).Draw(t, "features"); len(f) > 0 {
 		s.Features = f
 	}
@@ -67,6 +68,28 @@ func genSpec(t *rapid.T) *cluster.Spec {
 		s.Env = nil
 	}
 	return s
+}
+
+func genContainer(t *rapid.T, s *cluster.Spec) {
+	s.Truncate = rapid.Bool().Draw(t, "truncate")
+	s.Container.Network = rapid.SampledFrom(append(cluster.Networks(), "")).Draw(t, "net")
+	if rapid.Bool().Draw(t, "warned") && s.TimeLimit > 2*time.Second {
+		s.Warning = cluster.Warning{
+			Signal: rapid.SampledFrom(cluster.WarningSignals()).Draw(t, "signal"), First: rapid.Bool().Draw(t, "first"),
+			Before: min(cluster.MaxWarning, (s.TimeLimit - time.Second).Truncate(time.Second)),
+		}
+	}
+	if s.Image == "" {
+		return
+	}
+	s.Container.ReadOnly = rapid.Bool().Draw(t, "read-only")
+	s.Container.TmpMiB = rapid.Int64Range(0, max(s.MemMiB, 1)).Draw(t, "tmp")
+	s.Container.Mounts = rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) cluster.Mount {
+		return cluster.Mount{Source: "/data", Target: "/" + rapid.StringMatching(`[a-c]{5}`).Draw(t, "target"), ReadOnly: rapid.Bool().Draw(t, "ro")}
+	}), -1, 3, func(m cluster.Mount) string { return m.Target }).Draw(t, "mounts")
+	if len(s.Container.Mounts) == 0 {
+		s.Container.Mounts = nil
+	}
 }
 
 func TestSpecRoundTrip(t *testing.T) {

@@ -32,6 +32,7 @@ func SpecToLog(s *cluster.Spec) *logv1.Spec {
 		CheckpointSignal: s.Checkpoint.Signal, CheckpointGraceUs: s.Checkpoint.Grace.Microseconds(),
 		Partition: s.Partition, OrCpu: s.OrCPU,
 		Hold: s.Hold, BeginUs: int64(s.Begin), Depends: dependsToLog(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
+		Warning: warningToLog(s.Warning), Truncate: s.Truncate, Container: containerToLog(&s.Container),
 	}
 }
 
@@ -49,7 +50,8 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 	case m.Gpus > maxStored:
 		return nil, fmt.Errorf("spec with %d GPUs", m.Gpus)
 	case m.GpuMemMib < 0 || m.GpuMilli < 0 || m.MemMib < 0 || m.CpuMilli < 0 || m.DurationUs < 0 || m.TimeLimitUs < 0 ||
-		m.DeadlineUs < 0 || m.MaxPowerW < 0 || m.MaxCostMilli < 0 || m.CheckpointGraceUs < 0 || m.BeginUs < 0:
+		m.DeadlineUs < 0 || m.MaxPowerW < 0 || m.MaxCostMilli < 0 || m.CheckpointGraceUs < 0 || m.BeginUs < 0 ||
+		m.GetWarning().GetBeforeUs() < 0 || m.GetContainer().GetTmpMib() < 0 || m.GetContainer().GetShmMib() < 0:
 		return nil, errors.New("spec with a negative amount")
 	}
 	return &cluster.Spec{
@@ -65,6 +67,7 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		OrCPU:      m.GetOrCpu(),
 		Hold:       m.GetHold(), Begin: cluster.Time(m.GetBeginUs()), Depends: dependsFromLog(m.GetDepends()),
 		DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
+		Warning: warningFromLog(m.GetWarning()), Truncate: m.GetTruncate(), Container: containerFrom(m.GetContainer()),
 	}, nil
 }
 

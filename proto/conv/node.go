@@ -127,6 +127,7 @@ func Assignment(j *cluster.Job, a *cluster.Attempt) *nodev1.Assignment {
 		Dir: []byte(s.Dir), Image: s.Image,
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
 		CpuMilli: a.Berth.CPUMilli, MemMib: a.Berth.MemMiB, Script: s.Script,
+		Warning: warningToNode(s.Warning), Truncate: s.Truncate, Container: containerToNode(&s.Container), Partition: s.Partition,
 	}
 	switch {
 	case a.Preempt == nil:

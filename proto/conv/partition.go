@@ -16,6 +16,7 @@ func PartitionToLog(p *cluster.Partition) *logv1.Partition {
 	return &logv1.Partition{
 		Name: p.Name, Revision: p.Revision, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default,
 		MaxTimeUs: p.MaxTime.Microseconds(), DefaultTimeUs: p.DefaultTime.Microseconds(), Down: p.Down,
+		Networks: networkNames(p.Networks),
 	}
 }
 
@@ -29,6 +30,7 @@ func PartitionFromLog(m *logv1.Partition) (*cluster.Partition, error) {
 	p := &cluster.Partition{
 		Name: m.GetName(), Revision: m.GetRevision(), Nodes: nodes, GPUTypes: m.GetGpuTypes(), Default: m.GetDefault(),
 		MaxTime: us(m.GetMaxTimeUs()), DefaultTime: us(m.GetDefaultTimeUs()), Down: m.GetDown(),
+		Networks: networksFrom(m.GetNetworks()),
 	}
 	return p, p.Check()
 }
@@ -36,7 +38,7 @@ func PartitionFromLog(m *logv1.Partition) (*cluster.Partition, error) {
 // PartitionToAPI converts a partition for users; what is there now and the
 // policy are the caller's to add.
 func PartitionToAPI(p *cluster.Partition) *apiv1.Partition {
-	m := &apiv1.Partition{Name: p.Name, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default, Down: p.Down}
+	m := &apiv1.Partition{Name: p.Name, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default, Down: p.Down, Networks: networkNames(p.Networks)}
 	if p.MaxTime > 0 {
 		m.MaxTime = durationpb.New(p.MaxTime)
 	}

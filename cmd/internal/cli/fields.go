@@ -27,6 +27,8 @@ type request struct {
 	flags  []flagText
 	slurm  slurmArgs
 	begin  string // what was said of when to begin
+	// deadline is what was said of it in Slurm's way.
+	deadline string
 }
 
 // runFlags describe the model, for the predictor.
@@ -54,6 +56,7 @@ const (
 	kindText   kind = iota // a string
 	kindAmount             // a number, or a string with a unit
 	kindTruth              // true or false
+	kindList               // several strings; a flag is given again
 )
 
 // field is one thing that can be asked for: a flag, and a key of the spec file
@@ -65,11 +68,17 @@ type field struct {
 	set         func(r *request, v string) error
 }
 
-func (f *field) key() string { return strings.ReplaceAll(f.name, "-", "_") }
+func (f *field) key() string {
+	key := strings.ReplaceAll(f.name, "-", "_")
+	if f.kind == kindList {
+		key += "s"
+	}
+	return key
+}
 
 // fields lists them in the order of --help.
 func fields() []field {
-	return slices.Concat(jobFields(), gpuFields(), fileFields(), modelFields())
+	return slices.Concat(jobFields(), gpuFields(), containerFields(), fileFields(), modelFields())
 }
 
 func text(p func(*request) *string) func(*request, string) error {
@@ -120,6 +129,7 @@ func jobFields() []field {
 			r.spec.TimeLimit, err = units.ParseDuration(v)
 			return err
 		}},
+		{"signal", "", kindText, "send it a signal before its time limit ends it, `WHAT` such as USR1@60 (seconds); B:USR1@60 sends it to the first process alone", setWarning},
 		{"expect", "", kindAmount, "how much `TIME` you expect it to take", func(r *request, v string) (err error) {
 			r.spec.Duration, err = units.ParseDuration(v)
 			return err
@@ -136,7 +146,6 @@ func jobFields() []field {
 			r.spec.Node = cluster.NodeID(v)
 			return cluster.CheckName("node", v)
 		}},
-		{"image", "", kindText, "run in this container `IMAGE` instead of the node's own files", text(func(r *request) *string { return &r.spec.Image })},
 		{"requeue-on-loss", "", kindTruth, "run again when the node is lost, even if the first run may still go on there", truth(func(r *request) *bool { return &r.spec.RequeueOnLoss })},
 		{"checkpoint", "", kindText, "how it saves its state when it must make room for others: a `HOOK` such as USR1@60s, the signal and the time that it may take; without one it is never preempted", func(r *request, v string) (err error) {
 			r.spec.Checkpoint, err = cluster.ParseCheckpoint(v)
@@ -161,7 +170,7 @@ func jobFields() []field {
 
 // setDeadline reads a span from now, or a time on this machine's clock.
 func setDeadline(r *request, v string) error {
-	r.spec.Deadline, r.spec.DeadlineIn = 0, 0
+	r.spec.Deadline, r.spec.DeadlineIn, r.deadline = 0, 0, ""
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04"} {
 		if at, err := time.ParseInLocation(layout, v, time.Local); err == nil {
 			if r.spec.Deadline = cluster.TimeOf(at); r.spec.Deadline <= 0 {
@@ -256,6 +265,7 @@ func fileFields() []field {
 		{"output", "o", kindText, "`FILE` for standard output; %j, %x, %u, %N stand for job id, name, user, node (default \"" + defaultOutput + "\")", text(func(r *request) *string { return &r.spec.Stdout })},
 		{"error", "e", kindText, "`FILE` for standard error; by default that of standard output", text(func(r *request) *string { return &r.spec.Stderr })},
 		{"input", "i", kindText, "`FILE` for standard input; by default /dev/null", text(func(r *request) *string { return &r.spec.Stdin })},
+		{"open-mode", "", kindText, "`MODE` of opening the output files: append, or truncate to empty them at each start (default \"append\")", setOpenMode},
 		{"export", "", kindText, "environment to pass on: ALL, NONE or a `LIST` such as PATH,HOME or ALL,DEBUG=1 (default \"ALL\")", text(func(r *request) *string { return &r.export })},
 	}
 }

@@ -154,6 +154,7 @@ func runPartitionShow(ctx context.Context, e *Env, c *client, f format, names []
 			"GPU types", strings.Join(p.GetGpuTypes(), ", "),
 			"Longest time", limitText(p),
 			"Usual time", usual,
+			"Networks", strings.Join(p.GetNetworks(), ", "),
 			"Policy", p.GetPolicy(),
 			"There now", fmt.Sprintf("%d of %s ready, %d of %s in use", p.GetNodesReady(), plural(int(p.GetNodesTotal()), "node", "nodes"),
 				p.GetGpusUsed(), plural(int(p.GetGpusTotal()), "GPU", "GPUs")),
@@ -164,8 +165,8 @@ func runPartitionShow(ctx context.Context, e *Env, c *client, f format, names []
 }
 
 type partitionOptions struct {
-	nodes, types, maxTime, defaultTime, state string
-	standard                                  bool
+	nodes, types, maxTime, defaultTime, state, networks string
+	standard                                            bool
 }
 
 func newPartitionSetCmd(e *Env, c *client) *cobra.Command {
@@ -192,6 +193,7 @@ func newPartitionSetCmd(e *Env, c *client) *cobra.Command {
 	fs.BoolVar(&o.standard, "default", false, "jobs that name no partition go here; takes that from another")
 	fs.StringVar(&o.maxTime, "max-time", "", "the most `TIME` that a job may ask for, or none")
 	fs.StringVar(&o.defaultTime, "default-time", "", "`TIME` of a job that asks for none; none is --max-time")
+	fs.StringVar(&o.networks, "networks", "", "what its jobs may see of the network, a comma-separated `LIST` of host and none, the first by default; \"\" leaves it to the nodes")
 	fs.StringVar(&o.state, "state", "", "`STATE`, up or down")
 	fs.SortFlags = false
 	return cmd
@@ -214,6 +216,14 @@ func (o *partitionOptions) request(name string, said func(string) bool) (*apiv1.
 		for t := range strings.SplitSeq(o.types, ",") {
 			if t = strings.TrimSpace(t); t != "" {
 				req.GpuTypes = append(req.GpuTypes, t)
+			}
+		}
+	}
+	if said("networks") {
+		req.SetNetworks = true
+		for n := range strings.SplitSeq(o.networks, ",") {
+			if n = strings.TrimSpace(n); n != "" {
+				req.Networks = append(req.Networks, n)
 			}
 		}
 	}
@@ -312,12 +322,14 @@ type partitionView struct {
 	MaxSeconds     float64 `json:"max_seconds"`
 	DefaultSeconds float64 `json:"default_seconds"`
 	Policy         string  `json:"policy"`
-	NodesTotal     uint32  `json:"nodes_total"`
-	NodesReady     uint32  `json:"nodes_ready"`
-	GPUsTotal      uint32  `json:"gpus_total"`
-	GPUsUsed       uint32  `json:"gpus_used"`
-	JobsRunning    uint32  `json:"jobs_running"`
-	JobsWaiting    uint32  `json:"jobs_waiting"`
+	// Networks is empty where the nodes decide.
+	Networks    []string `json:"networks"`
+	NodesTotal  uint32   `json:"nodes_total"`
+	NodesReady  uint32   `json:"nodes_ready"`
+	GPUsTotal   uint32   `json:"gpus_total"`
+	GPUsUsed    uint32   `json:"gpus_used"`
+	JobsRunning uint32   `json:"jobs_running"`
+	JobsWaiting uint32   `json:"jobs_waiting"`
 }
 
 func viewPartitions(in []*apiv1.Partition) []partitionView {
@@ -326,7 +338,7 @@ func viewPartitions(in []*apiv1.Partition) []partitionView {
 		out = append(out, partitionView{
 			Name: p.GetName(), State: partitionState(p), Default: p.GetDefault(), Nodes: p.GetNodes(), GPUTypes: append([]string{}, p.GetGpuTypes()...),
 			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), Policy: p.GetPolicy(),
-			NodesTotal: p.GetNodesTotal(), NodesReady: p.GetNodesReady(), GPUsTotal: p.GetGpusTotal(), GPUsUsed: p.GetGpusUsed(),
+			Networks: append([]string{}, p.GetNetworks()...), NodesTotal: p.GetNodesTotal(), NodesReady: p.GetNodesReady(), GPUsTotal: p.GetGpusTotal(), GPUsUsed: p.GetGpusUsed(),
 			JobsRunning: p.GetJobsRunning(), JobsWaiting: p.GetJobsWaiting(),
 		})
 	}

@@ -94,6 +94,9 @@ func (r *request) complete(e *Env) (warnings []string, err error) {
 	if at, ok := slurm.ParseTime(r.begin, e.Now()); ok && at.After(e.Now()) {
 		s.Begin = cluster.TimeOf(at) // what has passed is now
 	}
+	if at, ok := slurm.ParseDeadline(r.deadline, e.Now()); ok {
+		s.Deadline, s.DeadlineIn = cluster.TimeOf(at), 0
+	}
 	if s.Env, warnings, err = jobEnv(e.Environ(), r.export, r.env); err != nil {
 		return nil, err
 	}

@@ -295,6 +295,7 @@ func (r *request) takeOver(a *sbatch.Request) {
 	s.TimeLimit, s.Node, s.Partition = a.TimeLimit, cluster.NodeID(a.Node), a.Partition
 	s.RequeueOnLoss = a.Requeue
 	s.Hold, r.begin, s.Depends, s.DependAny, s.KillInvalidDepend = a.Hold, a.Begin, a.Depends, a.DependAny, a.KillInvalidDepend
+	s.Warning, s.Truncate, r.deadline = a.Warning, a.Truncate, a.Deadline
 	if a.Export != "" {
 		r.export = a.Export
 	}

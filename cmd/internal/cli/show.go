@@ -156,8 +156,11 @@ func specKeys(s *apiv1.JobSpec) []string {
 	return []string{
 		"Asked for", strings.Join(asked, ", "),
 		"Checkpoint", checkpointText(s),
+		"Warning", warningText(s),
 		"Command", quoteCommand(texts(s.GetCommand())),
 		"Image", s.GetImage(),
+		"Mounts", strings.Join(mountTexts(s), ", "),
+		"Container", containerText(s),
 		"Directory", string(s.GetDir()),
 		"Output", string(s.GetStdout()),
 		"Error", string(s.GetStderr()),

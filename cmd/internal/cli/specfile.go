@@ -172,7 +172,7 @@ func (r *request) applyMapping(root *yaml.Node) (command []string, err error) {
 	err = pairs(root, func(key string, k, v *yaml.Node) error {
 		switch f := byKey[key]; {
 		case key == "command":
-			command, err = textList(v)
+			command, err = textList(key, "python, train.py", v)
 			return err
 		case key == "env":
 			r.env, err = environment(v)
@@ -186,7 +186,24 @@ func (r *request) applyMapping(root *yaml.Node) (command []string, err error) {
 	return command, err
 }
 
+// applyList reads several values of one field.
+func (r *request) applyList(f *field, v *yaml.Node) error {
+	items, err := textList(f.key(), `"/data:/data:ro"`, v)
+	if err != nil {
+		return err
+	}
+	for i, item := range items {
+		if err := f.set(r, item); err != nil {
+			return lineError(v.Content[i], "%s[%d]: %w", f.key(), i, err)
+		}
+	}
+	return nil
+}
+
 func (r *request) applyScalar(f *field, v *yaml.Node) error {
+	if f.kind == kindList {
+		return r.applyList(f, v)
+	}
 	if v.Kind != yaml.ScalarNode {
 		return lineError(v, "%s: want one value, not a list or mapping", f.key())
 	}
@@ -224,14 +241,14 @@ func wantText(v *yaml.Node) error {
 	return nil
 }
 
-func textList(v *yaml.Node) ([]string, error) {
+func textList(key, example string, v *yaml.Node) ([]string, error) {
 	if v.Kind != yaml.SequenceNode {
-		return nil, lineError(v, "command: want a list, such as [python, train.py]")
+		return nil, lineError(v, "%s: want a list, such as [%s]", key, example)
 	}
 	var out []string
 	for i, c := range v.Content {
 		if err := wantText(c); err != nil {
-			return nil, lineError(c, "command[%d]: %w", i, err)
+			return nil, lineError(c, "%s[%d]: %w", key, i, err)
 		}
 		out = append(out, c.Value)
 	}

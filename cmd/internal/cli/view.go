@@ -139,6 +139,14 @@ type specView struct {
 
 	Checkpoint string `json:"checkpoint"`
 
+	Signal   string   `json:"signal"`
+	OpenMode string   `json:"open_mode"`
+	Net      string   `json:"net"`
+	Mounts   []string `json:"mounts"`
+	ReadOnly bool     `json:"read_only"`
+	TmpMiB   int64    `json:"tmp_mib"`
+	ShmMiB   int64    `json:"shm_mib"`
+
 	Hold             bool       `json:"hold"`
 	Begin            *time.Time `json:"begin"`
 	Dependency       string     `json:"dependency"`
@@ -222,7 +230,9 @@ func viewSpec(s *apiv1.JobSpec) *specView {
 		RequeueOnLoss: s.GetRequeueOnLoss(), Comment: s.GetComment(),
 		Deadline: stamp(s.GetDeadline()), Objective: s.GetObjective(), MaxPowerW: s.GetMaxPowerW(), MaxCost: float64(s.GetMaxCostMilli()) / 1000,
 		Checkpoint: cluster.Checkpoint{Signal: s.GetCheckpointSignal(), Grace: s.GetCheckpointGrace().AsDuration()}.String(),
-		Hold:       s.GetHold(), Begin: stamp(s.GetBegin()), Dependency: dependencyText(s), KillOnInvalidDep: s.GetKillInvalidDepend(),
+		Signal:     warningOf(s), OpenMode: openMode(s), Net: s.GetContainer().GetNetwork(), Mounts: mountTexts(s),
+		ReadOnly: s.GetContainer().GetReadOnly(), TmpMiB: s.GetContainer().GetTmpMib(), ShmMiB: s.GetContainer().GetShmMib(),
+		Hold: s.GetHold(), Begin: stamp(s.GetBegin()), Dependency: dependencyText(s), KillOnInvalidDep: s.GetKillInvalidDepend(),
 	}
 }
 

@@ -18,7 +18,8 @@ var said = map[string][2]string{
 	"input":           {"honoured", "with every pattern; without it `/dev/null`"},
 	"export":          {"honoured", "`ALL`, `NONE`, `NIL` or a list"},
 	"wrap":            {"honoured", "a script of one command, as sbatch makes it"},
-	"open-mode":       {"honoured or ignored", "`append` is what is done; `truncate` is ignored"},
+	"deadline":        {"honoured", "refused unless the job can end by then; a time of day that has passed is tomorrow's"},
+	"open-mode":       {"honoured", "`append` is what is done without it"},
 	"gres":            {"honoured or refused", "`gpu[:type]:n`; a type is mapped to the cluster's only type of that name. Shards, MPS and other resources are refused"},
 	"gpus":            {"honoured", "`[type:]n`, of one node"},
 	"gpus-per-task":   {"mapped", "times the number of tasks"},
@@ -38,7 +39,7 @@ var said = map[string][2]string{
 	"kill-on-invalid-dep": {"honoured", ""},
 	"dependency":          {"honoured or refused", "`after`, `afterany`, `afterok`, `afternotok` and `singleton`, joined by `,` or `?`; `after:ID+MINUTES`, `aftercorr`, `afterburstbuffer` and `expand` are refused, and jobs that are not known at the submit"},
 	"array":               {"refused", "submit in a loop, with `--export=ALL,SLURM_ARRAY_TASK_ID=$i`"},
-	"signal":              {"ignored", "SIGTERM comes at the time limit, SIGKILL some seconds later; trap TERM as well"},
+	"signal":              {"honoured or mapped", "`B:` sends it to the script's shell alone; else every process of the job gets it but that shell; KILL, STOP and real-time signals are ignored, and one that would come no later than the start"},
 	"mail-type":           {"ignored", "no mail is sent; `berth wait JOB && mail …` does"},
 	"help":                {"honoured", ""}, "usage": {"honoured", ""}, "version": {"honoured", ""},
 }

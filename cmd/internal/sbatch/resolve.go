@@ -66,9 +66,14 @@ type Request struct {
 	Export                     string
 	Hold                       bool
 	// Begin is a time as slurm.ParseTime reads it, "" for now.
-	Begin                         string
-	Depends                       []cluster.Dependency
-	DependAny, KillInvalidDepend  bool
+	Begin                        string
+	Depends                      []cluster.Dependency
+	DependAny, KillInvalidDepend bool
+	// Warning is the signal before the time limit; Truncate empties the output
+	// files; Deadline is a time as slurm.ParseDeadline reads it, "" for none.
+	Warning                       cluster.Warning
+	Truncate                      bool
+	Deadline                      string
 	Wait, Parsable, Test          bool
 	Quiet, Verbose, Help, Version bool
 	// Wrap is the command of --wrap; Wrapped tells that there was one.
@@ -141,7 +146,7 @@ var ownReplace = map[string][]string{
 	"cpus": {"cpus-per-task", "cpus-per-gpu", "mincpus", "ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"},
 	"gpus": {"gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"}, "gpu-type": {"constraint", "prefer"},
 	"image": {"container"}, "requeue-on-loss": {"requeue", "no-requeue"}, "exclusive": {"exclusive", "oversubscribe"},
-	"comment": {"comment"}, "deadline": {"deadline"}, "chdir": {"chdir"}, "output": {"output"}, "error": {"error"}, "input": {"input"},
+	"comment": {"comment"}, "signal": {"signal"}, "open-mode": {"open-mode"}, "deadline": {"deadline"}, "chdir": {"chdir"}, "output": {"output"}, "error": {"error"}, "input": {"input"},
 	"hold": {"hold"}, "begin": {"begin"}, "dependency": {"dependency"}, "kill-on-invalid-dep": {"kill-on-invalid-dep"},
 	"export": {"export", "export-file", "get-user-env"},
 }
@@ -149,6 +154,9 @@ var ownReplace = map[string][]string{
 // replacedBy returns the index of the setting that is taken in place of s at
 // i, or -1.
 func replacedBy(s Setting, i int, last map[string]int) int {
+	if s.Own && s.Name == "mount" { // each is one more
+		return -1
+	}
 	if by := last[key(s)]; by != i {
 		return by
 	}
@@ -249,7 +257,22 @@ func (r *resolver) finish() {
 	r.finishTasks()
 	r.finishCPUs()
 	r.finishMem()
+	r.finishWarning()
 	r.finishEnv()
+}
+
+// finishWarning leaves out a warning that would come before the job.
+func (r *resolver) finishWarning() {
+	w, limit := r.req.Warning, r.req.TimeLimit
+	if !w.Set() || limit == 0 || w.Before < limit {
+		return
+	}
+	r.req.Warning = cluster.Warning{}
+	for i := range r.out {
+		if o := &r.out[i]; strings.HasPrefix(o.Option, "--signal=") && (o.Fate == Honoured || o.Fate == Mapped) {
+			o.Fate, o.Note, o.Fix = Ignored, "that is no later than the job's start, at which sbatch's would come", "ask for more time, or for a later signal"
+		}
+	}
 }
 
 // gpuOptions are the ways to ask for GPUs; on one node they come to the same.

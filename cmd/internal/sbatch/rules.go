@@ -142,7 +142,7 @@ var rules = map[string]rule{
 	// When, and how it ends.
 	"hold":                {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Hold }, true)},
 	"begin":               {read: readBegin},
-	"deadline":            {fate: Ignored, note: "Slurm's forms of a deadline are not read", fix: "say it to Berth: #BERTH --deadline=6h"},
+	"deadline":            {read: readDeadline},
 	"dependency":          {read: readDependency},
 	"kill-on-invalid-dep": {read: readKillInvalid},
 	"array":               {read: readArray},
@@ -222,12 +222,14 @@ func readWrap(r *resolver, v string) (*verdict, error) {
 	return honour()
 }
 
-func readOpenMode(_ *resolver, v string) (*verdict, error) {
+func readOpenMode(r *resolver, v string) (*verdict, error) {
 	switch strings.ToLower(v) {
 	case "a", "append":
+		r.req.Truncate = false
 		return honour()
 	case "t", "truncate":
-		return &verdict{fate: Ignored, note: "output is appended to", fix: "begin the script with : > FILE, or put %j into the name"}, nil
+		r.req.Truncate = true
+		return honour()
 	}
 	return nil, Message("Invalid --open-mode specification")
 }
@@ -412,13 +414,28 @@ func readArray(_ *resolver, v string) (*verdict, error) {
 		"submit in a loop: for i in …; do berth submit --export=ALL,SLURM_ARRAY_TASK_ID=$i SCRIPT; done"}, nil
 }
 
-func readSignal(_ *resolver, v string) (*verdict, error) {
+func readSignal(r *resolver, v string) (*verdict, error) {
 	s, err := ParseSignal(v)
 	if err != nil {
 		return nil, err
 	}
-	return &verdict{Ignored, fmt.Sprintf("%s is not sent before the time limit; at the limit comes SIGTERM, and SIGKILL some seconds later", s.Name),
-		"trap TERM as well, or end in time by yourself"}, nil
+	r.req.Warning = cluster.Warning{}
+	if !slices.Contains(cluster.WarningSignals(), s.Name) {
+		return &verdict{Ignored, fmt.Sprintf("%s warns nobody; at the time limit comes SIGTERM, and SIGKILL some seconds later", s.Name), "use USR1"}, nil
+	}
+	r.req.Warning = cluster.Warning{Signal: s.Name, Before: max(s.Before, cluster.MinWarning), First: s.Batch}
+	if s.Batch {
+		return honour()
+	}
+	return &verdict{fate: Mapped, note: "to every process of the job but the script's shell"}, nil
+}
+
+func readDeadline(r *resolver, v string) (*verdict, error) {
+	if _, ok := slurm.ParseDeadline(v, time.Unix(0, 0)); !ok {
+		return nil, Message("Invalid --deadline specification")
+	}
+	r.req.Deadline = v
+	return honour()
 }
 
 var mailTypes = []string{"NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT", "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS"}

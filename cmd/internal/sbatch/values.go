@@ -7,7 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 var errNumber = Message("Invalid numeric value")
@@ -291,6 +294,10 @@ func ParseSignal(v string) (Signal, error) {
 	if n, err := strconv.Atoi(s.Name); err == nil {
 		if n < 1 || n > 64 || !digits(s.Name) {
 			return s, bad
+		}
+		s.Name = strings.TrimPrefix(unix.SignalName(syscall.Signal(n)), "SIG")
+		if s.Name == "" {
+			s.Name = strconv.Itoa(n) // one of the real-time signals
 		}
 		return s, nil
 	}

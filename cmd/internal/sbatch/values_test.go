@@ -104,7 +104,7 @@ func TestParseArray(t *testing.T) {
 func TestParseSignal(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]Signal{
-		"USR1@120": {"USR1", false, 2 * time.Minute}, "B:SIGTERM": {"TERM", true, time.Minute}, "RB:10@5": {"10", true, 5 * time.Second},
+		"USR1@120": {"USR1", false, 2 * time.Minute}, "B:SIGTERM": {"TERM", true, time.Minute}, "RB:10@5": {"USR1", true, 5 * time.Second}, "40@5": {"40", false, 5 * time.Second},
 	} {
 		got, err := ParseSignal(in)
 		if d := cmp.Diff(want, got); d != "" || err != nil {

@@ -87,6 +87,16 @@ func ParseTime(s string, now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
+// ParseDeadline reads a deadline as Slurm's options take it, which is a time
+// as ParseTime reads it: a time of day that has passed is tomorrow's.
+func ParseDeadline(s string, now time.Time) (time.Time, bool) {
+	t, ok := ParseTime(s, now)
+	if ok && !t.After(now) && !strings.ContainsAny(s, "T/-") && strings.Contains(s, ":") {
+		t = t.AddDate(0, 0, 1)
+	}
+	return t, ok
+}
+
 // fromNow reads what stands behind now: "", +2hours, -30 (seconds).
 func fromNow(s string, now time.Time) (time.Time, bool) {
 	if s == "" {

@@ -310,8 +310,13 @@ type JobSpec struct {
 	DependAny bool          `protobuf:"varint,34,opt,name=depend_any,json=dependAny,proto3" json:"depend_any,omitempty"`
 	// Cancel it once that can never be; else it waits for good.
 	KillInvalidDepend bool `protobuf:"varint,35,opt,name=kill_invalid_depend,json=killInvalidDepend,proto3" json:"kill_invalid_depend,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// The signal that it gets before its time limit.
+	Warning *Warning `protobuf:"bytes,37,opt,name=warning,proto3" json:"warning,omitempty"`
+	// Empty its output files at each start; otherwise they are appended to.
+	Truncate      bool       `protobuf:"varint,38,opt,name=truncate,proto3" json:"truncate,omitempty"`
+	Container     *Container `protobuf:"bytes,39,opt,name=container,proto3" json:"container,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
@@ -596,6 +601,229 @@ func (x *JobSpec) GetKillInvalidDepend() bool {
 	return false
 }
 
+func (x *JobSpec) GetWarning() *Warning {
+	if x != nil {
+		return x.Warning
+	}
+	return nil
+}
+
+func (x *JobSpec) GetTruncate() bool {
+	if x != nil {
+		return x.Truncate
+	}
+	return false
+}
+
+func (x *JobSpec) GetContainer() *Container {
+	if x != nil {
+		return x.Container
+	}
+	return nil
+}
+
+// Container is what a job asks of what it runs in; see cluster.Container.
+type Container struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// host or none; "" is what partition and node give.
+	Network  string   `protobuf:"bytes,1,opt,name=network,proto3" json:"network,omitempty"`
+	Mounts   []*Mount `protobuf:"bytes,2,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	ReadOnly bool     `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// 0 is what the node gives.
+	TmpMib        int64 `protobuf:"varint,4,opt,name=tmp_mib,json=tmpMib,proto3" json:"tmp_mib,omitempty"`
+	ShmMib        int64 `protobuf:"varint,5,opt,name=shm_mib,json=shmMib,proto3" json:"shm_mib,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Container) Reset() {
+	*x = Container{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Container) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Container) ProtoMessage() {}
+
+func (x *Container) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Container.ProtoReflect.Descriptor instead.
+func (*Container) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Container) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *Container) GetMounts() []*Mount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
+}
+
+func (x *Container) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *Container) GetTmpMib() int64 {
+	if x != nil {
+		return x.TmpMib
+	}
+	return 0
+}
+
+func (x *Container) GetShmMib() int64 {
+	if x != nil {
+		return x.ShmMib
+	}
+	return 0
+}
+
+type Mount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        []byte                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Target        []byte                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	ReadOnly      bool                   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mount) Reset() {
+	*x = Mount{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mount) ProtoMessage() {}
+
+func (x *Mount) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mount.ProtoReflect.Descriptor instead.
+func (*Mount) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Mount) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *Mount) GetTarget() []byte {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *Mount) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+// Warning is a signal before the time limit; see cluster.Warning.
+type Warning struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Without SIG, such as USR1.
+	Signal string               `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
+	Before *durationpb.Duration `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
+	// To the first process alone.
+	First         bool `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Warning) Reset() {
+	*x = Warning{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Warning) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Warning) ProtoMessage() {}
+
+func (x *Warning) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Warning.ProtoReflect.Descriptor instead.
+func (*Warning) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Warning) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *Warning) GetBefore() *durationpb.Duration {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *Warning) GetFirst() bool {
+	if x != nil {
+		return x.First
+	}
+	return false
+}
+
 type Dependency struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// after, afterany, afterok, afternotok or singleton.
@@ -608,7 +836,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[3]
+	mi := &file_berth_api_v1_api_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -620,7 +848,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[3]
+	mi := &file_berth_api_v1_api_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -633,7 +861,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{3}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Dependency) GetKind() string {
@@ -698,7 +926,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[4]
+	mi := &file_berth_api_v1_api_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +938,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[4]
+	mi := &file_berth_api_v1_api_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +951,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{4}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Job) GetId() uint64 {
@@ -948,7 +1176,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[5]
+	mi := &file_berth_api_v1_api_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -960,7 +1188,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[5]
+	mi := &file_berth_api_v1_api_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -973,7 +1201,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{5}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GPUShare) GetUuid() string {
@@ -1015,7 +1243,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[6]
+	mi := &file_berth_api_v1_api_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1027,7 +1255,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[6]
+	mi := &file_berth_api_v1_api_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1040,7 +1268,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{6}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Share) GetMemMib() int64 {
@@ -1083,7 +1311,7 @@ type Prediction struct {
 
 func (x *Prediction) Reset() {
 	*x = Prediction{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[7]
+	mi := &file_berth_api_v1_api_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1095,7 +1323,7 @@ func (x *Prediction) String() string {
 func (*Prediction) ProtoMessage() {}
 
 func (x *Prediction) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[7]
+	mi := &file_berth_api_v1_api_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1108,7 +1336,7 @@ func (x *Prediction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prediction.ProtoReflect.Descriptor instead.
 func (*Prediction) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{7}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Prediction) GetGpuType() string {
@@ -1199,7 +1427,7 @@ type PredictionPart struct {
 
 func (x *PredictionPart) Reset() {
 	*x = PredictionPart{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[8]
+	mi := &file_berth_api_v1_api_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1439,7 @@ func (x *PredictionPart) String() string {
 func (*PredictionPart) ProtoMessage() {}
 
 func (x *PredictionPart) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[8]
+	mi := &file_berth_api_v1_api_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1452,7 @@ func (x *PredictionPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictionPart.ProtoReflect.Descriptor instead.
 func (*PredictionPart) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{8}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PredictionPart) GetName() string {
@@ -1259,7 +1487,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[9]
+	mi := &file_berth_api_v1_api_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1271,7 +1499,7 @@ func (x *Measured) String() string {
 func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[9]
+	mi := &file_berth_api_v1_api_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1284,7 +1512,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{9}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Measured) GetGpuMemMib() int64 {
@@ -1372,7 +1600,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[10]
+	mi := &file_berth_api_v1_api_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1612,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[10]
+	mi := &file_berth_api_v1_api_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1625,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{10}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -1492,7 +1720,7 @@ type NeighbourSpan struct {
 
 func (x *NeighbourSpan) Reset() {
 	*x = NeighbourSpan{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[11]
+	mi := &file_berth_api_v1_api_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1732,7 @@ func (x *NeighbourSpan) String() string {
 func (*NeighbourSpan) ProtoMessage() {}
 
 func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[11]
+	mi := &file_berth_api_v1_api_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +1745,7 @@ func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NeighbourSpan.ProtoReflect.Descriptor instead.
 func (*NeighbourSpan) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{11}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NeighbourSpan) GetJob() uint64 {
@@ -1573,7 +1801,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[12]
+	mi := &file_berth_api_v1_api_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1813,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[12]
+	mi := &file_berth_api_v1_api_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1826,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{12}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -1729,7 +1957,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[13]
+	mi := &file_berth_api_v1_api_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1969,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[13]
+	mi := &file_berth_api_v1_api_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1982,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{13}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetJobRequest) GetId() uint64 {
@@ -1774,7 +2002,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[14]
+	mi := &file_berth_api_v1_api_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +2014,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[14]
+	mi := &file_berth_api_v1_api_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +2027,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{14}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1836,7 +2064,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[15]
+	mi := &file_berth_api_v1_api_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +2076,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[15]
+	mi := &file_berth_api_v1_api_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +2089,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{15}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListJobsRequest) GetStates() []string {
@@ -1931,7 +2159,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[16]
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2171,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[16]
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2184,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{16}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1991,7 +2219,7 @@ type CancelJobsRequest struct {
 
 func (x *CancelJobsRequest) Reset() {
 	*x = CancelJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[17]
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2003,7 +2231,7 @@ func (x *CancelJobsRequest) String() string {
 func (*CancelJobsRequest) ProtoMessage() {}
 
 func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[17]
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2016,7 +2244,7 @@ func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{17}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelJobsRequest) GetRequestId() string {
@@ -2042,7 +2270,7 @@ type CancelJobsResponse struct {
 
 func (x *CancelJobsResponse) Reset() {
 	*x = CancelJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[18]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2282,7 @@ func (x *CancelJobsResponse) String() string {
 func (*CancelJobsResponse) ProtoMessage() {}
 
 func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[18]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2295,7 @@ func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{18}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelJobsResponse) GetResults() []*CancelResult {
@@ -2087,7 +2315,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2327,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2340,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelResult) GetId() uint64 {
@@ -2143,7 +2371,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2155,7 +2383,7 @@ func (x *ControlJobsRequest) String() string {
 func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2168,7 +2396,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ControlJobsRequest) GetRequestId() string {
@@ -2208,7 +2436,7 @@ type ControlJobsResponse struct {
 
 func (x *ControlJobsResponse) Reset() {
 	*x = ControlJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2448,7 @@ func (x *ControlJobsResponse) String() string {
 func (*ControlJobsResponse) ProtoMessage() {}
 
 func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2461,7 @@ func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsResponse.ProtoReflect.Descriptor instead.
 func (*ControlJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ControlJobsResponse) GetResults() []*ControlResult {
@@ -2257,7 +2485,7 @@ type ControlResult struct {
 
 func (x *ControlResult) Reset() {
 	*x = ControlResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2269,7 +2497,7 @@ func (x *ControlResult) String() string {
 func (*ControlResult) ProtoMessage() {}
 
 func (x *ControlResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2282,7 +2510,7 @@ func (x *ControlResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlResult.ProtoReflect.Descriptor instead.
 func (*ControlResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ControlResult) GetId() uint64 {
@@ -2315,7 +2543,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2555,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2568,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExplainJobRequest) GetId() uint64 {
@@ -2363,7 +2591,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2375,7 +2603,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2388,7 +2616,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExplainJobResponse) GetJob() *Job {
@@ -2431,7 +2659,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +2671,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +2684,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Forecast) GetNode() string {
@@ -2515,7 +2743,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2527,7 +2755,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2540,7 +2768,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Explanation) GetCode() string {
@@ -2583,7 +2811,7 @@ type PredictRequest struct {
 
 func (x *PredictRequest) Reset() {
 	*x = PredictRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2823,7 @@ func (x *PredictRequest) String() string {
 func (*PredictRequest) ProtoMessage() {}
 
 func (x *PredictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2836,7 @@ func (x *PredictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictRequest.ProtoReflect.Descriptor instead.
 func (*PredictRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PredictRequest) GetSpec() *JobSpec {
@@ -2637,7 +2865,7 @@ type PredictResponse struct {
 
 func (x *PredictResponse) Reset() {
 	*x = PredictResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2649,7 +2877,7 @@ func (x *PredictResponse) String() string {
 func (*PredictResponse) ProtoMessage() {}
 
 func (x *PredictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2662,7 +2890,7 @@ func (x *PredictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictResponse.ProtoReflect.Descriptor instead.
 func (*PredictResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PredictResponse) GetPredictions() []*Prediction {
@@ -2697,7 +2925,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2937,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +2950,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Sharing) GetGpuType() string {
@@ -2776,7 +3004,7 @@ type SharedJob struct {
 
 func (x *SharedJob) Reset() {
 	*x = SharedJob{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2788,7 +3016,7 @@ func (x *SharedJob) String() string {
 func (*SharedJob) ProtoMessage() {}
 
 func (x *SharedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2801,7 +3029,7 @@ func (x *SharedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedJob.ProtoReflect.Descriptor instead.
 func (*SharedJob) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SharedJob) GetId() uint64 {
@@ -2854,7 +3082,7 @@ type SharingAdvice struct {
 
 func (x *SharingAdvice) Reset() {
 	*x = SharingAdvice{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +3094,7 @@ func (x *SharingAdvice) String() string {
 func (*SharingAdvice) ProtoMessage() {}
 
 func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2879,7 +3107,7 @@ func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingAdvice.ProtoReflect.Descriptor instead.
 func (*SharingAdvice) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SharingAdvice) GetGpuType() string {
@@ -2944,7 +3172,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2956,7 +3184,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2969,7 +3197,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WatchJobsRequest) GetIds() []uint64 {
@@ -2999,7 +3227,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3011,7 +3239,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3024,7 +3252,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WatchJobsResponse) GetJobs() []*Job {
@@ -3056,7 +3284,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3068,7 +3296,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3081,7 +3309,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 type GetStatusResponse struct {
@@ -3103,7 +3331,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3343,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3356,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetStatusResponse) GetClusterId() string {
@@ -3212,7 +3440,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3224,7 +3452,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3237,7 +3465,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Member) GetId() string {
@@ -3348,7 +3576,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3360,7 +3588,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3373,7 +3601,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *JobCount) GetState() string {
@@ -3399,7 +3627,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3411,7 +3639,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3424,7 +3652,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListNodesRequest) GetIds() []string {
@@ -3444,7 +3672,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3456,7 +3684,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3469,7 +3697,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -3514,7 +3742,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3526,7 +3754,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3539,7 +3767,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Node) GetId() string {
@@ -3697,7 +3925,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3709,7 +3937,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3722,7 +3950,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GPU) GetUuid() string {
@@ -3861,7 +4089,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3873,7 +4101,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3886,7 +4114,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -3912,7 +4140,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3924,7 +4152,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3937,7 +4165,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -3956,7 +4184,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3968,7 +4196,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3981,7 +4209,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -4000,7 +4228,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4012,7 +4240,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4025,7 +4253,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -4044,7 +4272,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4056,7 +4284,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4069,7 +4297,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -4091,7 +4319,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4103,7 +4331,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4116,7 +4344,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -4149,7 +4377,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4161,7 +4389,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4174,7 +4402,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -4192,7 +4420,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4204,7 +4432,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4217,7 +4445,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 type CreateTokenRequest struct {
@@ -4231,7 +4459,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4243,7 +4471,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4256,7 +4484,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -4290,7 +4518,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4302,7 +4530,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4315,7 +4543,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -4354,17 +4582,20 @@ type Partition struct {
 	NodesTotal uint32 `protobuf:"varint,9,opt,name=nodes_total,json=nodesTotal,proto3" json:"nodes_total,omitempty"`
 	NodesReady uint32 `protobuf:"varint,10,opt,name=nodes_ready,json=nodesReady,proto3" json:"nodes_ready,omitempty"`
 	// Its cards on nodes that are registered, and how many are in use.
-	GpusTotal     uint32 `protobuf:"varint,11,opt,name=gpus_total,json=gpusTotal,proto3" json:"gpus_total,omitempty"`
-	GpusUsed      uint32 `protobuf:"varint,12,opt,name=gpus_used,json=gpusUsed,proto3" json:"gpus_used,omitempty"`
-	JobsWaiting   uint32 `protobuf:"varint,13,opt,name=jobs_waiting,json=jobsWaiting,proto3" json:"jobs_waiting,omitempty"`
-	JobsRunning   uint32 `protobuf:"varint,14,opt,name=jobs_running,json=jobsRunning,proto3" json:"jobs_running,omitempty"`
+	GpusTotal   uint32 `protobuf:"varint,11,opt,name=gpus_total,json=gpusTotal,proto3" json:"gpus_total,omitempty"`
+	GpusUsed    uint32 `protobuf:"varint,12,opt,name=gpus_used,json=gpusUsed,proto3" json:"gpus_used,omitempty"`
+	JobsWaiting uint32 `protobuf:"varint,13,opt,name=jobs_waiting,json=jobsWaiting,proto3" json:"jobs_waiting,omitempty"`
+	JobsRunning uint32 `protobuf:"varint,14,opt,name=jobs_running,json=jobsRunning,proto3" json:"jobs_running,omitempty"`
+	// What its jobs may see of the network, host or none, the first for those
+	// that do not choose; empty leaves it to the nodes.
+	Networks      []string `protobuf:"bytes,15,rep,name=networks,proto3" json:"networks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4376,7 +4607,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4389,7 +4620,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Partition) GetName() string {
@@ -4490,6 +4721,13 @@ func (x *Partition) GetJobsRunning() uint32 {
 	return 0
 }
 
+func (x *Partition) GetNetworks() []string {
+	if x != nil {
+		return x.Networks
+	}
+	return nil
+}
+
 type ListPartitionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty for all.
@@ -4500,7 +4738,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4512,7 +4750,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4525,7 +4763,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -4544,7 +4782,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4556,7 +4794,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4569,7 +4807,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -4590,16 +4828,19 @@ type SetPartitionRequest struct {
 	GpuTypes    []string `protobuf:"bytes,4,rep,name=gpu_types,json=gpuTypes,proto3" json:"gpu_types,omitempty"`
 	Default     *bool    `protobuf:"varint,5,opt,name=default,proto3,oneof" json:"default,omitempty"`
 	// 0 is no limit.
-	MaxTime       *durationpb.Duration `protobuf:"bytes,6,opt,name=max_time,json=maxTime,proto3" json:"max_time,omitempty"`
-	DefaultTime   *durationpb.Duration `protobuf:"bytes,7,opt,name=default_time,json=defaultTime,proto3" json:"default_time,omitempty"`
-	Down          *bool                `protobuf:"varint,8,opt,name=down,proto3,oneof" json:"down,omitempty"`
+	MaxTime     *durationpb.Duration `protobuf:"bytes,6,opt,name=max_time,json=maxTime,proto3" json:"max_time,omitempty"`
+	DefaultTime *durationpb.Duration `protobuf:"bytes,7,opt,name=default_time,json=defaultTime,proto3" json:"default_time,omitempty"`
+	Down        *bool                `protobuf:"varint,8,opt,name=down,proto3,oneof" json:"down,omitempty"`
+	// set_networks tells that networks are to count.
+	SetNetworks   bool     `protobuf:"varint,9,opt,name=set_networks,json=setNetworks,proto3" json:"set_networks,omitempty"`
+	Networks      []string `protobuf:"bytes,10,rep,name=networks,proto3" json:"networks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4611,7 +4852,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4624,7 +4865,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -4683,6 +4924,20 @@ func (x *SetPartitionRequest) GetDown() bool {
 	return false
 }
 
+func (x *SetPartitionRequest) GetSetNetworks() bool {
+	if x != nil {
+		return x.SetNetworks
+	}
+	return false
+}
+
+func (x *SetPartitionRequest) GetNetworks() []string {
+	if x != nil {
+		return x.Networks
+	}
+	return nil
+}
+
 type SetPartitionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -4693,7 +4948,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4705,7 +4960,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4718,7 +4973,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -4744,7 +4999,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4756,7 +5011,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4769,7 +5024,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -4787,7 +5042,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4799,7 +5054,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4812,7 +5067,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 var File_berth_api_v1_api_proto protoreflect.FileDescriptor
@@ -4827,7 +5082,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xc4\t\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xc8\n" +
+	"\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -4868,7 +5124,24 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\adepends\x18! \x03(\v2\x18.berth.api.v1.DependencyR\adepends\x12\x1d\n" +
 	"\n" +
 	"depend_any\x18\" \x01(\bR\tdependAny\x12.\n" +
-	"\x13kill_invalid_depend\x18# \x01(\bR\x11killInvalidDepend\"2\n" +
+	"\x13kill_invalid_depend\x18# \x01(\bR\x11killInvalidDepend\x12/\n" +
+	"\awarning\x18% \x01(\v2\x15.berth.api.v1.WarningR\awarning\x12\x1a\n" +
+	"\btruncate\x18& \x01(\bR\btruncate\x125\n" +
+	"\tcontainer\x18' \x01(\v2\x17.berth.api.v1.ContainerR\tcontainer\"\xa1\x01\n" +
+	"\tContainer\x12\x18\n" +
+	"\anetwork\x18\x01 \x01(\tR\anetwork\x12+\n" +
+	"\x06mounts\x18\x02 \x03(\v2\x13.berth.api.v1.MountR\x06mounts\x12\x1b\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\x12\x17\n" +
+	"\atmp_mib\x18\x04 \x01(\x03R\x06tmpMib\x12\x17\n" +
+	"\ashm_mib\x18\x05 \x01(\x03R\x06shmMib\"T\n" +
+	"\x05Mount\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\fR\x06source\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\fR\x06target\x12\x1b\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\"j\n" +
+	"\aWarning\x12\x16\n" +
+	"\x06signal\x18\x01 \x01(\tR\x06signal\x121\n" +
+	"\x06before\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06before\x12\x14\n" +
+	"\x05first\x18\x03 \x01(\bR\x05first\"2\n" +
 	"\n" +
 	"Dependency\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x10\n" +
@@ -5199,7 +5472,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"a\n" +
 	"\x13CreateTokenResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
-	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xd0\x03\n" +
+	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xec\x03\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\tR\x05nodes\x12\x1b\n" +
@@ -5218,13 +5491,14 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"gpus_total\x18\v \x01(\rR\tgpusTotal\x12\x1b\n" +
 	"\tgpus_used\x18\f \x01(\rR\bgpusUsed\x12!\n" +
 	"\fjobs_waiting\x18\r \x01(\rR\vjobsWaiting\x12!\n" +
-	"\fjobs_running\x18\x0e \x01(\rR\vjobsRunning\"-\n" +
+	"\fjobs_running\x18\x0e \x01(\rR\vjobsRunning\x12\x1a\n" +
+	"\bnetworks\x18\x0f \x03(\tR\bnetworks\"-\n" +
 	"\x15ListPartitionsRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\"Q\n" +
 	"\x16ListPartitionsResponse\x127\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x17.berth.api.v1.PartitionR\n" +
-	"partitions\"\xd0\x02\n" +
+	"partitions\"\x8f\x03\n" +
 	"\x13SetPartitionRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\x05nodes\x18\x02 \x01(\tH\x00R\x05nodes\x88\x01\x01\x12\"\n" +
@@ -5233,7 +5507,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\adefault\x18\x05 \x01(\bH\x01R\adefault\x88\x01\x01\x124\n" +
 	"\bmax_time\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\amaxTime\x12<\n" +
 	"\fdefault_time\x18\a \x01(\v2\x19.google.protobuf.DurationR\vdefaultTime\x12\x17\n" +
-	"\x04down\x18\b \x01(\bH\x02R\x04down\x88\x01\x01B\b\n" +
+	"\x04down\x18\b \x01(\bH\x02R\x04down\x88\x01\x01\x12!\n" +
+	"\fset_networks\x18\t \x01(\bR\vsetNetworks\x12\x1a\n" +
+	"\bnetworks\x18\n" +
+	" \x03(\tR\bnetworksB\b\n" +
 	"\x06_nodesB\n" +
 	"\n" +
 	"\b_defaultB\a\n" +
@@ -5296,178 +5573,185 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(CancelOutcome)(0),              // 0: berth.api.v1.CancelOutcome
 	(JobAction)(0),                  // 1: berth.api.v1.JobAction
 	(*SubmitJobsRequest)(nil),       // 2: berth.api.v1.SubmitJobsRequest
 	(*SubmitJobsResponse)(nil),      // 3: berth.api.v1.SubmitJobsResponse
 	(*JobSpec)(nil),                 // 4: berth.api.v1.JobSpec
-	(*Dependency)(nil),              // 5: berth.api.v1.Dependency
-	(*Job)(nil),                     // 6: berth.api.v1.Job
-	(*GPUShare)(nil),                // 7: berth.api.v1.GPUShare
-	(*Share)(nil),                   // 8: berth.api.v1.Share
-	(*Prediction)(nil),              // 9: berth.api.v1.Prediction
-	(*PredictionPart)(nil),          // 10: berth.api.v1.PredictionPart
-	(*Measured)(nil),                // 11: berth.api.v1.Measured
-	(*Profile)(nil),                 // 12: berth.api.v1.Profile
-	(*NeighbourSpan)(nil),           // 13: berth.api.v1.NeighbourSpan
-	(*Attempt)(nil),                 // 14: berth.api.v1.Attempt
-	(*GetJobRequest)(nil),           // 15: berth.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),          // 16: berth.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),         // 17: berth.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 18: berth.api.v1.ListJobsResponse
-	(*CancelJobsRequest)(nil),       // 19: berth.api.v1.CancelJobsRequest
-	(*CancelJobsResponse)(nil),      // 20: berth.api.v1.CancelJobsResponse
-	(*CancelResult)(nil),            // 21: berth.api.v1.CancelResult
-	(*ControlJobsRequest)(nil),      // 22: berth.api.v1.ControlJobsRequest
-	(*ControlJobsResponse)(nil),     // 23: berth.api.v1.ControlJobsResponse
-	(*ControlResult)(nil),           // 24: berth.api.v1.ControlResult
-	(*ExplainJobRequest)(nil),       // 25: berth.api.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),      // 26: berth.api.v1.ExplainJobResponse
-	(*Forecast)(nil),                // 27: berth.api.v1.Forecast
-	(*Explanation)(nil),             // 28: berth.api.v1.Explanation
-	(*PredictRequest)(nil),          // 29: berth.api.v1.PredictRequest
-	(*PredictResponse)(nil),         // 30: berth.api.v1.PredictResponse
-	(*Sharing)(nil),                 // 31: berth.api.v1.Sharing
-	(*SharedJob)(nil),               // 32: berth.api.v1.SharedJob
-	(*SharingAdvice)(nil),           // 33: berth.api.v1.SharingAdvice
-	(*WatchJobsRequest)(nil),        // 34: berth.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),       // 35: berth.api.v1.WatchJobsResponse
-	(*GetStatusRequest)(nil),        // 36: berth.api.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),       // 37: berth.api.v1.GetStatusResponse
-	(*Member)(nil),                  // 38: berth.api.v1.Member
-	(*JobCount)(nil),                // 39: berth.api.v1.JobCount
-	(*ListNodesRequest)(nil),        // 40: berth.api.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),       // 41: berth.api.v1.ListNodesResponse
-	(*Node)(nil),                    // 42: berth.api.v1.Node
-	(*GPU)(nil),                     // 43: berth.api.v1.GPU
-	(*DrainNodeRequest)(nil),        // 44: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),       // 45: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),       // 46: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),      // 47: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),        // 48: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),       // 49: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),       // 50: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),      // 51: berth.api.v1.RemoveNodeResponse
-	(*CreateTokenRequest)(nil),      // 52: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 53: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),               // 54: berth.api.v1.Partition
-	(*ListPartitionsRequest)(nil),   // 55: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),  // 56: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),     // 57: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),    // 58: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),  // 59: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil), // 60: berth.api.v1.RemovePartitionResponse
-	(*durationpb.Duration)(nil),     // 61: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 62: google.protobuf.Timestamp
+	(*Container)(nil),               // 5: berth.api.v1.Container
+	(*Mount)(nil),                   // 6: berth.api.v1.Mount
+	(*Warning)(nil),                 // 7: berth.api.v1.Warning
+	(*Dependency)(nil),              // 8: berth.api.v1.Dependency
+	(*Job)(nil),                     // 9: berth.api.v1.Job
+	(*GPUShare)(nil),                // 10: berth.api.v1.GPUShare
+	(*Share)(nil),                   // 11: berth.api.v1.Share
+	(*Prediction)(nil),              // 12: berth.api.v1.Prediction
+	(*PredictionPart)(nil),          // 13: berth.api.v1.PredictionPart
+	(*Measured)(nil),                // 14: berth.api.v1.Measured
+	(*Profile)(nil),                 // 15: berth.api.v1.Profile
+	(*NeighbourSpan)(nil),           // 16: berth.api.v1.NeighbourSpan
+	(*Attempt)(nil),                 // 17: berth.api.v1.Attempt
+	(*GetJobRequest)(nil),           // 18: berth.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),          // 19: berth.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),         // 20: berth.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 21: berth.api.v1.ListJobsResponse
+	(*CancelJobsRequest)(nil),       // 22: berth.api.v1.CancelJobsRequest
+	(*CancelJobsResponse)(nil),      // 23: berth.api.v1.CancelJobsResponse
+	(*CancelResult)(nil),            // 24: berth.api.v1.CancelResult
+	(*ControlJobsRequest)(nil),      // 25: berth.api.v1.ControlJobsRequest
+	(*ControlJobsResponse)(nil),     // 26: berth.api.v1.ControlJobsResponse
+	(*ControlResult)(nil),           // 27: berth.api.v1.ControlResult
+	(*ExplainJobRequest)(nil),       // 28: berth.api.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),      // 29: berth.api.v1.ExplainJobResponse
+	(*Forecast)(nil),                // 30: berth.api.v1.Forecast
+	(*Explanation)(nil),             // 31: berth.api.v1.Explanation
+	(*PredictRequest)(nil),          // 32: berth.api.v1.PredictRequest
+	(*PredictResponse)(nil),         // 33: berth.api.v1.PredictResponse
+	(*Sharing)(nil),                 // 34: berth.api.v1.Sharing
+	(*SharedJob)(nil),               // 35: berth.api.v1.SharedJob
+	(*SharingAdvice)(nil),           // 36: berth.api.v1.SharingAdvice
+	(*WatchJobsRequest)(nil),        // 37: berth.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),       // 38: berth.api.v1.WatchJobsResponse
+	(*GetStatusRequest)(nil),        // 39: berth.api.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),       // 40: berth.api.v1.GetStatusResponse
+	(*Member)(nil),                  // 41: berth.api.v1.Member
+	(*JobCount)(nil),                // 42: berth.api.v1.JobCount
+	(*ListNodesRequest)(nil),        // 43: berth.api.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),       // 44: berth.api.v1.ListNodesResponse
+	(*Node)(nil),                    // 45: berth.api.v1.Node
+	(*GPU)(nil),                     // 46: berth.api.v1.GPU
+	(*DrainNodeRequest)(nil),        // 47: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 48: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),       // 49: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),      // 50: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),        // 51: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),       // 52: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),       // 53: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 54: berth.api.v1.RemoveNodeResponse
+	(*CreateTokenRequest)(nil),      // 55: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 56: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),               // 57: berth.api.v1.Partition
+	(*ListPartitionsRequest)(nil),   // 58: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),  // 59: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),     // 60: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),    // 61: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),  // 62: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil), // 63: berth.api.v1.RemovePartitionResponse
+	(*durationpb.Duration)(nil),     // 64: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 65: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	4,  // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	61, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	61, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	62, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	61, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	61, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	62, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
-	5,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
-	7,  // 8: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
-	9,  // 9: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
-	11, // 10: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	62, // 11: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	62, // 12: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	62, // 13: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	62, // 14: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
-	4,  // 15: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
-	14, // 16: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	61, // 17: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
-	9,  // 18: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
-	8,  // 19: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
-	10, // 20: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
-	12, // 21: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
-	13, // 22: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
-	7,  // 23: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	62, // 24: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	62, // 25: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	62, // 26: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	9,  // 27: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
-	11, // 28: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	6,  // 29: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	6,  // 30: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	21, // 31: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	0,  // 32: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	1,  // 33: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
-	24, // 34: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
-	6,  // 35: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	28, // 36: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
-	27, // 37: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	62, // 38: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	62, // 39: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
-	4,  // 40: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	9,  // 41: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	31, // 42: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	32, // 43: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	33, // 44: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	6,  // 45: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	38, // 46: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	39, // 47: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	42, // 48: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	43, // 49: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	62, // 50: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	62, // 51: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	62, // 52: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	42, // 53: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	42, // 54: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	42, // 55: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	61, // 56: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	62, // 57: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	61, // 58: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	61, // 59: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	54, // 60: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	61, // 61: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	61, // 62: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	54, // 63: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	2,  // 64: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	15, // 65: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	17, // 66: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	19, // 67: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	22, // 68: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	25, // 69: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	29, // 70: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	34, // 71: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	36, // 72: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	40, // 73: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	44, // 74: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	46, // 75: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	48, // 76: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	50, // 77: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	52, // 78: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	55, // 79: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	57, // 80: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	59, // 81: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	3,  // 82: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	16, // 83: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	18, // 84: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	20, // 85: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	23, // 86: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	26, // 87: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	30, // 88: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	35, // 89: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	37, // 90: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	41, // 91: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	45, // 92: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	47, // 93: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	49, // 94: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	51, // 95: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	53, // 96: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	56, // 97: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	58, // 98: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	60, // 99: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	82, // [82:100] is the sub-list for method output_type
-	64, // [64:82] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	64, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	64, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	65, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	64, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	64, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	65, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	8,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
+	7,  // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
+	5,  // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
+	6,  // 10: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
+	64, // 11: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	10, // 12: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
+	12, // 13: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
+	14, // 14: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
+	65, // 15: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	65, // 16: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	65, // 17: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	65, // 18: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	4,  // 19: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
+	17, // 20: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
+	64, // 21: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	12, // 22: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
+	11, // 23: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
+	13, // 24: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
+	15, // 25: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
+	16, // 26: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
+	10, // 27: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
+	65, // 28: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	65, // 29: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	65, // 30: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	12, // 31: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
+	14, // 32: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
+	9,  // 33: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	9,  // 34: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	24, // 35: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	0,  // 36: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	1,  // 37: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
+	27, // 38: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
+	9,  // 39: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
+	31, // 40: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	30, // 41: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
+	65, // 42: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	65, // 43: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	4,  // 44: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	12, // 45: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	34, // 46: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	35, // 47: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	36, // 48: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	9,  // 49: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	41, // 50: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	42, // 51: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	45, // 52: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	46, // 53: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	65, // 54: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	65, // 55: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	65, // 56: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	45, // 57: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	45, // 58: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	45, // 59: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	64, // 60: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	65, // 61: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	64, // 62: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	64, // 63: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	57, // 64: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	64, // 65: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	64, // 66: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	57, // 67: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	2,  // 68: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	18, // 69: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	20, // 70: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	22, // 71: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	25, // 72: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	28, // 73: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	32, // 74: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	37, // 75: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	39, // 76: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	43, // 77: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	47, // 78: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	49, // 79: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	51, // 80: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	53, // 81: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	55, // 82: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	58, // 83: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	60, // 84: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	62, // 85: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	3,  // 86: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	19, // 87: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	21, // 88: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	23, // 89: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	26, // 90: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	29, // 91: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	33, // 92: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	38, // 93: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	40, // 94: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	44, // 95: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	48, // 96: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	50, // 97: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	52, // 98: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	54, // 99: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	56, // 100: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	59, // 101: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	61, // 102: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	63, // 103: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	86, // [86:104] is the sub-list for method output_type
+	68, // [68:86] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -5475,16 +5759,16 @@ func file_berth_api_v1_api_proto_init() {
 	if File_berth_api_v1_api_proto != nil {
 		return
 	}
-	file_berth_api_v1_api_proto_msgTypes[4].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[12].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[55].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[7].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[15].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[58].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   59,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

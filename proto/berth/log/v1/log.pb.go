@@ -2961,8 +2961,13 @@ type Spec struct {
 	Depends           []*Dependency `protobuf:"bytes,33,rep,name=depends,proto3" json:"depends,omitempty"`
 	DependAny         bool          `protobuf:"varint,34,opt,name=depend_any,json=dependAny,proto3" json:"depend_any,omitempty"`
 	KillInvalidDepend bool          `protobuf:"varint,35,opt,name=kill_invalid_depend,json=killInvalidDepend,proto3" json:"kill_invalid_depend,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// The signal before its time limit.
+	Warning *Warning `protobuf:"bytes,37,opt,name=warning,proto3" json:"warning,omitempty"`
+	// Its output files are emptied at each start.
+	Truncate      bool       `protobuf:"varint,38,opt,name=truncate,proto3" json:"truncate,omitempty"`
+	Container     *Container `protobuf:"bytes,39,opt,name=container,proto3" json:"container,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Spec) Reset() {
@@ -3247,6 +3252,229 @@ func (x *Spec) GetKillInvalidDepend() bool {
 	return false
 }
 
+func (x *Spec) GetWarning() *Warning {
+	if x != nil {
+		return x.Warning
+	}
+	return nil
+}
+
+func (x *Spec) GetTruncate() bool {
+	if x != nil {
+		return x.Truncate
+	}
+	return false
+}
+
+func (x *Spec) GetContainer() *Container {
+	if x != nil {
+		return x.Container
+	}
+	return nil
+}
+
+// Container is what a job asks of what it runs in; see cluster.Container.
+type Container struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// host or none; "" is what partition and node give.
+	Network  string   `protobuf:"bytes,1,opt,name=network,proto3" json:"network,omitempty"`
+	Mounts   []*Mount `protobuf:"bytes,2,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	ReadOnly bool     `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// 0 is what the node gives.
+	TmpMib        int64 `protobuf:"varint,4,opt,name=tmp_mib,json=tmpMib,proto3" json:"tmp_mib,omitempty"`
+	ShmMib        int64 `protobuf:"varint,5,opt,name=shm_mib,json=shmMib,proto3" json:"shm_mib,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Container) Reset() {
+	*x = Container{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Container) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Container) ProtoMessage() {}
+
+func (x *Container) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Container.ProtoReflect.Descriptor instead.
+func (*Container) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *Container) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *Container) GetMounts() []*Mount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
+}
+
+func (x *Container) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *Container) GetTmpMib() int64 {
+	if x != nil {
+		return x.TmpMib
+	}
+	return 0
+}
+
+func (x *Container) GetShmMib() int64 {
+	if x != nil {
+		return x.ShmMib
+	}
+	return 0
+}
+
+type Mount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        []byte                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Target        []byte                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	ReadOnly      bool                   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mount) Reset() {
+	*x = Mount{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mount) ProtoMessage() {}
+
+func (x *Mount) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mount.ProtoReflect.Descriptor instead.
+func (*Mount) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *Mount) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *Mount) GetTarget() []byte {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *Mount) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+// Warning is a signal before the time limit; see cluster.Warning.
+type Warning struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Without SIG, such as USR1.
+	Signal   string `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
+	BeforeUs int64  `protobuf:"varint,2,opt,name=before_us,json=beforeUs,proto3" json:"before_us,omitempty"`
+	// To the first process alone.
+	First         bool `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Warning) Reset() {
+	*x = Warning{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Warning) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Warning) ProtoMessage() {}
+
+func (x *Warning) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Warning.ProtoReflect.Descriptor instead.
+func (*Warning) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *Warning) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *Warning) GetBeforeUs() int64 {
+	if x != nil {
+		return x.BeforeUs
+	}
+	return 0
+}
+
+func (x *Warning) GetFirst() bool {
+	if x != nil {
+		return x.First
+	}
+	return false
+}
+
 type Dependency struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -3257,7 +3485,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3269,7 +3497,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3282,7 +3510,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Dependency) GetKind() string {
@@ -3317,7 +3545,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3329,7 +3557,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3342,7 +3570,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -3425,7 +3653,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3437,7 +3665,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3450,7 +3678,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Reason) GetCode() string {
@@ -3477,7 +3705,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3489,7 +3717,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3502,7 +3730,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -3537,7 +3765,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3549,7 +3777,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3562,7 +3790,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -3651,7 +3879,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3663,7 +3891,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3676,7 +3904,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -3768,7 +3996,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3780,7 +4008,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3793,7 +4021,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -3836,7 +4064,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3848,7 +4076,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3861,7 +4089,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Berth) GetNode() string {
@@ -3921,7 +4149,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3933,7 +4161,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3946,7 +4174,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Job) GetId() uint64 {
@@ -4093,7 +4321,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4105,7 +4333,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4118,7 +4346,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -4153,7 +4381,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4165,7 +4393,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4178,7 +4406,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -4227,7 +4455,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4239,7 +4467,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4252,7 +4480,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -4383,7 +4611,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4395,7 +4623,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4408,7 +4636,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -4477,7 +4705,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4489,7 +4717,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4502,7 +4730,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GPU) GetId() string {
@@ -4592,7 +4820,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4604,7 +4832,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4617,7 +4845,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Node) GetId() string {
@@ -4736,16 +4964,17 @@ type Partition struct {
 	GpuTypes []string `protobuf:"bytes,4,rep,name=gpu_types,json=gpuTypes,proto3" json:"gpu_types,omitempty"`
 	Default  bool     `protobuf:"varint,5,opt,name=default,proto3" json:"default,omitempty"`
 	// 0 is none.
-	MaxTimeUs     int64 `protobuf:"varint,6,opt,name=max_time_us,json=maxTimeUs,proto3" json:"max_time_us,omitempty"`
-	DefaultTimeUs int64 `protobuf:"varint,7,opt,name=default_time_us,json=defaultTimeUs,proto3" json:"default_time_us,omitempty"`
-	Down          bool  `protobuf:"varint,8,opt,name=down,proto3" json:"down,omitempty"`
+	MaxTimeUs     int64    `protobuf:"varint,6,opt,name=max_time_us,json=maxTimeUs,proto3" json:"max_time_us,omitempty"`
+	DefaultTimeUs int64    `protobuf:"varint,7,opt,name=default_time_us,json=defaultTimeUs,proto3" json:"default_time_us,omitempty"`
+	Down          bool     `protobuf:"varint,8,opt,name=down,proto3" json:"down,omitempty"`
+	Networks      []string `protobuf:"bytes,9,rep,name=networks,proto3" json:"networks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4757,7 +4986,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4770,7 +4999,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Partition) GetName() string {
@@ -4829,6 +5058,13 @@ func (x *Partition) GetDown() bool {
 	return false
 }
 
+func (x *Partition) GetNetworks() []string {
+	if x != nil {
+		return x.Networks
+	}
+	return nil
+}
+
 type Queue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
@@ -4839,7 +5075,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4851,7 +5087,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4864,7 +5100,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Queue) GetGpu() string {
@@ -4891,7 +5127,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4903,7 +5139,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4916,7 +5152,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -4947,7 +5183,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4959,7 +5195,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4972,7 +5208,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Request) GetKey() []byte {
@@ -5017,7 +5253,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5029,7 +5265,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5042,7 +5278,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Token) GetHash() []byte {
@@ -5091,7 +5327,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5103,7 +5339,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5116,7 +5352,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -5153,7 +5389,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5165,7 +5401,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5178,7 +5414,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -5242,7 +5478,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5254,7 +5490,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5267,7 +5503,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -5344,7 +5580,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5356,7 +5592,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5369,7 +5605,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -5401,7 +5637,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5413,7 +5649,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5426,7 +5662,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -5485,7 +5721,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5497,7 +5733,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5510,7 +5746,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Company) GetSignature() string {
@@ -5568,7 +5804,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5580,7 +5816,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5593,7 +5829,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -5941,7 +6177,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xaa\b\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xae\t\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -5982,7 +6218,24 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\adepends\x18! \x03(\v2\x18.berth.log.v1.DependencyR\adepends\x12\x1d\n" +
 	"\n" +
 	"depend_any\x18\" \x01(\bR\tdependAny\x12.\n" +
-	"\x13kill_invalid_depend\x18# \x01(\bR\x11killInvalidDepend\"2\n" +
+	"\x13kill_invalid_depend\x18# \x01(\bR\x11killInvalidDepend\x12/\n" +
+	"\awarning\x18% \x01(\v2\x15.berth.log.v1.WarningR\awarning\x12\x1a\n" +
+	"\btruncate\x18& \x01(\bR\btruncate\x125\n" +
+	"\tcontainer\x18' \x01(\v2\x17.berth.log.v1.ContainerR\tcontainer\"\xa1\x01\n" +
+	"\tContainer\x12\x18\n" +
+	"\anetwork\x18\x01 \x01(\tR\anetwork\x12+\n" +
+	"\x06mounts\x18\x02 \x03(\v2\x13.berth.log.v1.MountR\x06mounts\x12\x1b\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\x12\x17\n" +
+	"\atmp_mib\x18\x04 \x01(\x03R\x06tmpMib\x12\x17\n" +
+	"\ashm_mib\x18\x05 \x01(\x03R\x06shmMib\"T\n" +
+	"\x05Mount\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\fR\x06source\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\fR\x06target\x12\x1b\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\"T\n" +
+	"\aWarning\x12\x16\n" +
+	"\x06signal\x18\x01 \x01(\tR\x06signal\x12\x1b\n" +
+	"\tbefore_us\x18\x02 \x01(\x03R\bbeforeUs\x12\x14\n" +
+	"\x05first\x18\x03 \x01(\bR\x05first\"2\n" +
 	"\n" +
 	"Dependency\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x10\n" +
@@ -6135,7 +6388,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\rregistered_us\x18\r \x01(\x03R\fregisteredUs\x12\x1d\n" +
 	"\n" +
 	"changed_us\x18\x0e \x01(\x03R\tchangedUs\x12\x14\n" +
-	"\x05fence\x18\x0f \x01(\x04R\x05fence\"\xe4\x01\n" +
+	"\x05fence\x18\x0f \x01(\x04R\x05fence\"\x80\x02\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
@@ -6144,7 +6397,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\adefault\x18\x05 \x01(\bR\adefault\x12\x1e\n" +
 	"\vmax_time_us\x18\x06 \x01(\x03R\tmaxTimeUs\x12&\n" +
 	"\x0fdefault_time_us\x18\a \x01(\x03R\rdefaultTimeUs\x12\x12\n" +
-	"\x04down\x18\b \x01(\bR\x04down\"I\n" +
+	"\x04down\x18\b \x01(\bR\x04down\x12\x1a\n" +
+	"\bnetworks\x18\t \x03(\tR\bnetworks\"I\n" +
 	"\x05Queue\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12.\n" +
 	"\awaiters\x18\x02 \x03(\v2\x14.berth.log.v1.WaiterR\awaiters\".\n" +
@@ -6239,7 +6493,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 	return file_berth_log_v1_log_proto_rawDescData
 }
 
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Entry)(nil),               // 0: berth.log.v1.Entry
 	(*Command)(nil),             // 1: berth.log.v1.Command
@@ -6278,33 +6532,36 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Config)(nil),              // 34: berth.log.v1.Config
 	(*Owner)(nil),               // 35: berth.log.v1.Owner
 	(*Spec)(nil),                // 36: berth.log.v1.Spec
-	(*Dependency)(nil),          // 37: berth.log.v1.Dependency
-	(*Estimate)(nil),            // 38: berth.log.v1.Estimate
-	(*Reason)(nil),              // 39: berth.log.v1.Reason
-	(*Exit)(nil),                // 40: berth.log.v1.Exit
-	(*Usage)(nil),               // 41: berth.log.v1.Usage
-	(*Profile)(nil),             // 42: berth.log.v1.Profile
-	(*GPUShare)(nil),            // 43: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 44: berth.log.v1.Berth
-	(*Job)(nil),                 // 45: berth.log.v1.Job
-	(*Hold)(nil),                // 46: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 47: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 48: berth.log.v1.Attempt
-	(*PreemptRequest)(nil),      // 49: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 50: berth.log.v1.GPU
-	(*Node)(nil),                // 51: berth.log.v1.Node
-	(*Partition)(nil),           // 52: berth.log.v1.Partition
-	(*Queue)(nil),               // 53: berth.log.v1.Queue
-	(*Waiter)(nil),              // 54: berth.log.v1.Waiter
-	(*Request)(nil),             // 55: berth.log.v1.Request
-	(*Token)(nil),               // 56: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 57: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 58: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 59: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 60: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 61: berth.log.v1.Interference
-	(*Company)(nil),             // 62: berth.log.v1.Company
-	(*Sample)(nil),              // 63: berth.log.v1.Sample
+	(*Container)(nil),           // 37: berth.log.v1.Container
+	(*Mount)(nil),               // 38: berth.log.v1.Mount
+	(*Warning)(nil),             // 39: berth.log.v1.Warning
+	(*Dependency)(nil),          // 40: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 41: berth.log.v1.Estimate
+	(*Reason)(nil),              // 42: berth.log.v1.Reason
+	(*Exit)(nil),                // 43: berth.log.v1.Exit
+	(*Usage)(nil),               // 44: berth.log.v1.Usage
+	(*Profile)(nil),             // 45: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 46: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 47: berth.log.v1.Berth
+	(*Job)(nil),                 // 48: berth.log.v1.Job
+	(*Hold)(nil),                // 49: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 50: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 51: berth.log.v1.Attempt
+	(*PreemptRequest)(nil),      // 52: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 53: berth.log.v1.GPU
+	(*Node)(nil),                // 54: berth.log.v1.Node
+	(*Partition)(nil),           // 55: berth.log.v1.Partition
+	(*Queue)(nil),               // 56: berth.log.v1.Queue
+	(*Waiter)(nil),              // 57: berth.log.v1.Waiter
+	(*Request)(nil),             // 58: berth.log.v1.Request
+	(*Token)(nil),               // 59: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 60: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 61: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 62: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 63: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 64: berth.log.v1.Interference
+	(*Company)(nil),             // 65: berth.log.v1.Company
+	(*Sample)(nil),              // 66: berth.log.v1.Sample
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	1,  // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -6336,60 +6593,63 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	35, // 26: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
 	3,  // 27: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
 	36, // 28: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	38, // 29: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	41, // 29: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
 	6,  // 30: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
 	7,  // 31: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	44, // 32: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	38, // 33: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	39, // 34: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	40, // 35: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	41, // 36: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	51, // 37: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	56, // 38: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	59, // 39: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	52, // 40: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	47, // 32: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	41, // 33: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	42, // 34: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	43, // 35: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	44, // 36: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	54, // 37: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	59, // 38: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	62, // 39: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	55, // 40: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
 	34, // 41: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
 	33, // 42: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
 	34, // 43: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	51, // 44: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	45, // 45: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	53, // 46: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	55, // 47: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	56, // 48: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	57, // 49: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	58, // 50: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	63, // 51: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	54, // 44: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	48, // 45: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	56, // 46: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	58, // 47: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	59, // 48: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	60, // 49: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	61, // 50: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	66, // 51: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
 	32, // 52: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	58, // 53: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	60, // 54: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	61, // 55: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	52, // 56: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	37, // 57: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	42, // 58: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	43, // 59: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	35, // 60: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	36, // 61: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	39, // 62: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	38, // 63: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	47, // 64: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	48, // 65: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	46, // 66: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	39, // 67: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	44, // 68: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	38, // 69: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	40, // 70: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	41, // 71: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	49, // 72: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	50, // 73: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	54, // 74: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	59, // 75: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	38, // 76: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	62, // 77: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	78, // [78:78] is the sub-list for method output_type
-	78, // [78:78] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	61, // 53: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	63, // 54: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	64, // 55: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	55, // 56: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	40, // 57: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	39, // 58: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	37, // 59: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	38, // 60: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	45, // 61: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	46, // 62: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	35, // 63: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	36, // 64: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	42, // 65: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	41, // 66: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	50, // 67: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	51, // 68: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	49, // 69: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	42, // 70: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	47, // 71: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	41, // 72: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	43, // 73: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	44, // 74: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	52, // 75: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	53, // 76: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	57, // 77: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	62, // 78: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	41, // 79: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	65, // 80: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	81, // [81:81] is the sub-list for method output_type
+	81, // [81:81] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -6447,7 +6707,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   64,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -100,6 +100,55 @@ func (AttemptState) EnumDescriptor() ([]byte, []int) {
 	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{0}
 }
 
+type HookState int32
+
+const (
+	HookState_HOOK_STATE_UNSPECIFIED HookState = 0
+	HookState_HOOK_STATE_BEGUN       HookState = 1
+	HookState_HOOK_STATE_ENDED       HookState = 2
+)
+
+// Enum value maps for HookState.
+var (
+	HookState_name = map[int32]string{
+		0: "HOOK_STATE_UNSPECIFIED",
+		1: "HOOK_STATE_BEGUN",
+		2: "HOOK_STATE_ENDED",
+	}
+	HookState_value = map[string]int32{
+		"HOOK_STATE_UNSPECIFIED": 0,
+		"HOOK_STATE_BEGUN":       1,
+		"HOOK_STATE_ENDED":       2,
+	}
+)
+
+func (x HookState) Enum() *HookState {
+	p := new(HookState)
+	*p = x
+	return p
+}
+
+func (x HookState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HookState) Descriptor() protoreflect.EnumDescriptor {
+	return file_berth_node_v1_node_proto_enumTypes[1].Descriptor()
+}
+
+func (HookState) Type() protoreflect.EnumType {
+	return &file_berth_node_v1_node_proto_enumTypes[1]
+}
+
+func (x HookState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HookState.Descriptor instead.
+func (HookState) EnumDescriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{1}
+}
+
 type SessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -1459,7 +1508,16 @@ type Assignment struct {
 	// There when the attempt must make room: it is to save its state first.
 	Preempt *Preempt `protobuf:"bytes,22,opt,name=preempt,proto3" json:"preempt,omitempty"`
 	// In an agent's journal only: it is above its share of a GPU and must end.
-	Breach        *MemBreach `protobuf:"bytes,23,opt,name=breach,proto3" json:"breach,omitempty"`
+	Breach *MemBreach `protobuf:"bytes,23,opt,name=breach,proto3" json:"breach,omitempty"`
+	// The signal that it gets before its time limit.
+	Warning *Warning `protobuf:"bytes,24,opt,name=warning,proto3" json:"warning,omitempty"`
+	// Its output files are emptied when it starts.
+	Truncate  bool       `protobuf:"varint,25,opt,name=truncate,proto3" json:"truncate,omitempty"`
+	Container *Container `protobuf:"bytes,26,opt,name=container,proto3" json:"container,omitempty"`
+	// How far the agent is with it; in an agent's journal only.
+	Progress *Progress `protobuf:"bytes,27,opt,name=progress,proto3" json:"progress,omitempty"`
+	// The partition that it runs in, "" where there are none.
+	Partition     string `protobuf:"bytes,28,opt,name=partition,proto3" json:"partition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1655,6 +1713,41 @@ func (x *Assignment) GetBreach() *MemBreach {
 	return nil
 }
 
+func (x *Assignment) GetWarning() *Warning {
+	if x != nil {
+		return x.Warning
+	}
+	return nil
+}
+
+func (x *Assignment) GetTruncate() bool {
+	if x != nil {
+		return x.Truncate
+	}
+	return false
+}
+
+func (x *Assignment) GetContainer() *Container {
+	if x != nil {
+		return x.Container
+	}
+	return nil
+}
+
+func (x *Assignment) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+func (x *Assignment) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
 // MemBreach ends an attempt that holds more GPU memory than its share: USR1,
 // after a grace TERM, and after the grace of any stop KILL.
 type MemBreach struct {
@@ -1752,6 +1845,271 @@ func (x *MemBreach) GetUrgent() bool {
 	return false
 }
 
+// Progress is what an agent did for an attempt that it must not do again, or
+// must make up for.
+type Progress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The warning was sent.
+	Warned        bool      `protobuf:"varint,1,opt,name=warned,proto3" json:"warned,omitempty"`
+	Prolog        HookState `protobuf:"varint,2,opt,name=prolog,proto3,enum=berth.node.v1.HookState" json:"prolog,omitempty"`
+	Epilog        HookState `protobuf:"varint,3,opt,name=epilog,proto3,enum=berth.node.v1.HookState" json:"epilog,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Progress) Reset() {
+	*x = Progress{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Progress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Progress) ProtoMessage() {}
+
+func (x *Progress) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
+func (*Progress) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Progress) GetWarned() bool {
+	if x != nil {
+		return x.Warned
+	}
+	return false
+}
+
+func (x *Progress) GetProlog() HookState {
+	if x != nil {
+		return x.Prolog
+	}
+	return HookState_HOOK_STATE_UNSPECIFIED
+}
+
+func (x *Progress) GetEpilog() HookState {
+	if x != nil {
+		return x.Epilog
+	}
+	return HookState_HOOK_STATE_UNSPECIFIED
+}
+
+// Container is what a job asks of what it runs in; see cluster.Container.
+type Container struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// host or none; "" is what partition and node give.
+	Network  string   `protobuf:"bytes,1,opt,name=network,proto3" json:"network,omitempty"`
+	Mounts   []*Mount `protobuf:"bytes,2,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	ReadOnly bool     `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// 0 is what the node gives.
+	TmpMib        int64 `protobuf:"varint,4,opt,name=tmp_mib,json=tmpMib,proto3" json:"tmp_mib,omitempty"`
+	ShmMib        int64 `protobuf:"varint,5,opt,name=shm_mib,json=shmMib,proto3" json:"shm_mib,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Container) Reset() {
+	*x = Container{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Container) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Container) ProtoMessage() {}
+
+func (x *Container) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Container.ProtoReflect.Descriptor instead.
+func (*Container) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Container) GetNetwork() string {
+	if x != nil {
+		return x.Network
+	}
+	return ""
+}
+
+func (x *Container) GetMounts() []*Mount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
+}
+
+func (x *Container) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *Container) GetTmpMib() int64 {
+	if x != nil {
+		return x.TmpMib
+	}
+	return 0
+}
+
+func (x *Container) GetShmMib() int64 {
+	if x != nil {
+		return x.ShmMib
+	}
+	return 0
+}
+
+type Mount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        []byte                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Target        []byte                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	ReadOnly      bool                   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mount) Reset() {
+	*x = Mount{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mount) ProtoMessage() {}
+
+func (x *Mount) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mount.ProtoReflect.Descriptor instead.
+func (*Mount) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Mount) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *Mount) GetTarget() []byte {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *Mount) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+// Warning is a signal before the time limit; see cluster.Warning.
+type Warning struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Without SIG, such as USR1.
+	Signal string               `protobuf:"bytes,1,opt,name=signal,proto3" json:"signal,omitempty"`
+	Before *durationpb.Duration `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`
+	// To the first process alone.
+	First         bool `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Warning) Reset() {
+	*x = Warning{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Warning) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Warning) ProtoMessage() {}
+
+func (x *Warning) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Warning.ProtoReflect.Descriptor instead.
+func (*Warning) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Warning) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *Warning) GetBefore() *durationpb.Duration {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *Warning) GetFirst() bool {
+	if x != nil {
+		return x.First
+	}
+	return false
+}
+
 // Preempt ends an attempt in three steps: the signal, after its own grace
 // TERM, and after the grace of any stop KILL.
 type Preempt struct {
@@ -1769,7 +2127,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1781,7 +2139,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1794,7 +2152,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Preempt) GetSignal() string {
@@ -1837,7 +2195,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +2207,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +2220,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Share) GetUuid() string {
@@ -1902,7 +2260,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1914,7 +2272,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1927,7 +2285,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -1950,7 +2308,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2320,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2333,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -2017,7 +2375,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2387,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2400,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -2081,7 +2439,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2451,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2464,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -2160,7 +2518,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2172,7 +2530,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +2543,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -2205,7 +2563,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2575,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2588,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -2358,7 +2716,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\x8f\x05\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xe8\x06\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -2385,7 +2743,12 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x04gpus\x18\x14 \x03(\v2\x14.berth.node.v1.ShareR\x04gpus\x12\x16\n" +
 	"\x06script\x18\x15 \x01(\fR\x06script\x120\n" +
 	"\apreempt\x18\x16 \x01(\v2\x16.berth.node.v1.PreemptR\apreempt\x120\n" +
-	"\x06breach\x18\x17 \x01(\v2\x18.berth.node.v1.MemBreachR\x06breach\"\xdd\x01\n" +
+	"\x06breach\x18\x17 \x01(\v2\x18.berth.node.v1.MemBreachR\x06breach\x120\n" +
+	"\awarning\x18\x18 \x01(\v2\x16.berth.node.v1.WarningR\awarning\x12\x1a\n" +
+	"\btruncate\x18\x19 \x01(\bR\btruncate\x126\n" +
+	"\tcontainer\x18\x1a \x01(\v2\x18.berth.node.v1.ContainerR\tcontainer\x123\n" +
+	"\bprogress\x18\x1b \x01(\v2\x17.berth.node.v1.ProgressR\bprogress\x12\x1c\n" +
+	"\tpartition\x18\x1c \x01(\tR\tpartition\"\xdd\x01\n" +
 	"\tMemBreach\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x19\n" +
 	"\bheld_mib\x18\x02 \x01(\x03R\aheldMib\x12\x17\n" +
@@ -2393,7 +2756,25 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12*\n" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
 	"\x04sent\x18\x06 \x01(\bR\x04sent\x12\x16\n" +
-	"\x06urgent\x18\a \x01(\bR\x06urgent\"\x92\x01\n" +
+	"\x06urgent\x18\a \x01(\bR\x06urgent\"\x86\x01\n" +
+	"\bProgress\x12\x16\n" +
+	"\x06warned\x18\x01 \x01(\bR\x06warned\x120\n" +
+	"\x06prolog\x18\x02 \x01(\x0e2\x18.berth.node.v1.HookStateR\x06prolog\x120\n" +
+	"\x06epilog\x18\x03 \x01(\x0e2\x18.berth.node.v1.HookStateR\x06epilog\"\xa2\x01\n" +
+	"\tContainer\x12\x18\n" +
+	"\anetwork\x18\x01 \x01(\tR\anetwork\x12,\n" +
+	"\x06mounts\x18\x02 \x03(\v2\x14.berth.node.v1.MountR\x06mounts\x12\x1b\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\x12\x17\n" +
+	"\atmp_mib\x18\x04 \x01(\x03R\x06tmpMib\x12\x17\n" +
+	"\ashm_mib\x18\x05 \x01(\x03R\x06shmMib\"T\n" +
+	"\x05Mount\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\fR\x06source\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\fR\x06target\x12\x1b\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\"j\n" +
+	"\aWarning\x12\x16\n" +
+	"\x06signal\x18\x01 \x01(\tR\x06signal\x121\n" +
+	"\x06before\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06before\x12\x14\n" +
+	"\x05first\x18\x03 \x01(\bR\x05first\"\x92\x01\n" +
 	"\aPreempt\x12\x16\n" +
 	"\x06signal\x18\x01 \x01(\tR\x06signal\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12*\n" +
@@ -2441,7 +2822,11 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x1bATTEMPT_STATE_OUT_OF_MEMORY\x10\b\x12\x16\n" +
 	"\x12ATTEMPT_STATE_LOST\x10\t\x12\x1b\n" +
 	"\x17ATTEMPT_STATE_PREEMPTED\x10\n" +
-	"2\xe0\x01\n" +
+	"*S\n" +
+	"\tHookState\x12\x1a\n" +
+	"\x16HOOK_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10HOOK_STATE_BEGUN\x10\x01\x12\x14\n" +
+	"\x10HOOK_STATE_ENDED\x10\x022\xe0\x01\n" +
 	"\vNodeService\x12L\n" +
 	"\aSession\x12\x1d.berth.node.v1.SessionRequest\x1a\x1e.berth.node.v1.SessionResponse(\x010\x01\x12?\n" +
 	"\x04Join\x12\x1a.berth.node.v1.JoinRequest\x1a\x1b.berth.node.v1.JoinResponse\x12B\n" +
@@ -2459,83 +2844,95 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 	return file_berth_node_v1_node_proto_rawDescData
 }
 
-var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(AttemptState)(0),             // 0: berth.node.v1.AttemptState
-	(*SessionRequest)(nil),        // 1: berth.node.v1.SessionRequest
-	(*SessionResponse)(nil),       // 2: berth.node.v1.SessionResponse
-	(*Hello)(nil),                 // 3: berth.node.v1.Hello
-	(*GPU)(nil),                   // 4: berth.node.v1.GPU
-	(*Reports)(nil),               // 5: berth.node.v1.Reports
-	(*Report)(nil),                // 6: berth.node.v1.Report
-	(*Exit)(nil),                  // 7: berth.node.v1.Exit
-	(*Usage)(nil),                 // 8: berth.node.v1.Usage
-	(*Profile)(nil),               // 9: berth.node.v1.Profile
-	(*NeighbourSpan)(nil),         // 10: berth.node.v1.NeighbourSpan
-	(*Heartbeat)(nil),             // 11: berth.node.v1.Heartbeat
-	(*GPUUsage)(nil),              // 12: berth.node.v1.GPUUsage
-	(*LeaseGranted)(nil),          // 13: berth.node.v1.LeaseGranted
-	(*Redirect)(nil),              // 14: berth.node.v1.Redirect
-	(*Desired)(nil),               // 15: berth.node.v1.Desired
-	(*AttemptRef)(nil),            // 16: berth.node.v1.AttemptRef
-	(*Assignment)(nil),            // 17: berth.node.v1.Assignment
-	(*MemBreach)(nil),             // 18: berth.node.v1.MemBreach
-	(*Preempt)(nil),               // 19: berth.node.v1.Preempt
-	(*Share)(nil),                 // 20: berth.node.v1.Share
-	(*Acks)(nil),                  // 21: berth.node.v1.Acks
-	(*Ack)(nil),                   // 22: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 23: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 24: berth.node.v1.JoinResponse
-	(*RenewRequest)(nil),          // 25: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 26: berth.node.v1.RenewResponse
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
+	(HookState)(0),                // 1: berth.node.v1.HookState
+	(*SessionRequest)(nil),        // 2: berth.node.v1.SessionRequest
+	(*SessionResponse)(nil),       // 3: berth.node.v1.SessionResponse
+	(*Hello)(nil),                 // 4: berth.node.v1.Hello
+	(*GPU)(nil),                   // 5: berth.node.v1.GPU
+	(*Reports)(nil),               // 6: berth.node.v1.Reports
+	(*Report)(nil),                // 7: berth.node.v1.Report
+	(*Exit)(nil),                  // 8: berth.node.v1.Exit
+	(*Usage)(nil),                 // 9: berth.node.v1.Usage
+	(*Profile)(nil),               // 10: berth.node.v1.Profile
+	(*NeighbourSpan)(nil),         // 11: berth.node.v1.NeighbourSpan
+	(*Heartbeat)(nil),             // 12: berth.node.v1.Heartbeat
+	(*GPUUsage)(nil),              // 13: berth.node.v1.GPUUsage
+	(*LeaseGranted)(nil),          // 14: berth.node.v1.LeaseGranted
+	(*Redirect)(nil),              // 15: berth.node.v1.Redirect
+	(*Desired)(nil),               // 16: berth.node.v1.Desired
+	(*AttemptRef)(nil),            // 17: berth.node.v1.AttemptRef
+	(*Assignment)(nil),            // 18: berth.node.v1.Assignment
+	(*MemBreach)(nil),             // 19: berth.node.v1.MemBreach
+	(*Progress)(nil),              // 20: berth.node.v1.Progress
+	(*Container)(nil),             // 21: berth.node.v1.Container
+	(*Mount)(nil),                 // 22: berth.node.v1.Mount
+	(*Warning)(nil),               // 23: berth.node.v1.Warning
+	(*Preempt)(nil),               // 24: berth.node.v1.Preempt
+	(*Share)(nil),                 // 25: berth.node.v1.Share
+	(*Acks)(nil),                  // 26: berth.node.v1.Acks
+	(*Ack)(nil),                   // 27: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 28: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 29: berth.node.v1.JoinResponse
+	(*RenewRequest)(nil),          // 30: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 31: berth.node.v1.RenewResponse
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
-	3,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
-	5,  // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
-	11, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
-	14, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
-	15, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	21, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
-	13, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
-	4,  // 7: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
-	6,  // 8: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
+	4,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
+	6,  // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
+	12, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
+	15, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
+	16, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
+	26, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	14, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
+	5,  // 7: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
+	7,  // 8: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
 	0,  // 9: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
-	7,  // 10: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	27, // 11: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	27, // 12: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
-	8,  // 13: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
-	9,  // 14: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
-	10, // 15: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
-	12, // 16: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	27, // 17: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	28, // 18: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
-	17, // 19: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
-	16, // 20: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	28, // 21: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	28, // 22: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	20, // 23: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	19, // 24: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	18, // 25: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
-	27, // 26: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	27, // 27: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	28, // 28: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	27, // 29: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	22, // 30: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	0,  // 31: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	1,  // 32: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	23, // 33: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	25, // 34: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
-	2,  // 35: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	24, // 36: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	26, // 37: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
-	35, // [35:38] is the sub-list for method output_type
-	32, // [32:35] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	8,  // 10: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
+	32, // 11: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	32, // 12: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	9,  // 13: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
+	10, // 14: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
+	11, // 15: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
+	13, // 16: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
+	32, // 17: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	33, // 18: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	18, // 19: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
+	17, // 20: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
+	33, // 21: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	33, // 22: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	25, // 23: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	24, // 24: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	19, // 25: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
+	23, // 26: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
+	21, // 27: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
+	20, // 28: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
+	32, // 29: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	32, // 30: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	1,  // 31: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
+	1,  // 32: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
+	22, // 33: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
+	33, // 34: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	33, // 35: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	32, // 36: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	27, // 37: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	0,  // 38: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	2,  // 39: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
+	28, // 40: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
+	30, // 41: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
+	3,  // 42: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
+	29, // 43: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
+	31, // 44: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
+	42, // [42:45] is the sub-list for method output_type
+	39, // [39:42] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -2559,8 +2956,8 @@ func file_berth_node_v1_node_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   26,
+			NumEnums:      2,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
