@@ -68,7 +68,9 @@ type Config struct {
 	// UsageObservers are told what the cards show, several times a second while
 	// attempts with GPUs run, as Sampler.Observe says; optional.
 	UsageObservers []func(now time.Time, usage []gpu.Usage)
-	Log            *slog.Logger
+	// Visitors lets users look into their jobs; without it none may.
+	Visitors Visitors
+	Log      *slog.Logger
 }
 
 // Users resolves numeric ids through the node's name service.
@@ -170,6 +172,7 @@ func (a *Agent) adopt(ctx context.Context) error {
 		t := newTask(a, id, rec.Assignment)
 		if rec.End != nil {
 			t.end, t.phase = rec.End, phaseEnded
+			t.points.ended()
 		} else {
 			t.adopted = true
 			t.remember(rec.Assignment)

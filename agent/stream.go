@@ -88,7 +88,7 @@ func (a *Agent) session(ctx context.Context, addr string) (leader string, err er
 	}
 	granted := make(chan struct{}, 1)
 	ready := make(chan struct{})
-	g.Go(func() error { return a.receive(stream, granted, ready, &leader) })
+	g.Go(func() error { return a.receive(conn, stream, granted, ready, &leader) })
 	g.Go(func() error {
 		// Reports wait for the first desired set: a coordinator that does not
 		// lead could not commit them.
@@ -111,7 +111,7 @@ func streamErr(stream grpc.ClientStream, err error) error {
 	return err
 }
 
-func (a *Agent) receive(stream nodev1.NodeService_SessionClient, granted, ready chan struct{}, leader *string) error {
+func (a *Agent) receive(conn *grpc.ClientConn, stream nodev1.NodeService_SessionClient, granted, ready chan struct{}, leader *string) error {
 	first := true
 	for {
 		m, err := stream.Recv()
@@ -130,6 +130,8 @@ func (a *Agent) receive(stream nodev1.NodeService_SessionClient, granted, ready 
 			}
 		case *nodev1.SessionResponse_Acks:
 			a.acked(k.Acks.Acks)
+		case *nodev1.SessionResponse_Visit:
+			a.visit(stream.Context(), conn, k.Visit)
 		case *nodev1.SessionResponse_LeaseGranted:
 			select {
 			case granted <- struct{}{}:

@@ -60,6 +60,7 @@ type task struct {
 
 	breach    *nodev1.MemBreach // it is above its share of a GPU, see endOver
 	busySince time.Time         // since when it waits for memory, see awaitMemory
+	points    *milestones       // for visitors
 
 	mu         sync.Mutex
 	over       *caps.Breach // what the watch found
@@ -83,7 +84,7 @@ func newTask(a *Agent, id cluster.AttemptID, as *nodev1.Assignment) *task {
 	return &task{
 		agent: a, id: id, assignment: as, token: cluster.Token(as.GetToken()),
 		log:  a.log.With("job", id.Job.String(), "attempt", id.No),
-		wake: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), points: newMilestones(),
 	}
 }
 
@@ -180,6 +181,7 @@ func (t *task) resumeAt(ctx context.Context, s Task, as *nodev1.Assignment) {
 		t.phase = phaseCreated
 	default:
 		t.phase = phaseRunning
+		t.points.running()
 		t.measure(as)
 		t.agent.mem.hold(as)
 	}
@@ -287,6 +289,7 @@ func (t *task) start(ctx context.Context) error {
 	}
 	t.started = time.Now()
 	t.phase = phaseRunning
+	t.points.running()
 	t.measure(as)
 	t.agent.out.put(&nodev1.Report{
 		Job: uint64(t.id.Job), Attempt: t.id.No, Token: uint64(t.token),
@@ -429,6 +432,7 @@ func (t *task) ended(r *nodev1.Report) error {
 		return err
 	}
 	t.end, t.phase = r, phaseEnded
+	t.points.ended()
 	t.measured.stop()
 	return nil
 }

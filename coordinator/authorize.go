@@ -35,6 +35,7 @@ const (
 	actRead           // jobs in brief, nodes, status
 	actReadJob        // one job in full
 	actCancel
+	actExec  // run something inside of a job, as its owner
 	actAdmin // nodes, tokens
 )
 
@@ -52,7 +53,7 @@ func (c *Coordinator) authorize(who caller, a action, owner *cluster.Owner) erro
 		return nil
 	case actRead:
 		return nil
-	case actReadJob, actCancel:
+	case actReadJob, actCancel, actExec:
 		if who.admin || owner != nil && owner.UID == who.uid {
 			return nil
 		}

@@ -81,6 +81,9 @@ type Config struct {
 	Learning Learning
 	// MaxQueued is how many jobs may wait; 0 means 200,000.
 	MaxQueued int
+	// MaxStreams is how many shells, commands and outputs users may have open
+	// here at once, MaxStreamsPerUser how many one of them; 0 means 512 and 32.
+	MaxStreams, MaxStreamsPerUser int
 	// Gossip is the address to gossip at; optional. GossipKey is 32 bytes.
 	Gossip      string
 	GossipPeers []string
@@ -131,6 +134,7 @@ type Coordinator struct {
 	metrics   *metrics
 	feed      *feed
 	peers     *peerConns
+	relays    *relays
 	builtIn   fsm.WeightsVersion
 
 	office atomic.Pointer[office]
@@ -178,6 +182,7 @@ func New(cfg Config) (*Coordinator, error) {
 	c.live = newLiveness(c)
 	c.feed = newFeed(c)
 	c.peers = newPeerConns(cfg.Dial)
+	c.relays = newRelays(cfg.MaxStreams, cfg.MaxStreamsPerUser)
 	c.metrics.watch(c)
 	return c, nil
 }

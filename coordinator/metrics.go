@@ -83,6 +83,7 @@ func (m *metrics) watch(c *Coordinator) {
 		v, _ := c.fsm.Weights()
 		return float64(v)
 	})
+	gauge("berth_streams", "Shells, commands and outputs of jobs that users have open here.", func() float64 { return float64(c.relays.count()) })
 	gauge("berth_nodes", "Registered nodes.", func() float64 { return float64(len(c.fsm.Nodes())) })
 	for st := cluster.JobPending; st <= cluster.JobDeadline; st++ {
 		m.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

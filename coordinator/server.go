@@ -40,6 +40,7 @@ const (
 func (c *Coordinator) servers() (daemons, local *grpc.Server) {
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxRecvBytes), grpc.MaxSendMsgSize(maxSendBytes),
+		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(connWindow),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
@@ -51,8 +52,10 @@ func (c *Coordinator) servers() (daemons, local *grpc.Server) {
 		apiv1.RegisterJobServiceServer(s, &jobServer{c: c})
 		apiv1.RegisterClusterServiceServer(s, &clusterServer{c: c})
 		apiv1.RegisterModelServiceServer(s, &modelServer{c: c})
+		apiv1.RegisterAttachServiceServer(s, &attachServer{c: c})
 	}
 	nodev1.RegisterNodeServiceServer(daemons, &nodeServer{c: c})
+	nodev1.RegisterRelayServiceServer(daemons, &relayServer{c: c})
 	peerv1.RegisterPeerServiceServer(daemons, &peerServer{c: c})
 	return daemons, local
 }

@@ -62,11 +62,12 @@ func (s *nodeServer) Session(stream nodev1.NodeService_SessionServer) error {
 	ss := &session{
 		c: s.c, term: of.term, node: cluster.NodeID(id), stream: stream,
 		out: make(chan *nodev1.SessionResponse, sendQueue), reports: make(chan []*nodev1.Report, sendQueue),
-		sent: map[cluster.AttemptID]ending{}, log: s.c.log.With("node", id),
+		sent: map[cluster.AttemptID]ending{}, log: s.c.log.With("node", id), gone: ctx.Done(),
 	}
 	if err := ss.register(ctx, hello); err != nil {
 		return toStatus(ctx, s.c.log, err)
 	}
+	defer s.c.relays.enter(ss)()
 	err = ss.run(ctx)
 	if of.ctx.Err() != nil {
 		return status.Error(codes.Unavailable, "this coordinator no longer leads")
@@ -110,6 +111,8 @@ type session struct {
 	// fence is the node's when it registered; a node that was given up since
 	// must do so anew.
 	fence uint64
+	// gone closes when the session has ended.
+	gone <-chan struct{}
 }
 
 // register records the node as hello describes it, when that is news.

@@ -14,8 +14,11 @@ type Agent struct {
 	t      testing.TB
 	stream nodev1.NodeService_SessionClient
 	cancel context.CancelFunc
+	relay  nodev1.RelayServiceClient
 	// Assigned delivers assignments as they come.
 	Assigned chan *nodev1.Assignment
+	// Visits delivers what users ask for, see Answer.
+	Visits chan *nodev1.Visit
 	// Ended is closed when the leader ends the session.
 	Ended chan struct{}
 }
@@ -24,11 +27,13 @@ type Agent struct {
 func (c *Cluster) Agent(i int, node, boot string, gpus ...*nodev1.GPU) *Agent {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	stream, err := nodev1.NewNodeServiceClient(c.Dial(i, "agent", node)).Session(ctx)
+	conn := c.Dial(i, "agent", node)
+	stream, err := nodev1.NewNodeServiceClient(conn).Session(ctx)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	a := &Agent{t: c.t, stream: stream, cancel: cancel, Assigned: make(chan *nodev1.Assignment, 10_000), Ended: make(chan struct{})}
+	a.Visits, a.relay = make(chan *nodev1.Visit, 100), nodev1.NewRelayServiceClient(conn)
 	hello := &nodev1.Hello{Protocol: 1, Node: node, BootId: boot, CpuMilli: 64_000, MemMib: 1 << 20, Gpus: gpus, Runtimes: []string{"test"}}
 	if err := stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: hello}}); err != nil {
 		c.t.Fatal(err)
@@ -42,6 +47,9 @@ func (c *Cluster) Agent(i int, node, boot string, gpus ...*nodev1.GPU) *Agent {
 		for err == nil {
 			for _, as := range m.GetDesired().GetAssignments() {
 				a.Assigned <- as
+			}
+			if v := m.GetVisit(); v != nil {
+				a.Visits <- v
 			}
 			m, err = stream.Recv()
 		}
@@ -67,6 +75,19 @@ func (a *Agent) ReportUsage(as *nodev1.Assignment, state nodev1.AttemptState, co
 	if err != nil {
 		a.t.Fatal(err)
 	}
+}
+
+// Answer calls the leader back for the visit of an id.
+func (a *Agent) Answer(ctx context.Context, id string) nodev1.RelayService_RelayClient {
+	a.t.Helper()
+	s, err := a.relay.Relay(ctx)
+	if err == nil {
+		err = s.Send(&nodev1.RelayRequest{Kind: &nodev1.RelayRequest_Id{Id: id}})
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return s
 }
 
 // Heartbeat sends one.

@@ -2,13 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"time"
-
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -16,7 +9,9 @@ import (
 )
 
 type logsOptions struct {
-	follow, stderr, path bool
+	follow, stderr, path, local bool
+	// tail is a number of lines, -1 for all; offset is in bytes.
+	tail, offset int64
 }
 
 func newLogsCmd(e *Env, c *client) *cobra.Command {
@@ -24,9 +19,12 @@ func newLogsCmd(e *Env, c *client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs JOB",
 		Short: "Print what a job has written",
-		Long: "Print the output file of a job. The file is read here, with your rights, so this works on\n" +
-			"the node of the job and wherever its directory is shared.",
-		Example: "  berth logs 12\n  berth logs -f 12\n  tail -n 20 \"$(berth logs --path 12)\"",
+		Long: "Print the output file of a job. The agent of the job's node reads it, as the job's user, and\n" +
+			"sends it through the coordinators; on that node itself it is read directly. With --follow it\n" +
+			"goes on until the job has ended, also over a change of the leader, and over the job's next\n" +
+			"attempts if it has any. Where the node cannot be asked and a file of that name is here, that\n" +
+			"one is shown, and a line says so.",
+		Example: "  berth logs 12\n  berth logs -f 12\n  berth logs --tail 20 12\n  berth logs --since-offset 4096 12",
 		Args:    oneArg("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runLogs(cmd.Context(), e, c, o, args[0])
@@ -36,11 +34,29 @@ func newLogsCmd(e *Env, c *client) *cobra.Command {
 	fs.BoolVarP(&o.follow, "follow", "f", false, "go on until the job has ended")
 	fs.BoolVarP(&o.stderr, "stderr", "e", false, "the file of standard error instead")
 	fs.BoolVar(&o.path, "path", false, "print the name of the file only")
+	fs.BoolVar(&o.local, "local", false, "read the file on this machine, whatever the job's node is")
+	fs.Int64VarP(&o.tail, "tail", "n", -1, "begin with the last N lines; 0 is what comes from now on")
+	fs.Int64Var(&o.offset, "since-offset", 0, "begin at this byte of the file")
 	return cmd
+}
+
+func (o *logsOptions) check() error {
+	switch {
+	case o.tail < -1:
+		return Usagef("--tail %d: must be 0 or more lines", o.tail)
+	case o.offset < 0:
+		return Usagef("--since-offset %d: must be 0 or more bytes", o.offset)
+	case o.tail >= 0 && o.offset > 0:
+		return Usagef("--tail and --since-offset: only one of them can say where to begin")
+	}
+	return nil
 }
 
 func runLogs(ctx context.Context, e *Env, c *client, o logsOptions, arg string) error {
 	id, err := parseID(arg)
+	if err == nil {
+		err = o.check()
+	}
 	if err != nil {
 		return err
 	}
@@ -68,15 +84,12 @@ func runLogs(ctx context.Context, e *Env, c *client, o logsOptions, arg string) 
 		e.printf("%s\n", name)
 		return nil
 	}
-	l := &logReader{env: e, c: c, job: job, name: name}
+	l := &logReader{env: e, c: c, o: o, job: job, name: name}
 	defer l.close()
-	if o.follow {
-		return l.followFile(ctx)
+	if !o.local && l.elsewhere() {
+		return l.remote(ctx)
 	}
-	if err := l.open(); err != nil {
-		return l.explain(err)
-	}
-	return l.copy()
+	return l.here(ctx)
 }
 
 // awaitStart returns the job once it has a node; without --follow it says why
@@ -109,95 +122,4 @@ func awaitStart(ctx context.Context, e *Env, c *client, o logsOptions, job *apiv
 		return awaitStart(ctx, e, c, o, job)
 	}
 	return job, nil
-}
-
-// logReader copies one output file to standard output.
-type logReader struct {
-	env  *Env
-	c    *client
-	job  *apiv1.Job
-	name string
-	file *os.File
-}
-
-func (l *logReader) open() (err error) {
-	if l.file == nil {
-		l.file, err = openRegular(l.name)
-	}
-	return err
-}
-
-func (l *logReader) close() {
-	if l.file != nil {
-		l.file.Close()
-	}
-}
-
-// copy writes what is there and not yet written.
-func (l *logReader) copy() error {
-	if _, err := io.Copy(l.env.out, l.file); err != nil {
-		if ferr := l.env.flush(); ferr != nil {
-			return ferr
-		}
-		return fmt.Errorf("read %s: %w", l.name, err)
-	}
-	return l.env.flush()
-}
-
-// How often a followed file and its job are looked at.
-const (
-	fileEvery = 200 * time.Millisecond
-	jobEvery  = 2 * time.Second
-)
-
-// followFile copies until the job has ended. The job is asked first and the
-// file read after, so that its last lines are not missed.
-func (l *logReader) followFile(ctx context.Context) error {
-	asked := time.Time{}
-	for {
-		ended := false
-		if now := time.Now(); now.Sub(asked) >= jobEvery {
-			j, err := l.c.getJob(ctx, l.job.GetId())
-			if err != nil {
-				return err
-			}
-			l.job, asked, ended = j, now, terminal(j.GetState())
-		}
-		err := l.open()
-		switch {
-		case err == nil:
-			if err := l.copy(); err != nil {
-				return err
-			}
-		case ended || !errors.Is(err, fs.ErrNotExist):
-			return l.explain(err)
-		case l.elsewhere() && time.Since(l.job.GetStarted().AsTime()) > jobEvery && l.job.GetStarted() != nil:
-			return l.explain(err)
-		}
-		if ended {
-			return nil
-		}
-		if !sleep(ctx, fileEvery) {
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// elsewhere tells whether the job's node has another name than this machine.
-func (l *logReader) elsewhere() bool {
-	host, err := l.env.Hostname()
-	return err == nil && host != l.job.GetNode()
-}
-
-// explain says what to do about a file that cannot be read.
-func (l *logReader) explain(err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && l.elsewhere():
-		return cluster.Errorf(cluster.CodeNotFound, "job %d ran on node %s, and its output file %s is not on this machine; read it there, or give jobs a directory that all machines share",
-			l.job.GetId(), l.job.GetNode(), l.name)
-	case errors.Is(err, fs.ErrNotExist):
-		return cluster.Errorf(cluster.CodeNotFound, "job %d: its output file %s is not there (yet); it may have been removed", l.job.GetId(), l.name)
-	default:
-		return fmt.Errorf("job %d: its output: %w", l.job.GetId(), err)
-	}
 }

@@ -249,6 +249,8 @@ func Dialer(src *tlsconf.Source, want tlsconf.Role) func(addr string) (*grpc.Cli
 			grpc.WithTransportCredentials(credentials.NewTLS(cfg)),
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 5 * time.Second, Timeout: 5 * time.Second}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
+			// Fixed windows, so that a stream whose reader is slow holds no more.
+			grpc.WithInitialWindowSize(256<<10), grpc.WithInitialConnWindowSize(4<<20),
 		)
 	}
 }

@@ -9,6 +9,7 @@
 package nodev1
 
 import (
+	v1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -255,6 +256,7 @@ type SessionResponse struct {
 	//	*SessionResponse_Desired
 	//	*SessionResponse_Acks
 	//	*SessionResponse_LeaseGranted
+	//	*SessionResponse_Visit
 	Kind          isSessionResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -333,6 +335,15 @@ func (x *SessionResponse) GetLeaseGranted() *LeaseGranted {
 	return nil
 }
 
+func (x *SessionResponse) GetVisit() *Visit {
+	if x != nil {
+		if x, ok := x.Kind.(*SessionResponse_Visit); ok {
+			return x.Visit
+		}
+	}
+	return nil
+}
+
 type isSessionResponse_Kind interface {
 	isSessionResponse_Kind()
 }
@@ -354,6 +365,11 @@ type SessionResponse_LeaseGranted struct {
 	LeaseGranted *LeaseGranted `protobuf:"bytes,4,opt,name=lease_granted,json=leaseGranted,proto3,oneof"`
 }
 
+type SessionResponse_Visit struct {
+	// A user asks for something of a job here; see RelayService.
+	Visit *Visit `protobuf:"bytes,5,opt,name=visit,proto3,oneof"`
+}
+
 func (*SessionResponse_Redirect) isSessionResponse_Kind() {}
 
 func (*SessionResponse_Desired) isSessionResponse_Kind() {}
@@ -361,6 +377,89 @@ func (*SessionResponse_Desired) isSessionResponse_Kind() {}
 func (*SessionResponse_Acks) isSessionResponse_Kind() {}
 
 func (*SessionResponse_LeaseGranted) isSessionResponse_Kind() {}
+
+func (*SessionResponse_Visit) isSessionResponse_Kind() {}
+
+// Visit asks the agent to call RelayService.Relay for one user.
+type Visit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the call begins with; good for a few seconds.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Who asks, and whether that is an administrator.
+	Uid   uint32         `protobuf:"varint,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	Admin bool           `protobuf:"varint,3,opt,name=admin,proto3" json:"admin,omitempty"`
+	Open  *v1.AttachOpen `protobuf:"bytes,4,opt,name=open,proto3" json:"open,omitempty"`
+	// Of the attempt, whose end may have been forgotten here: who it ran as and
+	// where its output goes, and no more.
+	Of            *Assignment `protobuf:"bytes,5,opt,name=of,proto3" json:"of,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Visit) Reset() {
+	*x = Visit{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Visit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Visit) ProtoMessage() {}
+
+func (x *Visit) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Visit.ProtoReflect.Descriptor instead.
+func (*Visit) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Visit) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Visit) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *Visit) GetAdmin() bool {
+	if x != nil {
+		return x.Admin
+	}
+	return false
+}
+
+func (x *Visit) GetOpen() *v1.AttachOpen {
+	if x != nil {
+		return x.Open
+	}
+	return nil
+}
+
+func (x *Visit) GetOf() *Assignment {
+	if x != nil {
+		return x.Of
+	}
+	return nil
+}
 
 // Hello begins a session: who the node is and what it has. It is sent again
 // when the inventory changes.
@@ -381,7 +480,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[2]
+	mi := &file_berth_node_v1_node_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -393,7 +492,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[2]
+	mi := &file_berth_node_v1_node_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -406,7 +505,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{2}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Hello) GetProtocol() uint32 {
@@ -489,7 +588,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[3]
+	mi := &file_berth_node_v1_node_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +600,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[3]
+	mi := &file_berth_node_v1_node_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,7 +613,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{3}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GPU) GetUuid() string {
@@ -583,7 +682,7 @@ type Reports struct {
 
 func (x *Reports) Reset() {
 	*x = Reports{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[4]
+	mi := &file_berth_node_v1_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -595,7 +694,7 @@ func (x *Reports) String() string {
 func (*Reports) ProtoMessage() {}
 
 func (x *Reports) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[4]
+	mi := &file_berth_node_v1_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -608,7 +707,7 @@ func (x *Reports) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reports.ProtoReflect.Descriptor instead.
 func (*Reports) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Reports) GetReports() []*Report {
@@ -637,7 +736,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[5]
+	mi := &file_berth_node_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +748,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[5]
+	mi := &file_berth_node_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +761,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Report) GetJob() uint64 {
@@ -746,7 +845,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[6]
+	mi := &file_berth_node_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +857,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[6]
+	mi := &file_berth_node_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +870,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -806,7 +905,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[7]
+	mi := &file_berth_node_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +917,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[7]
+	mi := &file_berth_node_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +930,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -916,7 +1015,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[8]
+	mi := &file_berth_node_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -928,7 +1027,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[8]
+	mi := &file_berth_node_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -941,7 +1040,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -1035,7 +1134,7 @@ type NeighbourSpan struct {
 
 func (x *NeighbourSpan) Reset() {
 	*x = NeighbourSpan{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[9]
+	mi := &file_berth_node_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1146,7 @@ func (x *NeighbourSpan) String() string {
 func (*NeighbourSpan) ProtoMessage() {}
 
 func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[9]
+	mi := &file_berth_node_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1159,7 @@ func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NeighbourSpan.ProtoReflect.Descriptor instead.
 func (*NeighbourSpan) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NeighbourSpan) GetJob() uint64 {
@@ -1102,7 +1201,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[10]
+	mi := &file_berth_node_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1213,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[10]
+	mi := &file_berth_node_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1226,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Heartbeat) GetSequence() uint64 {
@@ -1162,7 +1261,7 @@ type GPUUsage struct {
 
 func (x *GPUUsage) Reset() {
 	*x = GPUUsage{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[11]
+	mi := &file_berth_node_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1273,7 @@ func (x *GPUUsage) String() string {
 func (*GPUUsage) ProtoMessage() {}
 
 func (x *GPUUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[11]
+	mi := &file_berth_node_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1187,7 +1286,7 @@ func (x *GPUUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUUsage.ProtoReflect.Descriptor instead.
 func (*GPUUsage) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GPUUsage) GetUuid() string {
@@ -1242,7 +1341,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[12]
+	mi := &file_berth_node_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1353,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[12]
+	mi := &file_berth_node_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1366,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LeaseGranted) GetSequence() uint64 {
@@ -1296,7 +1395,7 @@ type Redirect struct {
 
 func (x *Redirect) Reset() {
 	*x = Redirect{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[13]
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1308,7 +1407,7 @@ func (x *Redirect) String() string {
 func (*Redirect) ProtoMessage() {}
 
 func (x *Redirect) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[13]
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1321,7 +1420,7 @@ func (x *Redirect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Redirect.ProtoReflect.Descriptor instead.
 func (*Redirect) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Redirect) GetLeaderId() string {
@@ -1363,7 +1462,7 @@ type Desired struct {
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1474,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1487,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Desired) GetTerm() uint64 {
@@ -1436,7 +1535,7 @@ type AttemptRef struct {
 
 func (x *AttemptRef) Reset() {
 	*x = AttemptRef{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1547,7 @@ func (x *AttemptRef) String() string {
 func (*AttemptRef) ProtoMessage() {}
 
 func (x *AttemptRef) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1560,7 @@ func (x *AttemptRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRef.ProtoReflect.Descriptor instead.
 func (*AttemptRef) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AttemptRef) GetJob() uint64 {
@@ -1524,7 +1623,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1635,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1648,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Assignment) GetJob() uint64 {
@@ -1768,7 +1867,7 @@ type MemBreach struct {
 
 func (x *MemBreach) Reset() {
 	*x = MemBreach{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1780,7 +1879,7 @@ func (x *MemBreach) String() string {
 func (*MemBreach) ProtoMessage() {}
 
 func (x *MemBreach) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1793,7 +1892,7 @@ func (x *MemBreach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemBreach.ProtoReflect.Descriptor instead.
 func (*MemBreach) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *MemBreach) GetUuid() string {
@@ -1859,7 +1958,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +1970,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +1983,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Progress) GetWarned() bool {
@@ -1924,7 +2023,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2035,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2048,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Container) GetNetwork() string {
@@ -1998,7 +2097,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2109,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2122,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -2061,7 +2160,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2073,7 +2172,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2086,7 +2185,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Warning) GetSignal() string {
@@ -2127,7 +2226,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2139,7 +2238,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2152,7 +2251,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Preempt) GetSignal() string {
@@ -2195,7 +2294,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2306,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2319,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Share) GetUuid() string {
@@ -2260,7 +2359,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2272,7 +2371,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2285,7 +2384,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -2308,7 +2407,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +2419,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +2432,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -2375,7 +2474,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2486,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2499,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -2439,7 +2538,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2550,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2563,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -2518,7 +2617,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2629,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2642,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -2563,7 +2662,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2575,7 +2674,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2588,7 +2687,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -2609,18 +2708,25 @@ var File_berth_node_v1_node_proto protoreflect.FileDescriptor
 
 const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x18berth/node/v1/node.proto\x12\rberth.node.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb4\x01\n" +
+	"\x18berth/node/v1/node.proto\x12\rberth.node.v1\x1a\x19berth/api/v1/attach.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb4\x01\n" +
 	"\x0eSessionRequest\x12,\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.berth.node.v1.HelloH\x00R\x05hello\x122\n" +
 	"\areports\x18\x02 \x01(\v2\x16.berth.node.v1.ReportsH\x00R\areports\x128\n" +
 	"\theartbeat\x18\x03 \x01(\v2\x18.berth.node.v1.HeartbeatH\x00R\theartbeatB\x06\n" +
-	"\x04kind\"\xf3\x01\n" +
+	"\x04kind\"\xa1\x02\n" +
 	"\x0fSessionResponse\x125\n" +
 	"\bredirect\x18\x01 \x01(\v2\x17.berth.node.v1.RedirectH\x00R\bredirect\x122\n" +
 	"\adesired\x18\x02 \x01(\v2\x16.berth.node.v1.DesiredH\x00R\adesired\x12)\n" +
 	"\x04acks\x18\x03 \x01(\v2\x13.berth.node.v1.AcksH\x00R\x04acks\x12B\n" +
-	"\rlease_granted\x18\x04 \x01(\v2\x1b.berth.node.v1.LeaseGrantedH\x00R\fleaseGrantedB\x06\n" +
-	"\x04kind\"\xfe\x01\n" +
+	"\rlease_granted\x18\x04 \x01(\v2\x1b.berth.node.v1.LeaseGrantedH\x00R\fleaseGranted\x12,\n" +
+	"\x05visit\x18\x05 \x01(\v2\x14.berth.node.v1.VisitH\x00R\x05visitB\x06\n" +
+	"\x04kind\"\x98\x01\n" +
+	"\x05Visit\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x14\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\x12,\n" +
+	"\x04open\x18\x04 \x01(\v2\x18.berth.api.v1.AttachOpenR\x04open\x12)\n" +
+	"\x02of\x18\x05 \x01(\v2\x19.berth.node.v1.AssignmentR\x02of\"\xfe\x01\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
@@ -2845,94 +2951,99 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(AttemptState)(0),             // 0: berth.node.v1.AttemptState
 	(HookState)(0),                // 1: berth.node.v1.HookState
 	(*SessionRequest)(nil),        // 2: berth.node.v1.SessionRequest
 	(*SessionResponse)(nil),       // 3: berth.node.v1.SessionResponse
-	(*Hello)(nil),                 // 4: berth.node.v1.Hello
-	(*GPU)(nil),                   // 5: berth.node.v1.GPU
-	(*Reports)(nil),               // 6: berth.node.v1.Reports
-	(*Report)(nil),                // 7: berth.node.v1.Report
-	(*Exit)(nil),                  // 8: berth.node.v1.Exit
-	(*Usage)(nil),                 // 9: berth.node.v1.Usage
-	(*Profile)(nil),               // 10: berth.node.v1.Profile
-	(*NeighbourSpan)(nil),         // 11: berth.node.v1.NeighbourSpan
-	(*Heartbeat)(nil),             // 12: berth.node.v1.Heartbeat
-	(*GPUUsage)(nil),              // 13: berth.node.v1.GPUUsage
-	(*LeaseGranted)(nil),          // 14: berth.node.v1.LeaseGranted
-	(*Redirect)(nil),              // 15: berth.node.v1.Redirect
-	(*Desired)(nil),               // 16: berth.node.v1.Desired
-	(*AttemptRef)(nil),            // 17: berth.node.v1.AttemptRef
-	(*Assignment)(nil),            // 18: berth.node.v1.Assignment
-	(*MemBreach)(nil),             // 19: berth.node.v1.MemBreach
-	(*Progress)(nil),              // 20: berth.node.v1.Progress
-	(*Container)(nil),             // 21: berth.node.v1.Container
-	(*Mount)(nil),                 // 22: berth.node.v1.Mount
-	(*Warning)(nil),               // 23: berth.node.v1.Warning
-	(*Preempt)(nil),               // 24: berth.node.v1.Preempt
-	(*Share)(nil),                 // 25: berth.node.v1.Share
-	(*Acks)(nil),                  // 26: berth.node.v1.Acks
-	(*Ack)(nil),                   // 27: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 28: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 29: berth.node.v1.JoinResponse
-	(*RenewRequest)(nil),          // 30: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 31: berth.node.v1.RenewResponse
-	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
+	(*Visit)(nil),                 // 4: berth.node.v1.Visit
+	(*Hello)(nil),                 // 5: berth.node.v1.Hello
+	(*GPU)(nil),                   // 6: berth.node.v1.GPU
+	(*Reports)(nil),               // 7: berth.node.v1.Reports
+	(*Report)(nil),                // 8: berth.node.v1.Report
+	(*Exit)(nil),                  // 9: berth.node.v1.Exit
+	(*Usage)(nil),                 // 10: berth.node.v1.Usage
+	(*Profile)(nil),               // 11: berth.node.v1.Profile
+	(*NeighbourSpan)(nil),         // 12: berth.node.v1.NeighbourSpan
+	(*Heartbeat)(nil),             // 13: berth.node.v1.Heartbeat
+	(*GPUUsage)(nil),              // 14: berth.node.v1.GPUUsage
+	(*LeaseGranted)(nil),          // 15: berth.node.v1.LeaseGranted
+	(*Redirect)(nil),              // 16: berth.node.v1.Redirect
+	(*Desired)(nil),               // 17: berth.node.v1.Desired
+	(*AttemptRef)(nil),            // 18: berth.node.v1.AttemptRef
+	(*Assignment)(nil),            // 19: berth.node.v1.Assignment
+	(*MemBreach)(nil),             // 20: berth.node.v1.MemBreach
+	(*Progress)(nil),              // 21: berth.node.v1.Progress
+	(*Container)(nil),             // 22: berth.node.v1.Container
+	(*Mount)(nil),                 // 23: berth.node.v1.Mount
+	(*Warning)(nil),               // 24: berth.node.v1.Warning
+	(*Preempt)(nil),               // 25: berth.node.v1.Preempt
+	(*Share)(nil),                 // 26: berth.node.v1.Share
+	(*Acks)(nil),                  // 27: berth.node.v1.Acks
+	(*Ack)(nil),                   // 28: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 29: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 30: berth.node.v1.JoinResponse
+	(*RenewRequest)(nil),          // 31: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 32: berth.node.v1.RenewResponse
+	(*v1.AttachOpen)(nil),         // 33: berth.api.v1.AttachOpen
+	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
-	4,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
-	6,  // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
-	12, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
-	15, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
-	16, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	26, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
-	14, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
-	5,  // 7: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
-	7,  // 8: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
-	0,  // 9: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
-	8,  // 10: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	32, // 11: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	32, // 12: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
-	9,  // 13: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
-	10, // 14: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
-	11, // 15: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
-	13, // 16: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	32, // 17: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	33, // 18: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
-	18, // 19: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
-	17, // 20: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	33, // 21: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	33, // 22: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	25, // 23: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	24, // 24: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	19, // 25: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
-	23, // 26: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
-	21, // 27: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
-	20, // 28: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
-	32, // 29: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	32, // 30: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	1,  // 31: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
-	1,  // 32: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
-	22, // 33: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
-	33, // 34: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
-	33, // 35: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	32, // 36: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	27, // 37: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	0,  // 38: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	2,  // 39: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	28, // 40: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	30, // 41: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
-	3,  // 42: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	29, // 43: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	31, // 44: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
-	42, // [42:45] is the sub-list for method output_type
-	39, // [39:42] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	5,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
+	7,  // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
+	13, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
+	16, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
+	17, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
+	27, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	15, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
+	4,  // 7: berth.node.v1.SessionResponse.visit:type_name -> berth.node.v1.Visit
+	33, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
+	19, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
+	6,  // 10: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
+	8,  // 11: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
+	0,  // 12: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
+	9,  // 13: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
+	34, // 14: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	34, // 15: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	10, // 16: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
+	11, // 17: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
+	12, // 18: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
+	14, // 19: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
+	34, // 20: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	35, // 21: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	19, // 22: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
+	18, // 23: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
+	35, // 24: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	35, // 25: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	26, // 26: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	25, // 27: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	20, // 28: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
+	24, // 29: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
+	22, // 30: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
+	21, // 31: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
+	34, // 32: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	34, // 33: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	1,  // 34: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
+	1,  // 35: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
+	23, // 36: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
+	35, // 37: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	35, // 38: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	34, // 39: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	28, // 40: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	0,  // 41: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	2,  // 42: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
+	29, // 43: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
+	31, // 44: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
+	3,  // 45: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
+	30, // 46: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
+	32, // 47: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
+	45, // [45:48] is the sub-list for method output_type
+	42, // [42:45] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -2950,6 +3061,7 @@ func file_berth_node_v1_node_proto_init() {
 		(*SessionResponse_Desired)(nil),
 		(*SessionResponse_Acks)(nil),
 		(*SessionResponse_LeaseGranted)(nil),
+		(*SessionResponse_Visit)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2957,7 +3069,7 @@ func file_berth_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,241 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/asuser"
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+const (
+	// pollEvery is how often a followed file is looked at: file servers tell
+	// nobody that it grew.
+	pollEvery = 100 * time.Millisecond
+	// settleFor is how long the output of an image's job must stand still after
+	// its end: another process writes it.
+	settleFor = 300 * time.Millisecond
+)
+
+// logs shows an output file.
+func (s *Server) logs(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.AttachLogs) error {
+	path := v.Launch.Stdout
+	if ask.GetStderr() {
+		path = v.Launch.Stderr
+	}
+	f, err := awaitFile(ctx, ln, v, path, ask.GetFollow())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := &reader{ln: ln, v: v, f: f, path: path}
+	if err := r.begin(ask); err != nil {
+		return err
+	}
+	if err := ln.opened(v, path, r.off); err != nil {
+		return err
+	}
+	return r.run(ctx, ask.GetFollow())
+}
+
+// awaitFile opens the file with the user's rights: links lead where the user
+// may go, and no further.
+func awaitFile(ctx context.Context, ln *link, v *agent.Visit, path string, follow bool) (*os.File, error) {
+	said := false
+	for {
+		over := closed(v.Over)
+		var f *os.File
+		err := asuser.Do(asuser.User(v.Launch), func() (err error) {
+			f, err = openRegular(path)
+			return err
+		})
+		switch {
+		case err == nil:
+			return f, nil
+		case errors.Is(err, errNotRegular):
+			return nil, cluster.Errorf(cluster.CodeConflict, "%s on node %s is not a regular file; only those can be shown", path, v.Node)
+		case errors.Is(err, fs.ErrPermission):
+			return nil, cluster.Errorf(cluster.CodeDenied, "the job's user may not read %s on node %s", path, v.Node)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, &cluster.Error{Code: cluster.CodeConflict, Msg: "the output on node " + string(v.Node) + ": " + err.Error()}
+		case over:
+			return nil, cluster.Errorf(cluster.CodeNotFound, "the output file %s is not on node %s: it was removed, or never made", path, v.Node)
+		case !follow:
+			return nil, cluster.Errorf(cluster.CodeNotFound, "the output file %s is not on node %s yet; --follow waits for it", path, v.Node)
+		}
+		if !said {
+			said = true
+			if err := ln.notice("%s is not on node %s yet; waiting", path, v.Node); err != nil {
+				return nil, err
+			}
+		}
+		if !sleep(ctx, pollEvery) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+var errNotRegular = errors.New("not a regular file")
+
+// openRegular opens a regular file for reading and never waits, as it would
+// for a FIFO.
+func openRegular(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, errors.Join(&os.PathError{Op: "stat", Path: path, Err: err}, unix.Close(fd))
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, errors.Join(errNotRegular, unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// reader sends one file from an offset on.
+type reader struct {
+	ln   *link
+	v    *agent.Visit
+	f    *os.File
+	path string
+	off  int64
+}
+
+// begin finds out where to start.
+func (r *reader) begin(ask *apiv1.AttachLogs) error {
+	st, err := r.f.Stat()
+	if err != nil {
+		return err
+	}
+	if ask.TailLines != nil {
+		r.off, err = TailOffset(r.f, st.Size(), ask.GetTailLines())
+		return err
+	}
+	r.off = ask.GetOffset()
+	if before := ask.GetBefore(); len(before) > 0 {
+		have := make([]byte, len(before))
+		if _, err := r.f.ReadAt(have, r.off-int64(len(before))); err != nil && err != io.EOF {
+			return err
+		}
+		if !bytes.Equal(have, before) {
+			r.off = 0
+			return r.ln.notice("%s on node %s is another file than before, or was written anew; from its beginning:", r.path, r.v.Node)
+		}
+	}
+	if r.off > st.Size() {
+		r.off = st.Size()
+		return r.ln.notice("%s has %d bytes, fewer than the offset asked for", r.path, st.Size())
+	}
+	return nil
+}
+
+// run sends what is there, and when it follows what comes, until the attempt
+// is over.
+func (r *reader) run(ctx context.Context, follow bool) error {
+	buf := make([]byte, conv.MaxFrameData)
+	grew := time.Now()
+	for {
+		// Asked before the file is: what was written before the end is read.
+		over := closed(r.v.Over)
+		n, err := r.f.ReadAt(buf, r.off)
+		if n > 0 {
+			if err := r.chunk(buf[:n]); err != nil {
+				return err
+			}
+			grew = time.Now()
+			continue
+		}
+		if err != nil && err != io.EOF {
+			return &cluster.Error{Code: cluster.CodeConflict, Msg: "read the output on node " + string(r.v.Node) + ": " + err.Error()}
+		}
+		if cut, err := r.cut(); err != nil || cut {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if !follow || over && (r.v.Launch.Image == "" || time.Since(grew) > settleFor) {
+			return r.ln.ended(&apiv1.AttachEnded{Complete: over})
+		}
+		if !r.await(ctx, over) {
+			return ctx.Err()
+		}
+	}
+}
+
+func (r *reader) chunk(data []byte) error {
+	err := r.ln.send(&apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Log{Log: &apiv1.LogChunk{Offset: r.off, Data: bytes.Clone(data)}}})
+	r.off += int64(len(data))
+	return err
+}
+
+// cut tells whether the file became shorter than what was read of it.
+func (r *reader) cut() (bool, error) {
+	st, err := r.f.Stat()
+	if err != nil || st.Size() >= r.off {
+		return false, err
+	}
+	r.off = 0
+	return true, r.ln.notice("%s was cut to %d bytes; from its beginning:", r.path, st.Size())
+}
+
+// await waits until it is time to look again; false when ctx ended.
+func (r *reader) await(ctx context.Context, over bool) bool {
+	if over {
+		return sleep(ctx, pollEvery)
+	}
+	t := time.NewTimer(pollEvery)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+	case <-r.v.Over:
+	}
+	return true
+}
+
+// tailBlock is how much is read at once while looking for lines.
+const tailBlock = 64 << 10
+
+// TailOffset returns where the last lines of the first size bytes of f begin.
+// What follows the last line end counts as a line.
+func TailOffset(f io.ReaderAt, size, lines int64) (int64, error) {
+	if lines <= 0 {
+		return size, nil
+	}
+	buf := make([]byte, tailBlock)
+	// The line end at the very end ends the last line and begins none.
+	for end := size; end > 0; {
+		from := max(0, end-tailBlock)
+		part := buf[:end-from]
+		if n, err := f.ReadAt(part, from); err != nil && !(err == io.EOF && n == len(part)) {
+			if err == io.EOF { // it was cut meanwhile
+				return 0, nil
+			}
+			return 0, err
+		}
+		for i := len(part) - 1; i >= 0; i-- {
+			if part[i] != '\n' || from+int64(i) == size-1 {
+				continue
+			}
+			if lines--; lines == 0 {
+				return from + int64(i) + 1, nil
+			}
+		}
+		end = from
+	}
+	return 0, nil
+}

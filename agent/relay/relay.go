@@ -1,0 +1,159 @@
+// Package relay serves users who look into their jobs on this node: it shows
+// them what a job writes and runs commands inside of it. The leader asks for
+// each visit; the agent calls it back, since agents only dial out.
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+const (
+	// maxVisits bounds what is served at once.
+	maxVisits = 256
+	// startWait is how long a command waits for its job to be started.
+	startWait = 10 * time.Second
+)
+
+// Server implements agent.Visitors.
+type Server struct {
+	log   *slog.Logger
+	slots chan struct{}
+}
+
+// New makes a Server.
+func New(log *slog.Logger) *Server {
+	return &Server{log: log.With("component", "relay"), slots: make(chan struct{}, maxVisits)}
+}
+
+// Serve implements agent.Visitors.
+func (s *Server) Serve(ctx context.Context, conn grpc.ClientConnInterface, v *agent.Visit) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := nodev1.NewRelayServiceClient(conn).Relay(ctx)
+	if err == nil {
+		err = stream.Send(&nodev1.RelayRequest{Kind: &nodev1.RelayRequest_Id{Id: v.Ask.GetId()}})
+	}
+	if err != nil {
+		s.log.DebugContext(ctx, "visit not answered", "err", err)
+		return
+	}
+	ln := &link{stream: stream}
+	if err := s.serve(ctx, ln, v); err != nil && ctx.Err() == nil {
+		s.refuse(ctx, ln, err)
+	}
+	// The leader has everything once it ends the stream.
+	if stream.CloseSend() == nil {
+		for {
+			if _, err := stream.Recv(); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (s *Server) serve(ctx context.Context, ln *link, v *agent.Visit) error {
+	if v.Refused != nil {
+		return v.Refused
+	}
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	default:
+		return cluster.Errorf(cluster.CodeExhausted, "node %s serves %d streams of users, which is all that it may; try again later", v.Node, maxVisits)
+	}
+	switch what := v.Ask.GetOpen().GetWhat().(type) {
+	case *apiv1.AttachOpen_Logs:
+		return s.logs(ctx, ln, v, what.Logs)
+	case *apiv1.AttachOpen_Exec:
+		return cluster.Errorf(cluster.CodeConflict, "not here")
+	}
+	return cluster.Errorf(cluster.CodeConflict, "the agent of node %s does not know this request; it is older than the coordinator", v.Node)
+}
+
+// refuse tells the user why, if it is for users, and else the log.
+func (s *Server) refuse(ctx context.Context, ln *link, err error) {
+	if errors.Is(err, errLink) {
+		return // there is nobody to tell
+	}
+	e, ok := errors.AsType[*cluster.Error](err)
+	if !ok {
+		s.log.ErrorContext(ctx, "visit failed", "err", err)
+		e = cluster.Errorf(cluster.CodeConflict, "the node's agent could not do it; its log says more")
+	}
+	_ = ln.refuse(e) // a link that is broken by now is the leader's to notice
+}
+
+// errLink marks errors of the way to the leader.
+var errLink = errors.New("the stream to the leader broke")
+
+// link is the stream to one user. Sending waits until the user has taken
+// enough of what was sent before.
+type link struct {
+	stream nodev1.RelayService_RelayClient
+	mu     sync.Mutex
+}
+
+func (l *link) send(m *apiv1.AttachResponse) error {
+	return l.put(&nodev1.RelayRequest{Kind: &nodev1.RelayRequest_Frame{Frame: m}})
+}
+
+func (l *link) refuse(e *cluster.Error) error {
+	return l.put(&nodev1.RelayRequest{Kind: &nodev1.RelayRequest_Refused{Refused: conv.RefusalToNode(e)}})
+}
+
+func (l *link) put(m *nodev1.RelayRequest) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.stream.Send(m); err != nil {
+		return fmt.Errorf("%w: %w", errLink, err)
+	}
+	return nil
+}
+
+func (l *link) notice(format string, args ...any) error {
+	return l.send(&apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Notice{Notice: fmt.Sprintf(format, args...)}})
+}
+
+func (l *link) opened(v *agent.Visit, path string, offset int64) error {
+	return l.send(&apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Opened{Opened: &apiv1.AttachOpened{
+		Attempt: v.Launch.ID.No, Node: string(v.Node), Path: []byte(path), Offset: offset,
+	}}})
+}
+
+func (l *link) ended(e *apiv1.AttachEnded) error {
+	return l.send(&apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Ended{Ended: e}})
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// sleep waits for d; false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,110 @@
+package conv
+
+import (
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// Limits of what one frame of an attached stream carries.
+const (
+	// MaxFrameData bounds the bytes of one frame.
+	MaxFrameData = 64 << 10
+	// MaxBefore bounds AttachLogs.before.
+	MaxBefore = 4 << 10
+	// MaxAttachArgs bounds the bytes of a command, with a byte more for each
+	// argument.
+	MaxAttachArgs = 128 << 10
+	maxWindow     = 1<<16 - 1
+	maxTermName   = 64
+)
+
+// RefusalToNode is err as an agent sends it.
+func RefusalToNode(err *cluster.Error) *nodev1.Refusal {
+	code := err.Code
+	if int(code) >= len(errorTable) {
+		code = cluster.CodeInternal
+	}
+	return &nodev1.Refusal{Reason: errorTable[code].reason, Message: err.Msg}
+}
+
+// RefusalFromNode is the error that an agent refused with. A reason that is
+// not known is CodeConflict: the agent is newer.
+func RefusalFromNode(r *nodev1.Refusal) *cluster.Error {
+	for code, row := range errorTable {
+		if row.reason == r.GetReason() {
+			return &cluster.Error{Code: cluster.Code(code), Msg: r.GetMessage()}
+		}
+	}
+	return &cluster.Error{Code: cluster.CodeConflict, Msg: r.GetMessage()}
+}
+
+// VisitOf is what an agent must know of an attempt to show its output after it
+// was forgotten there.
+func VisitOf(j *cluster.Job, a *cluster.Attempt) *nodev1.Assignment {
+	as := Assignment(j, a)
+	return &nodev1.Assignment{
+		Job: as.Job, Attempt: as.Attempt, Token: as.Token, Uid: as.Uid, Gid: as.Gid, User: as.User, Name: as.Name,
+		Dir: as.Dir, Image: as.Image, Stdout: as.Stdout, Stderr: as.Stderr,
+	}
+}
+
+// CheckAttach tells what is wrong with the request that opens a stream.
+func CheckAttach(o *apiv1.AttachOpen) error {
+	if o.GetJob() == 0 {
+		return cluster.Errorf(cluster.CodeInvalid, "open: the first request must say which job")
+	}
+	switch what := o.GetWhat().(type) {
+	case *apiv1.AttachOpen_Logs:
+		l := what.Logs
+		switch {
+		case l.GetOffset() < 0:
+			return cluster.Errorf(cluster.CodeInvalid, "offset: %d, must be 0 or more", l.GetOffset())
+		case l.TailLines != nil && l.GetTailLines() < 0:
+			return cluster.Errorf(cluster.CodeInvalid, "tail_lines: %d, must be 0 or more", l.GetTailLines())
+		case l.TailLines != nil && l.GetOffset() > 0:
+			return cluster.Errorf(cluster.CodeInvalid, "offset and tail_lines: only one of them says where to begin")
+		case len(l.GetBefore()) > MaxBefore || int64(len(l.GetBefore())) > l.GetOffset():
+			return cluster.Errorf(cluster.CodeInvalid, "before: %d bytes, at most %d and not more than the offset are allowed", len(l.GetBefore()), MaxBefore)
+		}
+		return nil
+	case *apiv1.AttachOpen_Exec:
+		return checkExec(what.Exec)
+	}
+	return cluster.Errorf(cluster.CodeInvalid, "open: neither logs nor exec; the other side is newer, or older by too much")
+}
+
+func checkExec(x *apiv1.AttachExec) error {
+	size := 0
+	for _, arg := range x.GetCommand() {
+		size += len(arg) + 1
+		for _, b := range arg {
+			if b == 0 {
+				return cluster.Errorf(cluster.CodeInvalid, "command: an argument holds a zero byte, which no program can be given")
+			}
+		}
+	}
+	if size > MaxAttachArgs {
+		return cluster.Errorf(cluster.CodeInvalid, "command: %d bytes, at most %d are allowed", size, MaxAttachArgs)
+	}
+	if len(x.GetCommand()) > 0 && len(x.GetCommand()[0]) == 0 {
+		return cluster.Errorf(cluster.CodeInvalid, "command: its name is empty")
+	}
+	if len(x.GetTerm()) > maxTermName {
+		return cluster.Errorf(cluster.CodeInvalid, "term: %d bytes, at most %d are allowed", len(x.GetTerm()), maxTermName)
+	}
+	for _, b := range []byte(x.GetTerm()) {
+		if b <= ' ' || b > '~' {
+			return cluster.Errorf(cluster.CodeInvalid, "term: holds byte %#x; only printable ASCII without spaces is allowed", b)
+		}
+	}
+	return CheckWindow(x.GetWindow())
+}
+
+// CheckWindow tells what is wrong with the size of a window; nil is fine.
+func CheckWindow(w *apiv1.WindowSize) error {
+	if w.GetRows() > maxWindow || w.GetColumns() > maxWindow {
+		return cluster.Errorf(cluster.CodeInvalid, "window: %d rows and %d columns, at most %d are allowed", w.GetRows(), w.GetColumns(), maxWindow)
+	}
+	return nil
+}
