@@ -85,6 +85,8 @@ var fences = []struct {
 	{"github.com/hashicorp/memberlist", []string{"coordinator/members.go", "agent/members.go"}},
 	{"github.com/containerd/containerd", []string{"agent/containerdrt"}},
 	{"github.com/opencontainers/runtime-spec", []string{"agent/containerdrt"}},
+	// It edits OCI specs; the toolkit's own format is read with its own reader.
+	{"tags.cncf.io/container-device-interface", []string{"agent/gpu/cdi"}},
 	{"github.com/NVIDIA/go-nvml", []string{"agent/gpu"}},
 	{"github.com/spf13/cobra", []string{"cmd"}},
 	{"go.yaml.in/yaml", []string{"cmd"}},

@@ -1,0 +1,312 @@
+package cdi
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	specs "tags.cncf.io/container-device-interface/specs-go"
+)
+
+// class is what a device node is of.
+type class uint8
+
+const (
+	classNone     class = iota // not of the driver
+	classCard                  // one card
+	classControl               // shared by all who use any card
+	classCaps                  // what MIG instances are opened with
+	classGraphics              // displays and rendering
+	classIMEX                  // memory of other nodes
+	classOther                 // of the driver, and never a job's: switches
+)
+
+// classes are matched against the path below the device directory.
+var classes = []struct {
+	class class
+	name  *regexp.Regexp
+}{
+	{classCard, regexp.MustCompile(`^nvidia(0|[1-9][0-9]{0,3})$`)},
+	{classControl, regexp.MustCompile(`^nvidia(ctl|-uvm|-uvm-tools)$`)},
+	{classCaps, regexp.MustCompile(`^nvidia-caps/nvidia-cap[0-9]{1,5}$`)},
+	{classGraphics, regexp.MustCompile(`^(nvidia-modeset|dri/(card|renderD)[0-9]{1,4})$`)},
+	{classIMEX, regexp.MustCompile(`^nvidia-caps-imex-channels/channel[0-9]{1,5}$`)},
+	{classOther, regexp.MustCompile(`^nvidia-(nvswitch|nvlink)[a-z0-9]*$`)},
+}
+
+// classOf is the class of a device node by its path in the container, which
+// the specification has below /dev always.
+func (in *Injector) classOf(p string) class {
+	rest, ok := strings.CutPrefix(p, "/dev/")
+	if !ok {
+		return classNone
+	}
+	for _, c := range classes {
+		if c.name.MatchString(rest) {
+			return c.class
+		}
+	}
+	return classNone
+}
+
+// given tells whether jobs get nodes of a class that a device of this name, or
+// with "" the whole specification, asks for.
+func (in *Injector) given(c class, device string) bool {
+	switch c {
+	case classCard:
+		return device != ""
+	case classControl:
+		return true
+	case classCaps: // only with the instance that they open
+		return strings.HasPrefix(device, "MIG-")
+	case classGraphics:
+		return slices.Contains(in.cfg.Extra, Graphics)
+	case classIMEX:
+		return slices.Contains(in.cfg.Extra, IMEX)
+	default:
+		return false
+	}
+}
+
+// hostPath is where the node has a device.
+func hostPath(n *specs.DeviceNode) string {
+	if n.HostPath != "" {
+		return n.HostPath
+	}
+	return n.Path
+}
+
+// allow checks one set of edits.
+func (in *Injector) allow(where string, e *specs.ContainerEdits) error {
+	for _, n := range []int{len(e.DeviceNodes), len(e.Mounts), len(e.Hooks), len(e.Env)} {
+		if n > maxEdits {
+			return fmt.Errorf("%s: %d entries of one kind, want at most %d", where, n, maxEdits)
+		}
+	}
+	switch {
+	case len(e.NetDevices) > 0:
+		return fmt.Errorf("%s: asks for network devices, which are no GPUs", where)
+	case e.IntelRdt != nil:
+		return fmt.Errorf("%s: asks for intelRdt, which is no GPU's", where)
+	case len(e.AdditionalGIDs) > 0:
+		return fmt.Errorf("%s: adds groups %v to the job's user; make the device nodes accessible to users instead", where, e.AdditionalGIDs)
+	}
+	for _, n := range e.DeviceNodes {
+		if err := in.allowNode(n); err != nil {
+			return fmt.Errorf("%s: %w", where, err)
+		}
+	}
+	for _, m := range e.Mounts {
+		if err := allowMount(m); err != nil {
+			return fmt.Errorf("%s: %w", where, err)
+		}
+	}
+	for _, h := range e.Hooks {
+		if err := in.allowHook(h); err != nil {
+			return fmt.Errorf("%s: %w", where, err)
+		}
+	}
+	for _, v := range e.Env {
+		if err := allowEnv(v); err != nil {
+			return fmt.Errorf("%s: %w", where, err)
+		}
+	}
+	return nil
+}
+
+func (in *Injector) allowNode(n *specs.DeviceNode) error {
+	if n == nil {
+		return fmt.Errorf("an empty device node")
+	}
+	if err := plainPath(n.Path); err != nil {
+		return fmt.Errorf("device node: %w", err)
+	}
+	c := in.classOf(n.Path)
+	if c == classNone {
+		return fmt.Errorf("device node %q is none of the NVIDIA driver's below /dev", n.Path)
+	}
+	if n.Type != "" && n.Type != "c" {
+		return fmt.Errorf("device node %s is of type %.10q, want c", n.Path, n.Type)
+	}
+	if strings.Trim(n.Permissions, "rwm") != "" {
+		return fmt.Errorf("device node %s has permissions %.20q, want of r, w and m", n.Path, n.Permissions)
+	}
+	if n.UID != nil && *n.UID != 0 || n.GID != nil && *n.GID != 0 {
+		return fmt.Errorf("device node %s is to belong to another user than root or the job's", n.Path)
+	}
+	h := hostPath(n)
+	if err := plainPath(h); err != nil {
+		return fmt.Errorf("device node %s: %w", n.Path, err)
+	}
+	for _, root := range []string{in.cfg.DeviceDir, "/dev", "/run/nvidia/driver/dev"} {
+		if rest, ok := strings.CutPrefix(h, root+"/"); ok && in.classOf("/dev/"+rest) == c && (c == classGraphics || "/dev/"+rest == n.Path) {
+			return nil
+		}
+	}
+	return fmt.Errorf("device node %s is %s on the node, want the same name below %s", n.Path, h, in.cfg.DeviceDir)
+}
+
+// places are where the driver's files lie. What may be written (sockets of its
+// daemons) is told from what may only be read.
+func places() (readOnly, writable []string) {
+	return []string{"/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt/nvidia", "/etc/vulkan", "/etc/OpenCL", "/etc/glvnd", "/etc/egl", "/etc/nvidia", "/run/nvidia/driver"},
+		[]string{"/run/nvidia-persistenced", "/var/run/nvidia-persistenced", "/run/nvidia-fabricmanager", "/var/run/nvidia-fabricmanager", "/tmp/nvidia-mps"}
+}
+
+var mountOptions = regexp.MustCompile(`^(ro|rw|nosuid|nodev|noexec|bind|rbind|private|rprivate|slave|rslave)$`)
+
+func allowMount(m *specs.Mount) error {
+	if m == nil {
+		return fmt.Errorf("an empty mount")
+	}
+	if m.Type != "" && m.Type != "bind" && m.Type != "none" {
+		return fmt.Errorf("mount of %q is of type %.20q, want bind", m.HostPath, m.Type)
+	}
+	for _, p := range []string{m.HostPath, m.ContainerPath} {
+		if err := plainPath(p); err != nil {
+			return fmt.Errorf("mount: %w", err)
+		}
+	}
+	for _, o := range m.Options {
+		if !mountOptions.MatchString(o) {
+			return fmt.Errorf("mount of %s has option %.40q", m.HostPath, o)
+		}
+	}
+	if _, ok := mountMode(m); !ok {
+		return fmt.Errorf("mount of %s at %s is none of the driver's files", m.HostPath, m.ContainerPath)
+	}
+	return nil
+}
+
+// mountMode tells whether a mount is of the driver's, and then whether it may
+// be written to. Both ends must be of one sort, and be a file in its place and
+// not the place itself.
+func mountMode(m *specs.Mount) (writable, ok bool) {
+	ro, rw := places()
+	in := func(p string, dirs []string) bool {
+		return slices.ContainsFunc(dirs, func(d string) bool { return strings.HasPrefix(p, d+"/") })
+	}
+	exact := func(p string) bool { return p == "/tmp/nvidia-mps" }
+	sock := func(p string) bool { return in(p, rw) || exact(p) }
+	target := strings.TrimPrefix(m.HostPath, "/run/nvidia/driver")
+	switch {
+	case sock(m.HostPath) && sock(m.ContainerPath):
+		return true, true
+	case in(m.HostPath, ro) && in(m.ContainerPath, ro) && deep(target) && deep(m.ContainerPath):
+		return false, true
+	}
+	return false, false
+}
+
+// deep refuses what lies directly in a place: /usr/lib, /etc/nvidia.
+func deep(p string) bool {
+	return strings.Count(p, "/") >= 3 || strings.HasPrefix(p, "/lib/lib") || strings.HasPrefix(p, "/lib64/lib")
+}
+
+// hookFlags are the toolkit's hooks that we run, and the flags they take.
+func hookFlags() map[string][]string {
+	return map[string][]string{
+		"create-symlinks":                  {"--link"},
+		"update-ldcache":                   {"--folder", "--ldconfig-path"},
+		"chmod":                            {"--mode", "--path"},
+		"enable-cuda-compat":               {"--host-driver-version", "--host-cuda-version", "--cuda-compat-mode"},
+		"disable-device-node-modification": nil,
+		"update-application-profile":       {"--device", "--gpu"},
+		"apply-cuda-memory-limits":         {"--device", "--gpu", "--uuid"},
+	}
+}
+
+var ldconfigPath = regexp.MustCompile(`^@?(/usr)?/sbin/ldconfig(\.real)?$`)
+
+// allowHook takes hooks of the toolkit, by absolute path and with arguments
+// that mean what they should. What else a specification names would be run as
+// root.
+func (in *Injector) allowHook(h *specs.Hook) error {
+	if h == nil {
+		return fmt.Errorf("an empty hook")
+	}
+	if !slices.Contains(in.cfg.Hooks, h.Path) {
+		return fmt.Errorf("hook %q is none of the toolkit's (%s)", h.Path, strings.Join(in.cfg.Hooks, ", "))
+	}
+	if h.HookName != "createContainer" {
+		return fmt.Errorf("hook %s runs at %.40q, want createContainer", h.Path, h.HookName)
+	}
+	args := h.Args
+	if len(args) > 0 {
+		args = args[1:] // its own name
+	}
+	if path.Base(h.Path) == "nvidia-ctk" && len(args) > 0 && args[0] == "hook" {
+		args = args[1:]
+	}
+	if len(args) == 0 {
+		return fmt.Errorf("hook %s has no command", h.Path)
+	}
+	flags, known := hookFlags()[args[0]]
+	if !known {
+		return fmt.Errorf("hook %s runs %.60q, which jobs need nothing of", h.Path, args[0])
+	}
+	for i := 1; i < len(args); i++ {
+		flag, value, joined := strings.Cut(args[i], "=")
+		if !slices.Contains(flags, flag) {
+			return fmt.Errorf("hook %s has argument %.60q", args[0], args[i])
+		}
+		if !joined {
+			if i++; i == len(args) {
+				return fmt.Errorf("hook %s: %s without a value", args[0], flag)
+			}
+			value = args[i]
+		}
+		if err := allowArg(flag, value); err != nil {
+			return fmt.Errorf("hook %s: %w", args[0], err)
+		}
+	}
+	return nil
+}
+
+var plainArg = regexp.MustCompile(`^[A-Za-z0-9._:/+@,-]{1,1000}$`)
+
+func allowArg(flag, value string) error {
+	if !plainArg.MatchString(value) {
+		return fmt.Errorf("%s %.60q has characters that no path of the driver has", flag, value)
+	}
+	switch flag {
+	case "--link": // TARGET::LINK; a target may be relative to its link
+		_, link, ok := strings.Cut(value, "::")
+		if !ok || plainPath(link) != nil {
+			return fmt.Errorf("%s %.200q, want TARGET::LINK with an absolute link", flag, value)
+		}
+	case "--folder", "--path":
+		return plainPath(value)
+	case "--ldconfig-path":
+		if !ldconfigPath.MatchString(value) {
+			return fmt.Errorf("%s %.200q, want /sbin/ldconfig", flag, value)
+		}
+	}
+	return nil
+}
+
+var envName = regexp.MustCompile(`^NVIDIA_[A-Z0-9_]{1,64}$`)
+
+func allowEnv(v string) error {
+	name, value, ok := strings.Cut(v, "=")
+	switch {
+	case !ok || !envName.MatchString(name):
+		return fmt.Errorf("variable %.80q, want NVIDIA_NAME=value", v)
+	case name == "NVIDIA_VISIBLE_DEVICES" && value != "void" && value != "none":
+		return fmt.Errorf("NVIDIA_VISIBLE_DEVICES is %.80q, want void: a specification names its devices by itself", value)
+	case !plainArg.MatchString(value) && value != "":
+		return fmt.Errorf("variable %s has characters that no path of the driver has", name)
+	}
+	return nil
+}
+
+// plainPath wants an absolute path that means what it says.
+func plainPath(p string) error {
+	if !filepath.IsAbs(p) || filepath.Clean(p) != p || len(p) > 4096 || strings.ContainsAny(p, "\x00\n") {
+		return fmt.Errorf("%.200q is no absolute path without dots", p)
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+// Package cdi is how jobs get their GPUs: by the device specifications that
+// NVIDIA's toolkit writes (Container Device Interface, "nvidia-ctk cdi
+// generate"), and in no other way. It reads them as something that root on this
+// node is asked to do, and so takes nothing on trust: every device node, mount,
+// hook and variable must be one of a known kind, or the file is refused.
+package cdi
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	specs "tags.cncf.io/container-device-interface/specs-go"
+)
+
+// Qualifier is the kind of device that jobs get: what stands before "=" in a
+// qualified device name.
+const Qualifier = "nvidia.com/gpu"
+
+// Class is a class of device nodes that jobs may be given beside the nodes of
+// their cards.
+type Class string
+
+// The classes that a site may add.
+const (
+	// Graphics are nvidia-modeset and the nodes below /dev/dri.
+	Graphics Class = "graphics"
+	// IMEX are the channels through which nodes share memory over NVLink.
+	IMEX Class = "imex"
+)
+
+// Config says where specifications lie and what they may ask for. The zero
+// value is what a node wants.
+type Config struct {
+	// Dirs are searched for *.yaml and *.json; of two files that have one
+	// device, that of the later directory counts. Empty means /etc/cdi and
+	// /var/run/cdi, as everywhere.
+	Dirs []string
+	// DeviceDir is where device nodes lie, "/dev" when empty. The node's own
+	// file of a device may also lie below a driver root, /run/nvidia/driver.
+	DeviceDir string
+	// DriverDir is what the driver says of itself, "/proc/driver/nvidia" when
+	// empty.
+	DriverDir string
+	// Hooks are the programs that may be run as hooks, by absolute path; the
+	// toolkit's own places when empty.
+	Hooks []string
+	// Extra are classes of device nodes that jobs get beside their cards.
+	Extra []Class
+	// AnyOwner takes files that do not belong to root, or that others may
+	// write. For tests.
+	AnyOwner bool
+}
+
+// Injector turns cards into what a container needs for them. It keeps nothing:
+// each call reads the specifications as they are then, since a new driver
+// brings new ones. Its methods are safe for concurrent use.
+type Injector struct{ cfg Config }
+
+// New fills in what cfg leaves empty.
+func New(cfg Config) (*Injector, error) {
+	if len(cfg.Dirs) == 0 {
+		cfg.Dirs = []string{"/etc/cdi", "/var/run/cdi"}
+	}
+	if cfg.DeviceDir == "" {
+		cfg.DeviceDir = "/dev"
+	}
+	if cfg.DriverDir == "" {
+		cfg.DriverDir = "/proc/driver/nvidia"
+	}
+	if len(cfg.Hooks) == 0 {
+		cfg.Hooks = defaultHooks()
+	}
+	for _, p := range append(append([]string{cfg.DeviceDir, cfg.DriverDir}, cfg.Dirs...), cfg.Hooks...) {
+		if !filepath.IsAbs(p) || filepath.Clean(p) != p {
+			return nil, fmt.Errorf("CDI: %q is no absolute path without dots", p)
+		}
+	}
+	for _, c := range cfg.Extra {
+		if c != Graphics && c != IMEX {
+			return nil, fmt.Errorf("CDI: class of devices %q, want %s or %s", c, Graphics, IMEX)
+		}
+	}
+	return &Injector{cfg: cfg}, nil
+}
+
+// defaultHooks is where the toolkit's packages, its container and a build from
+// source put its programs.
+func defaultHooks() []string {
+	var out []string
+	for _, dir := range []string{"/usr/bin", "/usr/local/bin", "/usr/local/nvidia/toolkit", "/opt/nvidia-container-toolkit/bin"} {
+		out = append(out, dir+"/nvidia-cdi-hook", dir+"/nvidia-ctk")
+	}
+	return out
+}
+
+// Fault is why a card cannot be given to jobs.
+type Fault string
+
+// The faults, stable.
+const (
+	// Missing: there is no specification of GPUs.
+	Missing Fault = "missing"
+	// Lacks: the specifications do not have the card.
+	Lacks Fault = "lacks"
+	// Stale: the specification is of another driver, or of other cards, than
+	// what is there now.
+	Stale Fault = "stale"
+	// Gone: a device node is not there.
+	Gone Fault = "gone"
+	// Refused: the specification asks for what no job may have, or cannot be
+	// read.
+	Refused Fault = "refused"
+)
+
+// Error is what keeps cards from jobs, and how to mend it. It is one line.
+type Error struct {
+	Fault Fault
+	// File is the specification, UUID the card; each may be empty.
+	File, UUID string
+	// Text says what is wrong, Fix is a command that mends it.
+	Text, Fix string
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("CDI: ")
+	if e.File != "" {
+		b.WriteString(e.File + ": ")
+	}
+	b.WriteString(e.Text)
+	if e.Fix != "" {
+		b.WriteString("; run: " + e.Fix)
+	}
+	return b.String()
+}
+
+// FaultOf returns the fault that an error of this package names, "" for other
+// errors.
+func FaultOf(err error) Fault {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Fault
+	}
+	return ""
+}
+
+// Generate is the command that writes the specification file.
+func Generate(file string) string {
+	return "nvidia-ctk cdi generate --device-name-strategy=uuid --output=" + file
+}
+
+const defaultFile = "/etc/cdi/nvidia.yaml"
+
+// regenerate is the command for a file that is there: one below /run belongs
+// to the toolkit's service, which would write over ours.
+func regenerate(file string) string {
+	if strings.HasPrefix(file, "/run/") || strings.HasPrefix(file, "/var/run/") {
+		return Generate(file) + " (or: systemctl restart nvidia-cdi-refresh.service)"
+	}
+	return Generate(file)
+}
+
+// Name is the qualified name of a card.
+func Name(uuid string) string { return Qualifier + "=" + uuid }
+
+// Grant returns the qualified device names of cards, after it made sure that
+// each can be given: the specification is there, of this driver and of these
+// cards, and its device nodes are too. The error is an *Error.
+func (in *Injector) Grant(uuids []string) ([]string, error) {
+	var names []string
+	if len(uuids) == 0 {
+		return nil, nil
+	}
+	set, err := in.load()
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range uuids {
+		if _, err := in.device(set, u); err != nil {
+			return nil, err
+		}
+		names = append(names, Name(u))
+	}
+	return names, nil
+}
+
+// device returns a card's device and the specification that has it, checked
+// against the node as it is now.
+func (in *Injector) device(set *specSet, uuid string) (*found, error) {
+	f, err := set.find(uuid)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.fresh(f); err != nil {
+		return nil, err
+	}
+	return f, in.nodesThere(f)
+}
+
+// found is a device in its specification.
+type found struct {
+	file string
+	spec *specs.Spec
+	dev  *specs.Device
+}
+
+// Nodes returns where the device nodes of a card alone lie on this node, not
+// those that all cards share.
+func (in *Injector) Nodes(uuid string) ([]string, error) {
+	set, err := in.load()
+	if err != nil {
+		return nil, err
+	}
+	f, err := in.device(set, uuid)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, n := range f.dev.ContainerEdits.DeviceNodes {
+		if in.classOf(n.Path) == classCard {
+			out = append(out, hostPath(n))
+		}
+	}
+	return out, nil
+}
+
+// Cards returns the names of the devices that the specifications have, in
+// order, without "all" and without indices; for messages and tests.
+func (in *Injector) Cards() ([]string, error) {
+	set, err := in.load()
+	if err != nil {
+		return nil, err
+	}
+	return set.uuids(), nil
+}
