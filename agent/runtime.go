@@ -175,9 +175,15 @@ type Observer interface {
 // found), or 125 for everything before the command.
 type LaunchError struct {
 	Code   int
-	Reason string // short and stable: "WORKDIR", "COMMAND", "IMAGE", "OUTPUT"
-	Err    error
+	Reason string // short and stable: "WORKDIR", "COMMAND", "IMAGE", "OUTPUT", "CDI"
+	// Node says that the node is at fault: the attempt ends as with a node that
+	// failed, and not as its user's failure.
+	Node bool
+	Err  error
 }
+
+// ReasonCDI is the Reason of a LaunchError about device specifications.
+const ReasonCDI = "CDI"
 
 // Error implements error.
 func (e *LaunchError) Error() string { return e.Reason + ": " + e.Err.Error() }

@@ -100,9 +100,6 @@ func (r *Runtime) writeHelperSpec(l *agent.Launch) error {
 
 // createTask makes the container and its task, stopped before the command.
 func (r *Runtime) createTask(ctx context.Context, l *agent.Launch) error {
-	opts := []containerd.NewContainerOpts{
-		containerd.WithContainerLabels(map[string]string{labelToken: strconv.FormatUint(uint64(l.Token), 10)}),
-	}
 	b, err := r.openBinds(l)
 	if err != nil {
 		return err
@@ -112,6 +109,15 @@ func (r *Runtime) createTask(ctx context.Context, l *agent.Launch) error {
 			r.cfg.Log.Warn("cannot clear up the mounts of a launch", "task", l.ID.String(), "err", err)
 		}
 	}()
+	return r.createWith(ctx, l, b)
+}
+
+// createWith makes a task with these bind mounts.
+func (r *Runtime) createWith(ctx context.Context, l *agent.Launch, b *binds) error {
+	opts := []containerd.NewContainerOpts{
+		containerd.WithRuntime(runcRuntime, nil),
+		containerd.WithContainerLabels(map[string]string{labelToken: strconv.FormatUint(uint64(l.Token), 10)}),
+	}
 	var imageEnv []string
 	if l.Image != "" {
 		img, release, err := r.images.find(ctx, l.Image)

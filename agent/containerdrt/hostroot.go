@@ -92,8 +92,10 @@ func (r *Runtime) removeRoot(id cluster.AttemptID) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{helperBinary, helperFile} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	points := []string{filepath.Join(dir, helperBinary), filepath.Join(dir, helperFile)}
+	others, _ := filepath.Glob(filepath.Join(dir, probeOther) + "*") // of a probe
+	for _, point := range append(points, others...) {
+		if err := os.Remove(point); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove root of %s: %w", id, err)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/agent/gpu/cdi"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -39,7 +40,10 @@ type Config struct {
 	PullPause time.Duration
 	// Policy is what the node gives its containers.
 	Policy Policy
-	Log    *slog.Logger
+	// Devices turns the CDI names of a launch into what a container gets; nil
+	// reads the node's own specifications.
+	Devices *cdi.Injector
+	Log     *slog.Logger
 }
 
 // Kinds of files in Config.Dir, one each an attempt.
@@ -87,6 +91,12 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 		return nil, fmt.Errorf("containers' policy: %w", err)
 	}
 	cfg.Policy = cfg.Policy.withDefaults()
+	if cfg.Devices == nil {
+		var err error
+		if cfg.Devices, err = cdi.New(cdi.Config{}); err != nil {
+			return nil, err
+		}
+	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, err
 	}

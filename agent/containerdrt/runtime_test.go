@@ -15,6 +15,13 @@ import (
 // TestMain makes the test binary its own helper, as berth is its, and a job
 // that tries what jobs may not.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == ProbeArg {
+		if err := ProbeMain(os.Args[2:], os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) == 2 && os.Args[1] == probeArg {
 		probe()
 		return

@@ -9,7 +9,6 @@ import (
 
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/containerd/containerd/v2/core/containers"
-	"github.com/containerd/containerd/v2/pkg/cdi"
 	"github.com/containerd/containerd/v2/pkg/oci"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -22,7 +21,8 @@ import (
 const cpuPeriod = 100_000
 
 // specOpts builds the OCI spec of an attempt. Nothing in it comes from an
-// image but the PATH: no user, label, hook, capability or device.
+// image but the PATH: no user, label, hook, capability or device. Cards come from
+// CDI specifications alone, after all that might undo them.
 func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string, b *binds) ([]oci.SpecOpts, error) {
 	env, odd := splitEnv(l.Env)
 	if len(odd) > 0 && l.Image != "" {
@@ -67,7 +67,11 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string, b *binds) ([]oci.
 		}
 	}
 	opts = append(opts, oci.WithMounts(b.specs))
-	opts = append(opts, cdi.WithCDIDevices(l.CDIDevices...))
+	devices, err := r.withDevices(l)
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts, devices)
 	// The profile depends on the capabilities, so it comes last.
 	return append(opts, seccomp.WithDefaultProfile()), nil
 }
