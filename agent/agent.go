@@ -52,6 +52,8 @@ type Config struct {
 	// Tail reads the end of a file with the rights of a job's user, for the
 	// verdict of a job that failed; nil reads nothing.
 	Tail func(ctx context.Context, l *Launch, path string, bytes int64) ([]byte, error)
+	// Devices gives jobs their cards; nil where cards have no device nodes.
+	Devices Devices
 	// CPUMilli and MemMiB are what jobs may use in all.
 	CPUMilli, MemMiB int64
 	// Users resolves who jobs run as.
@@ -128,6 +130,8 @@ type Agent struct {
 	// the last hello had it; replaced, never changed.
 	usable map[string]int64
 
+	recheck chan struct{} // see watchDevices
+
 	workers sync.WaitGroup
 	ctx     context.Context // of the workers; set by Run
 }
@@ -151,7 +155,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, log: cfg.Log.With("component", "agent", "node", string(cfg.Node)),
 		journal: j, out: newOutbox(), power: newPowerMeter(), mem: newMemWatch(cfg.MemCaps.Watch), oomLog: caps.NewOOMLog(),
-		tasks: map[cluster.AttemptID]*task{}, synced: make(chan struct{}),
+		tasks: map[cluster.AttemptID]*task{}, synced: make(chan struct{}), recheck: make(chan struct{}, 1),
 	}
 	a.sampler = NewSampler(cfg.GPUs, cfg.Log)
 	a.sampler.Observe(a.observeMemory)

@@ -71,6 +71,9 @@ func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*Launch, err
 			l.Mounts = append(l.Mounts, Mount{Source: m.SocketDir(), Target: m.SocketDir()})
 		}
 	}
+	if l.CDIDevices, err = a.devices(as); err != nil {
+		return nil, err
+	}
 	l.Env = a.frameworkEnv(a.jobEnv(as, user, submitDir, gpuEnv), as)
 	if len(as.Script) > 0 {
 		if err := a.placeScript(l, as); err != nil {
@@ -107,7 +110,9 @@ func (a *Agent) jobEnv(as *nodev1.Assignment, u User, submitDir string, gpuEnv [
 		set(line)
 	}
 	for _, line := range as.Env {
-		set(string(line))
+		if !steersHooks(string(line)) {
+			set(string(line))
+		}
 	}
 	for _, line := range gpuEnv {
 		set(line)

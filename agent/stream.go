@@ -86,6 +86,7 @@ func (a *Agent) session(ctx context.Context, addr string) (leader string, err er
 	if err := stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: hello}}); err != nil {
 		return "", streamErr(stream, err)
 	}
+	g.Go(func() error { return a.watchDevices(ctx, hello) })
 	granted := make(chan struct{}, 1)
 	ready := make(chan struct{})
 	g.Go(func() error { return a.receive(conn, stream, granted, ready, &leader) })
@@ -193,6 +194,7 @@ func (a *Agent) hello(ctx context.Context) (*nodev1.Hello, error) {
 		// A card that cannot be read is not offered; the others are.
 		a.log.ErrorContext(ctx, "cannot read every GPU", "err", err)
 	}
+	cards = a.offered(ctx, cards)
 	usable := make(map[string]int64, len(cards))
 	for _, c := range cards {
 		usable[c.UUID] = c.MemMiB - c.ReservedMiB

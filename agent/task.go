@@ -305,15 +305,17 @@ func (t *task) launchFailed(err error) error {
 		return err
 	}
 	code, detail := int32(125), err.Error()
+	r := &nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_FAILED, Reason: string(cluster.ReasonLaunch)}
 	var le *LaunchError
 	if errors.As(err, &le) {
 		code = int32(le.Code)
 	}
+	if le != nil && le.Node {
+		r.State, r.Reason = nodev1.AttemptState_ATTEMPT_STATE_LOST, string(cluster.ReasonNodeFault)
+	}
 	t.log.Info("attempt did not start", "err", err)
-	return t.ended(&nodev1.Report{
-		State: nodev1.AttemptState_ATTEMPT_STATE_FAILED, Exit: &nodev1.Exit{Code: code},
-		Reason: string(cluster.ReasonLaunch), Detail: detail,
-	})
+	r.Exit, r.Detail = &nodev1.Exit{Code: code}, detail
+	return t.ended(r)
 }
 
 // watch looks at a running attempt, ends it when it must end, and otherwise

@@ -39,6 +39,7 @@ const (
 	ReasonGPUOOM        ReasonCode = "OutOfGPUMemory"           // an allocation on the GPU was refused
 	ReasonGPUNeighbour  ReasonCode = "GPUNeighbour"             // another on its GPU was at fault, or took its memory
 	ReasonLaunch        ReasonCode = "LaunchFailed"             // the command never ran
+	ReasonNodeFault     ReasonCode = "NodeFault"                // the node could not run it; no fault of the job's
 	ReasonNodeLost      ReasonCode = "NodeLost"                 // the node rebooted or was fenced under it
 	ReasonRuntimeLost   ReasonCode = "RuntimeLost"              // the runtime lost its process
 	ReasonByUser        ReasonCode = "CancelledByUser"          // by its owner

@@ -26,6 +26,7 @@ type Leader struct {
 	desired  map[cluster.AttemptID]*nodev1.Assignment
 	reports  map[cluster.AttemptID][]*nodev1.Report
 	hellos   int
+	hello    *nodev1.Hello // the newest
 	muteAcks bool
 	send     chan *nodev1.SessionResponse // of the present session
 }
@@ -96,14 +97,24 @@ func (l *Leader) Last(id cluster.AttemptID) *nodev1.Report {
 	return nil
 }
 
+// Hello returns what the agent said of its node when its present session began,
+// nil before the first.
+func (l *Leader) Hello() *nodev1.Hello {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hello
+}
+
 // Session implements nodev1.NodeServiceServer.
 func (l *Leader) Session(stream nodev1.NodeService_SessionServer) error {
-	if _, err := stream.Recv(); err != nil {
+	first, err := stream.Recv()
+	if err != nil {
 		return err
 	}
 	send := make(chan *nodev1.SessionResponse, 1000)
 	l.mu.Lock()
 	l.hellos++
+	l.hello = first.GetHello()
 	l.send = send
 	all := &nodev1.Desired{Full: true}
 	for _, as := range l.desired {
