@@ -21,7 +21,10 @@ type Agent struct {
 	Containers   Containers  `yaml:"containers"`
 	Jobs         Jobs        `yaml:"jobs"`
 	Users        Users       `yaml:"users"`
-	Log          Log         `yaml:"log"`
+	// Unsafe names what is known to be unsafe on this node and run with all the
+	// same; see docs/nodes.md.
+	Unsafe []string `yaml:"unsafe"`
+	Log    Log      `yaml:"log"`
 }
 
 // Node names this node. The name must be the one in its certificate; the
@@ -63,6 +66,7 @@ type GPUs struct {
 	// the best that it has. Cards with none of them are not shared.
 	Caps  []string `yaml:"caps"`
 	Watch GPUWatch `yaml:"watch"`
+	CDI   CDI      `yaml:"cdi"`
 }
 
 // Runtime says what runs jobs. auto takes containerd where its socket is.
@@ -104,7 +108,7 @@ func DefaultAgent() Agent {
 		TLS:        AgentTLS{CA: "/etc/berth/tls/ca.crt", Cert: "/etc/berth/tls/agent.crt", Key: "/etc/berth/tls/agent.key"},
 		Data:       Data{Dir: "/var/lib/berth/agent"},
 		Gossip:     Gossip{Addr: "0.0.0.0:7072", KeyFile: "/etc/berth/gossip.key"},
-		GPUs:       GPUs{Provider: "nvml", SimSocket: "/run/berth/sim/cards", SimCaps: "sim", Caps: capModes(), Watch: defaultWatch()},
+		GPUs:       GPUs{Provider: "nvml", SimSocket: "/run/berth/sim/cards", SimCaps: "sim", Caps: capModes(), Watch: defaultWatch(), CDI: CDI{Dirs: []string{"/etc/cdi", "/var/run/cdi"}}},
 		Sharing:    defaultSharing(),
 		Runtime:    Runtime{Kind: "auto", Containerd: Containerd{Socket: "/run/containerd/containerd.sock", Namespace: "berth"}},
 		Cgroup:     Cgroup{Parent: "/berth"},
@@ -147,7 +151,9 @@ func (a *Agent) Validate() error {
 	p.path("cgroup.parent", a.Cgroup.Parent, required)
 	p.containers(a.Containers, a.ownDirs()...)
 	p.jobs(a.Jobs)
+	p.cdi(a.GPUs.CDI)
 	p.users(a.Users)
+	p.unsafe(a.Unsafe)
 	p.log(a.Log)
 	return p.err()
 }
@@ -163,6 +169,9 @@ func (a *Agent) Warnings() []string {
 	}
 	if a.Runtime.AllowUncapped {
 		w = append(w, "runtime.allow_uncapped: a job over its memory may have the kernel end another user's; make control groups writable instead")
+	}
+	for _, k := range a.Unsafe {
+		w = append(w, "unsafe: runs although "+k+" is known to be unsafe")
 	}
 	if a.Users.AllowRoot {
 		w = append(w, "users.allow_root: jobs of root are root on this node")

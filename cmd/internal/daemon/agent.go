@@ -21,6 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/asuser"
 	"github.com/berth-scheduler/berth/agent/containerdrt"
 	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/agent/gpu/cdi"
 	"github.com/berth-scheduler/berth/agent/gpu/nvml"
 	"github.com/berth-scheduler/berth/agent/gpu/sim"
 	"github.com/berth-scheduler/berth/agent/processrt"
@@ -159,6 +160,18 @@ func openGPUs(cfg *config.Agent, ac *agent.Config, log *slog.Logger) (func(), er
 // openRuntimes opens what runs jobs. Under "auto" it is containerd where its
 // socket is, and processes otherwise.
 func openRuntimes(ctx context.Context, cfg *config.Agent, ac *agent.Config, log *slog.Logger) (func(), error) {
+	devices, err := newDevices(cfg)
+	if err != nil {
+		return nil, err
+	}
+	done, err := openRuntime(ctx, cfg, devices, ac, log)
+	if err == nil {
+		openDevices(ctx, cfg, devices, ac, log)
+	}
+	return done, err
+}
+
+func openRuntime(ctx context.Context, cfg *config.Agent, devices *cdi.Injector, ac *agent.Config, log *slog.Logger) (func(), error) {
 	kind := cfg.Runtime.Kind
 	if kind == "auto" {
 		kind = "process"
@@ -177,7 +190,7 @@ func openRuntimes(ctx context.Context, cfg *config.Agent, ac *agent.Config, log 
 		}
 		rt, err := containerdrt.Open(ctx, containerdrt.Config{
 			Address: cfg.Runtime.Containerd.Socket, Namespace: cfg.Runtime.Containerd.Namespace,
-			Dir: filepath.Join(cfg.Data.Dir, "containerd"), CgroupParent: cfg.Cgroup.Parent, Logger: exe, Policy: policy, Log: log,
+			Dir: filepath.Join(cfg.Data.Dir, "containerd"), CgroupParent: cfg.Cgroup.Parent, Logger: exe, Policy: policy, Devices: devices, Log: log,
 		})
 		if err != nil {
 			return nil, err

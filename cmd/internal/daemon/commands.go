@@ -22,7 +22,7 @@ import (
 // Commands returns the commands that run and set up daemons.
 func Commands(version string) []*cobra.Command {
 	return []*cobra.Command{
-		newCoordinatorCommand(version), newAgentCommand(version), newKeeperCommand(), newLoggerCommand(), newConfigCommand(), newClusterCommand(),
+		newCoordinatorCommand(version), newAgentCommand(version), newKeeperCommand(), newLoggerCommand(), newProbeCommand(), newConfigCommand(), newClusterCommand(),
 	}
 }
 
@@ -155,6 +155,15 @@ func newLoggerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "container-logger FILE", Short: "Copy a container's output (started by its shim)", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return containerdrt.LoggerMain(args[0]) },
+	}
+}
+
+// newProbeCommand opens device nodes in a container that the agent made to see
+// which it can.
+func newProbeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: containerdrt.ProbeArg + " PATH...", Short: "Try to open device nodes (run by the agent in a container)", Hidden: true, Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return containerdrt.ProbeMain(args, cmd.OutOrStdout()) },
 	}
 }
 
