@@ -34,6 +34,7 @@ type GPUUse struct {
 	SellableMiB int64
 	MaxShares   int
 	Shareable   bool
+	Scope       Scope
 	UsedMiB     int64
 	UsedMilli   int64
 	Shares      int
@@ -106,7 +107,7 @@ func (l *Ledger) SetNode(n *Node) {
 	}
 	for k := range l.gpus {
 		if g := &l.gpus[k]; g.Node == n.ID && n.GPU(g.ID) == nil {
-			g.Type, g.SellableMiB, g.MaxShares, g.Shareable = "", 0, 0, false
+			g.Type, g.SellableMiB, g.MaxShares, g.Shareable, g.Scope = "", 0, 0, false, ScopeAnyone
 		}
 	}
 	l.closeGone()
@@ -124,7 +125,7 @@ func (l *Ledger) setGPU(node NodeID, c *GPU) {
 	}
 	g := &l.gpus[i]
 	g.Node, g.Type, g.SellableMiB = node, c.Type, c.SellableMiB
-	g.MaxShares, g.Shareable = max(1, c.MaxShares), c.Shareable()
+	g.MaxShares, g.Shareable, g.Scope = max(1, c.MaxShares), c.Shareable(), c.Scope
 }
 
 // Node returns the account of a node; ok is false for an unknown one.

@@ -35,10 +35,14 @@ type GPU struct {
 	// CapMode is how a share's memory is enforced: "sim", "dmem", "mig",
 	// "mps", "watch" or "none". Cards with "none" are never shared.
 	CapMode string
+	// Scope says whose jobs may share it under that.
+	Scope Scope
 }
 
 // Shareable tells whether more than one attempt may lie on g.
-func (g *GPU) Shareable() bool { return g.CapMode != "none" && g.MaxShares > 1 }
+func (g *GPU) Shareable() bool {
+	return g.CapMode != "none" && g.MaxShares > 1 && g.Scope != ScopeNever
+}
 
 // Node is one machine. Values are immutable.
 type Node struct {

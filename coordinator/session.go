@@ -121,6 +121,7 @@ func (ss *session) register(ctx context.Context, h *nodev1.Hello) error {
 	if err != nil {
 		return err
 	}
+	ss.c.untilAgreed(n)
 	if old, ok := ss.c.fsm.Node(n.ID); !ok || old.State != cluster.NodeReady || !sameInventory(old, n) {
 		_, err := ss.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}})
 		if err != nil {

@@ -26,8 +26,13 @@ const (
 // EntryVersion is the highest version of log entries that is read here. Each
 // keeps more in samples than the one before it, and may hold the commands that
 // NeedsVersion names. From 6 on an out-of-memory on a whole GPU leads to a
-// larger one, from 8 on attempts keep their profiles.
+// larger one, from 8 on attempts keep their profiles, a job that took more GPU
+// memory than it declared is not tried again, and one that others on its GPU
+// ended is.
 const EntryVersion = 8
+
+// sharingVersion is the one from which on cards say whose jobs may share them.
+const sharingVersion = 8
 
 // orCPUVersion is the one from which on jobs that want GPUs may run on none.
 const orCPUVersion = 6
@@ -141,6 +146,12 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 			}
 		}
 		return least
+	case *logv1.Command_RegisterNode:
+		for _, g := range k.RegisterNode.GetNode().GetGpus() {
+			if g.GetScope() != "" {
+				return sharingVersion
+			}
+		}
 	case *logv1.Command_InstallWeights, *logv1.Command_RollbackWeights, *logv1.Command_PinWeights, *logv1.Command_FenceNode:
 		return 2
 	case *logv1.Command_InstallInterference:

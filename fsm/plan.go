@@ -49,10 +49,31 @@ func (s *State) conflict(st *cluster.Start) cluster.Reason {
 	if r := s.ledger.Fits(&st.Berth); r.Code != "" {
 		return r
 	}
+	if r := s.strangers(j, &st.Berth); r.Code != "" {
+		return r
+	}
 	if st.Overtook == "" {
 		for _, g := range st.Berth.GPUs {
 			if q := s.queues[g.GPU]; len(q) > 0 && q[0].Job != j.ID {
 				return cluster.Reason{Code: cluster.ReasonOvertake, Detail: fmt.Sprintf("job %d is before it in the queue of GPU %s", q[0].Job, g.GPU)}
+			}
+		}
+	}
+	return cluster.Reason{}
+}
+
+// strangers tells whose job on a card of the berth may not lie beside j: cards
+// say among whom they are shared.
+func (s *State) strangers(j *cluster.Job, b *cluster.Berth) cluster.Reason {
+	n := s.nodes[b.Node]
+	for _, gs := range b.GPUs {
+		g := n.GPU(gs.GPU)
+		if g == nil || g.Scope == cluster.ScopeAnyone {
+			continue
+		}
+		for _, id := range s.gpuJobs[gs.GPU] {
+			if o := s.jobs.get(id); !g.Scope.Allows(&o.Owner, &j.Owner) {
+				return cluster.Reason{Code: cluster.ReasonSharing, Detail: fmt.Sprintf("GPU %s is shared %s; job %d there is not of them", g.ID, g.Scope.Among(), id)}
 			}
 		}
 	}

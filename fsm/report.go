@@ -193,6 +193,8 @@ func (s *State) again(j *cluster.Job, a *cluster.Attempt) bool {
 	switch {
 	case tries(j) >= maxAttempts:
 		return false
+	case s.rules >= sharingVersion && a.State == cluster.JobNodeFail && a.Reason.Code == cluster.ReasonGPUNeighbour:
+		return j.Spec.RequeueOnLoss || disturbed(j) <= maxDisturbed
 	case a.State == cluster.JobNodeFail:
 		return j.Spec.RequeueOnLoss || a.Preempt != nil && a.Preempt.Requeue
 	case a.State == cluster.JobOutOfMemory:
@@ -201,13 +203,28 @@ func (s *State) again(j *cluster.Job, a *cluster.Attempt) bool {
 	return false
 }
 
+// maxDisturbed is how often a job runs again for what others on its GPU did.
+const maxDisturbed = 3
+
+// disturbed is how many of the attempts of a job others on their GPU ended.
+func disturbed(j *cluster.Job) int {
+	n := 0
+	for i := range j.Attempts {
+		if j.Attempts[i].Reason.Code == cluster.ReasonGPUNeighbour {
+			n++
+		}
+	}
+	return n
+}
+
 // againLarger settles an out-of-memory on the GPU. After the first the job
 // gets a larger share, after the second a whole GPU, and after one with a whole
 // GPU another that sells more, if there is one that could ever run it; each of
 // those is larger than the last. Else it is final. So is one at the memory that
 // the user declared: the number is also a cap, and hitting it is the job's own
 // doing. Beside others it is not: a neighbour above its share may have taken
-// what this job was refused, and so it gets the benefit of the doubt.
+// what this job was refused, and so it gets the benefit of the doubt, unless it
+// was itself above its share.
 func (s *State) againLarger(j *cluster.Job, a *cluster.Attempt) bool {
 	if !a.Usage.GPUOOM || len(a.Berth.GPUs) == 0 {
 		return false
@@ -216,7 +233,8 @@ func (s *State) againLarger(j *cluster.Job, a *cluster.Attempt) bool {
 		return s.rules >= largerVersion && s.againOnLarger(j, a)
 	}
 	share := a.Berth.GPUs[0].Share.MemMiB
-	if j.Spec.GPUMemMiB > 0 && share <= j.Spec.GPUMemMiB && len(a.Neighbours) == 0 {
+	own := len(a.Neighbours) == 0 || s.rules >= sharingVersion && a.Usage.GPUMemPeakMiB > share
+	if j.Spec.GPUMemMiB > 0 && share <= j.Spec.GPUMemMiB && own {
 		return false
 	}
 	ooms := 0

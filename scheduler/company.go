@@ -14,6 +14,7 @@ type mate struct {
 	job    cluster.JobID // 0 for one that does not lie there yet
 	util   float64       // alone, of the card
 	temper cluster.Temper
+	owner  *cluster.Owner
 }
 
 // maxMates is the largest set that is reckoned with; nobody joins a larger one.
@@ -80,13 +81,18 @@ type verdict struct {
 	crowded  bool
 	slowdown float64       // of whom it hits worst
 	of       cluster.JobID // 0 for the newcomer
+	strange  *cluster.GPU  // it is not shared with the owner of job of
 }
 
-func (v *verdict) against() bool { return v.never || v.slowdown > 0 || v.crowded }
+func (v *verdict) against() bool {
+	return v.never || v.slowdown > 0 || v.crowded || v.strange != nil
+}
 
 // words say why, with the numbers that decided. s is nil for a crowd.
 func (v *verdict) words(s *cluster.Sharing, limitMilli int64) string {
 	switch {
+	case v.strange != nil:
+		return fmt.Sprintf("GPU %s, capped by %s, is shared %s; job %d there is not of them", v.strange.ID, orNothing(v.strange.CapMode), v.strange.Scope.Among(), v.of)
 	case v.never:
 		return fmt.Sprintf("two jobs on one %s get less done than by turns: their speeds add up to %.2f in %d pairs", s.GPUType, s.SpeedSum, s.Pairs)
 	case v.crowded:
@@ -100,7 +106,7 @@ func (v *verdict) words(s *cluster.Sharing, limitMilli int64) string {
 // judge tells what speaks against a newcomer on a card where others lie; set
 // is scratch.
 func judge(x *cluster.Interference, s *cluster.Sharing, on []mate, newcomer mate, limitMilli int64) verdict {
-	switch {
+	switch { // strangers are sent away before, see strangers
 	case len(on) == 0 || s == nil || limitMilli <= 0:
 		return verdict{}
 	case s.Never:
@@ -122,7 +128,11 @@ func judge(x *cluster.Interference, s *cluster.Sharing, on []mate, newcomer mate
 }
 
 func mateOf(x *cluster.Interference, j *cluster.Job, id cluster.JobID, milli int64) mate {
-	return mate{job: id, util: float64(min(max(milli, 0), cluster.WholeGPU)) / cluster.WholeGPU, temper: x.Jobs[j.Spec.Signature]}
+	m := mate{job: id, util: float64(min(max(milli, 0), cluster.WholeGPU)) / cluster.WholeGPU, owner: &j.Owner}
+	if x != nil {
+		m.temper = x.Jobs[j.Spec.Signature]
+	}
+	return m
 }
 
 // insert keeps mates in order of their ids, so that sums do not depend on the
@@ -132,21 +142,52 @@ func insert(on []mate, m mate) []mate {
 	return slices.Insert(on, i, m)
 }
 
+// strangers tells whether a card is not shared among those on it and an owner.
+func strangers(g *cluster.GPU, on []mate, owner *cluster.Owner) verdict {
+	if g.Scope == cluster.ScopeAnyone {
+		return verdict{}
+	}
+	for i := range on {
+		if !g.Scope.Allows(on[i].owner, owner) {
+			return verdict{strange: g, of: on[i].job}
+		}
+	}
+	return verdict{}
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "nothing"
+	}
+	return s
+}
+
 // crowd is what a pass knows of who shares which card. It is nil when nothing
-// was learned, or no limit is set.
+// was learned or no limit is set, and all cards are shared among all users.
 type crowd struct {
-	know  *cluster.Interference
-	on    [][]mate           // by card
-	rules []*cluster.Sharing // by card
-	kinds map[cluster.Temper]int32
+	know  *cluster.Interference // nil when slowdowns do not count
+	owned bool                  // some card is shared among some users only
+	on    [][]mate              // by card
+	rules []*cluster.Sharing    // by card
+	kinds map[kind]int32
+}
+
+// kind is what tells jobs of the same needs apart.
+type kind struct {
+	temper   cluster.Temper
+	uid, gid uint32
 }
 
 // newCrowd reads who runs where.
 func newCrowd(know *cluster.Interference, f *fleet, running []*cluster.Job) *crowd {
-	if know == nil || f.pol.MaxSlowdownMilli <= 0 {
+	if f.pol.MaxSlowdownMilli <= 0 {
+		know = nil
+	}
+	owned := slices.ContainsFunc(f.cards, func(c card) bool { return c.gpu.Scope != cluster.ScopeAnyone })
+	if know == nil && !owned {
 		return nil
 	}
-	w := &crowd{know: know, on: make([][]mate, len(f.cards)), rules: make([]*cluster.Sharing, len(f.cards)), kinds: map[cluster.Temper]int32{}}
+	w := &crowd{know: know, owned: owned, on: make([][]mate, len(f.cards)), rules: make([]*cluster.Sharing, len(f.cards)), kinds: map[kind]int32{}}
 	for i := range f.cards {
 		w.rules[i] = know.SharingOn(f.cards[i].gpu)
 	}
@@ -167,8 +208,14 @@ func newCrowd(know *cluster.Interference, f *fleet, running []*cluster.Job) *cro
 // kindOf numbers what was learned of a job's signature, so that jobs alike
 // share what a pass found out.
 func (w *crowd) kindOf(j *cluster.Job) int32 {
-	t := w.know.Jobs[j.Spec.Signature]
-	if t == (cluster.Temper{}) {
+	var t kind
+	if w.know != nil {
+		t.temper = w.know.Jobs[j.Spec.Signature]
+	}
+	if w.owned {
+		t.uid, t.gid = uint32(j.Owner.UID), j.Owner.GID
+	}
+	if t == (kind{}) {
 		return 0
 	}
 	k, ok := w.kinds[t]
@@ -184,6 +231,9 @@ func (p *pass) judge(it *item, n *need, i int32) verdict {
 	w := p.crowd
 	if w == nil || n.way != wayShare {
 		return verdict{}
+	}
+	if v := strangers(p.f.cards[i].gpu, w.on[i], &it.job.Owner); v.strange != nil {
+		return v
 	}
 	return judge(w.know, w.rules[i], w.on[i], mateOf(w.know, it.job, 0, n.milli), p.pol.MaxSlowdownMilli)
 }
@@ -203,13 +253,29 @@ func (p *pass) suited(it *item, c int, want *room, from, hi int) int {
 		return place
 	}
 	most := p.tries(it)
-	for tries := 0; place >= 0 && place < hi && !p.suits(it, c, k.cards[place]); tries++ {
+	for tries := 0; place >= 0 && place < hi; place = k.used.first(place+1, want) {
+		if p.crowd.strange(p.f.cards[k.cards[place]].gpu, k.cards[place], it) {
+			continue // costs next to nothing, and is no try
+		}
+		if p.suits(it, c, k.cards[place]) {
+			break
+		}
 		if tries >= most {
 			return -1
 		}
-		place = k.used.first(place+1, want)
+		tries++
 	}
 	return place
+}
+
+// strange tells whether a card is not shared among those on it and a job's
+// owner.
+func (w *crowd) strange(g *cluster.GPU, i int32, it *item) bool {
+	if !w.owned {
+		return false
+	}
+	v := strangers(g, w.on[i], &it.job.Owner)
+	return v.strange != nil
 }
 
 // slowed says in words whom the job would slow down on the first card of class

@@ -352,7 +352,7 @@ func (x *explainer) lack(g *cluster.GPU, nd *need, u *cluster.GPUUse) (code clus
 func (x *explainer) judge(g *cluster.GPU, nd *need) (verdict, *cluster.Sharing) {
 	know := x.snap.Interference
 	s := know.SharingOn(g)
-	if s == nil || nd.way != wayShare {
+	if nd.way != wayShare || s == nil && g.Scope == cluster.ScopeAnyone {
 		return verdict{}, nil
 	}
 	var on []mate
@@ -362,6 +362,9 @@ func (x *explainer) judge(g *cluster.GPU, nd *need) (verdict, *cluster.Sharing) 
 				on = insert(on, mateOf(know, j, j.ID, gs.Share.Milli))
 			}
 		}
+	}
+	if v := strangers(g, on, &x.job.Owner); v.strange != nil {
+		return v, s
 	}
 	return judge(know, s, on, mateOf(know, x.job, 0, nd.milli), x.pol.MaxSlowdownMilli), s
 }

@@ -8,6 +8,7 @@ import (
 type Mate struct {
 	Job       cluster.JobID
 	Signature string
+	Owner     *cluster.Owner
 	// Milli is the utilization of the GPU in thousandths, alone.
 	Milli int64
 }
@@ -28,11 +29,17 @@ func Slowdowns(know *cluster.Interference, gpu *cluster.GPU, set []Mate, out []f
 	return slowdowns(know, s, ms, out), true
 }
 
-// Bears tells whether newcomer may lie on a GPU like gpu beside others by what
-// was learned of sharing: nobody is predicted to be slowed down beyond
-// Policy.MaxSlowdownMilli. Where nothing was learned, or no limit is set, it
-// may. It is the rule of Schedule, for other policies.
+// Bears tells whether newcomer may lie on a GPU like gpu beside others: their
+// owners may share it, and by what was learned of sharing nobody is predicted
+// to be slowed down beyond Policy.MaxSlowdownMilli. Where nothing was learned,
+// or no limit is set, only the first counts. It is the rule of Schedule, for
+// other policies.
 func Bears(know *cluster.Interference, gpu *cluster.GPU, on []Mate, newcomer Mate, pol *Policy) bool {
+	for i := range on {
+		if gpu.Scope != cluster.ScopeAnyone && !gpu.Scope.Allows(on[i].Owner, newcomer.Owner) {
+			return false
+		}
+	}
 	s := know.SharingOn(gpu)
 	if s == nil || len(on) == 0 || pol.MaxSlowdownMilli <= 0 {
 		return true

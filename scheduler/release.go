@@ -37,8 +37,10 @@ type CompanyView interface {
 func OnRelease(v View, gpus []cluster.GPUID, pol Policy) cluster.Plan {
 	r := release{v: v, pol: &pol, now: int64(v.Now()), led: v.Ledger()}
 	r.plan.BaseIndex = v.Index()
-	if cv, ok := v.(CompanyView); ok && pol.MaxSlowdownMilli > 0 {
-		r.know, r.on = cv.Interference(), cv.OnGPU
+	if cv, ok := v.(CompanyView); ok {
+		if r.on, r.limited = cv.OnGPU, pol.MaxSlowdownMilli > 0; r.limited {
+			r.know = cv.Interference()
+		}
 	}
 	for _, g := range gpus {
 		r.queue(g)
@@ -61,7 +63,9 @@ type release struct {
 	gone  []cluster.JobID
 	cards []*cluster.GPUUse // scratch
 	know  *cluster.Interference
-	on    func(cluster.GPUID) []cluster.JobID // with know
+	on    func(cluster.GPUID) []cluster.JobID // nil when the view does not know
+	// limited: slowdowns count.
+	limited bool
 }
 
 // gpu returns our account of a GPU, nil for an unknown one. Pointers are good
@@ -261,7 +265,7 @@ func (r *release) suits(j *cluster.Job, c *cluster.GPU, nd *need) bool {
 
 // regretted tells whether somebody on a GPU is slower than the limit.
 func (r *release) regretted(id cluster.GPUID) bool {
-	if r.on == nil {
+	if r.on == nil || !r.limited {
 		return false
 	}
 	n := r.shares(id)
@@ -273,7 +277,12 @@ func (r *release) regretted(id cluster.GPUID) bool {
 
 func (r *release) judge(j *cluster.Job, c *cluster.GPU, nd *need) verdict {
 	s := r.know.SharingOn(c)
-	if s == nil || nd.way != wayShare {
+	switch {
+	case nd.way != wayShare, s == nil && c.Scope == cluster.ScopeAnyone:
+		return verdict{}
+	case r.on == nil && r.shares(c.ID) > 0: // the next full pass knows who is there
+		return verdict{strange: c}
+	case r.on == nil:
 		return verdict{}
 	}
 	var on []mate
@@ -286,6 +295,9 @@ func (r *release) judge(j *cluster.Job, c *cluster.GPU, nd *need) verdict {
 		if o, ok := r.v.Job(r.plan.Starts[i].Job); ok {
 			on = r.mates(on, o, r.plan.Starts[i].Berth.GPUs, c.ID)
 		}
+	}
+	if v := strangers(c, on, &j.Owner); v.strange != nil {
+		return v
 	}
 	return judge(r.know, s, on, mateOf(r.know, j, 0, nd.milli), r.pol.MaxSlowdownMilli)
 }

@@ -46,10 +46,14 @@ func NodeFromHello(h *nodev1.Hello, headroomMiB int64, maxShares int) (*cluster.
 		if g.Uuid == "" || len(g.Uuid) > 128 || g.Type == "" || len(g.Type) > 64 || g.MemMib <= 0 || g.MemMib > cluster.MaxMemMiB {
 			return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: GPU %q of type %q with %d MiB is malformed", h.Node, g.Uuid, g.Type, g.MemMib)
 		}
+		scope, err := cluster.ParseScope(g.Scope)
+		if err != nil {
+			return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: GPU %s: %v", h.Node, g.Uuid, err)
+		}
 		n.GPUs = append(n.GPUs, cluster.GPU{
 			ID: cluster.GPUID(g.Uuid), Index: int(g.Index), Type: g.Type, MemMiB: g.MemMib,
 			SellableMiB: cluster.Sellable(g.MemMib, g.ReservedMib, headroomMiB), MaxShares: max(1, maxShares),
-			NUMA: int(g.Numa), PCI: g.Pci, CapMode: g.CapMode,
+			NUMA: int(g.Numa), PCI: g.Pci, CapMode: g.CapMode, Scope: scope,
 		})
 	}
 	sort.Slice(n.GPUs, func(i, k int) bool { return n.GPUs[i].ID < n.GPUs[k].ID })

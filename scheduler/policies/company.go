@@ -7,14 +7,14 @@ import (
 
 // mateOf is a job on a card, for what was learned of sharing.
 func mateOf(j *cluster.Job, milli int64) scheduler.Mate {
-	return scheduler.Mate{Job: j.ID, Signature: j.Spec.Signature, Milli: milli}
+	return scheduler.Mate{Job: j.ID, Signature: j.Spec.Signature, Owner: &j.Owner, Milli: milli}
 }
 
 // bears asks the scheduler's own rule whether t may lie on a card beside those
-// on it: nobody is predicted to be slowed down beyond the limit. It binds every
+// on it: their owners share it, and nobody is predicted to be slowed down beyond the limit. It binds every
 // placement, beside its own rules.
 func (p *pass) bears(t *task, c *card) bool {
-	if p.snap.Interference == nil || p.opt.Base.MaxSlowdownMilli <= 0 || len(c.on) == 0 {
+	if len(c.on) == 0 || c.gpu.Scope == cluster.ScopeAnyone && (p.snap.Interference == nil || p.opt.Base.MaxSlowdownMilli <= 0) {
 		return true
 	}
 	on := make([]scheduler.Mate, 0, 8)
@@ -36,7 +36,7 @@ func (p *pass) temper(j *cluster.Job) cluster.Temper {
 
 // bearsAll is bears for one who would join a group on cards like gpu.
 func (p *pass) bearsAll(gpu *cluster.GPU, group []member, one *member) bool {
-	if p.snap.Interference == nil || p.opt.Base.MaxSlowdownMilli <= 0 {
+	if gpu.Scope == cluster.ScopeAnyone && (p.snap.Interference == nil || p.opt.Base.MaxSlowdownMilli <= 0) {
 		return true
 	}
 	on := make([]scheduler.Mate, len(group))

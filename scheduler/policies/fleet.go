@@ -20,6 +20,7 @@ type class struct {
 	gpuType   string
 	sellable  int64
 	shareable bool
+	scope     cluster.Scope
 	rep       *cluster.GPU
 	count     int
 	// most is the most that any group had when the pass began.
@@ -148,7 +149,7 @@ func classesOf(nodes []*cluster.Node) []class {
 			if !n.Schedulable() || g.SellableMiB <= 0 {
 				continue
 			}
-			c := class{gpuType: g.Type, sellable: g.SellableMiB, shareable: g.Shareable(), rep: g, count: 1}
+			c := class{gpuType: g.Type, sellable: g.SellableMiB, shareable: g.Shareable(), scope: g.Scope, rep: g, count: 1}
 			if k := slices.IndexFunc(out, c.same); k >= 0 {
 				out[k].count++
 			} else {
@@ -157,13 +158,13 @@ func classesOf(nodes []*cluster.Node) []class {
 		}
 	}
 	slices.SortFunc(out, func(a, b class) int {
-		return cmp.Or(cmp.Compare(a.gpuType, b.gpuType), cmp.Compare(a.sellable, b.sellable), cmp.Compare(boolInt(a.shareable), boolInt(b.shareable)))
+		return cmp.Or(cmp.Compare(a.gpuType, b.gpuType), cmp.Compare(a.sellable, b.sellable), cmp.Compare(boolInt(a.shareable), boolInt(b.shareable)), cmp.Compare(a.scope, b.scope))
 	})
 	return out
 }
 
 func (c class) same(o class) bool {
-	return c.gpuType == o.gpuType && c.sellable == o.sellable && c.shareable == o.shareable
+	return c.gpuType == o.gpuType && c.sellable == o.sellable && c.shareable == o.shareable && c.scope == o.scope
 }
 
 func boolInt(b bool) int {
@@ -179,7 +180,7 @@ func (f *fleet) addHost(n *cluster.Node, u cluster.NodeUse, led *cluster.Ledger)
 	for ci := range f.classes {
 		g := group{host: hi, class: int32(ci)}
 		for i := range n.GPUs {
-			c := class{gpuType: n.GPUs[i].Type, sellable: n.GPUs[i].SellableMiB, shareable: n.GPUs[i].Shareable()}
+			c := class{gpuType: n.GPUs[i].Type, sellable: n.GPUs[i].SellableMiB, shareable: n.GPUs[i].Shareable(), scope: n.GPUs[i].Scope}
 			acc, ok := led.GPU(n.GPUs[i].ID)
 			if !ok || acc.Node != n.ID || !c.same(f.classes[ci]) {
 				continue

@@ -69,6 +69,17 @@ type shape struct {
 	tag       int64
 	cells     cellKey
 	temper    cluster.Temper
+	owner     owner
+}
+
+// owner is whose a job is, as far as it matters on cards of a class.
+type owner struct{ uid, gid uint32 }
+
+func (p *pass) ownerOn(j *cluster.Job, class int32) owner {
+	if p.f.classes[class].scope == cluster.ScopeAnyone {
+		return owner{}
+	}
+	return owner{uint32(j.Owner.UID), j.Owner.GID}
 }
 
 func newPass(snap *cluster.Snapshot, e *engine) *pass {
@@ -228,7 +239,7 @@ func (p *pass) start(t *task) bool {
 }
 
 func (p *pass) shapeOf(t *task, c int) shape {
-	s := shape{int32(c), int32(t.gpus), t.needs[c].share, t.cpu, t.mem, t.job.Spec.Node, p.placer.tag(t), cellKey{}, p.temper(t.job)}
+	s := shape{int32(c), int32(t.gpus), t.needs[c].share, t.cpu, t.mem, t.job.Spec.Node, p.placer.tag(t), cellKey{}, p.temper(t.job), p.ownerOn(t.job, int32(c))}
 	if p.cells != nil {
 		s.cells = p.cells.key(t)
 	}

@@ -167,7 +167,7 @@ type kindKey struct {
 
 func (g *teams) kindOf(m *member, class int32) int32 {
 	return g.intern(kindKey{
-		shape:  shape{class: class, gpus: int32(m.job.Spec.GPUs), share: m.share, temper: g.p.temper(m.job), cpu: m.cpu, host: m.est.CPUMilli},
+		shape:  shape{class: class, gpus: int32(m.job.Spec.GPUs), share: m.share, temper: g.p.temper(m.job), owner: g.p.ownerOn(m.job, class), cpu: m.cpu, host: m.est.CPUMilli},
 		stages: g.p.snap.Terms[m.job.ID].Stages, alone: g.p.snap.Terms[m.job.ID].Iteration,
 	})
 }

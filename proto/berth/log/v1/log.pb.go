@@ -4689,16 +4689,18 @@ func (x *PreemptRequest) GetAdmin() bool {
 }
 
 type GPU struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
-	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
-	MemMib        int64                  `protobuf:"varint,4,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
-	SellableMib   int64                  `protobuf:"varint,5,opt,name=sellable_mib,json=sellableMib,proto3" json:"sellable_mib,omitempty"`
-	MaxShares     uint32                 `protobuf:"varint,6,opt,name=max_shares,json=maxShares,proto3" json:"max_shares,omitempty"`
-	Numa          int32                  `protobuf:"varint,7,opt,name=numa,proto3" json:"numa,omitempty"`
-	Pci           string                 `protobuf:"bytes,8,opt,name=pci,proto3" json:"pci,omitempty"`
-	CapMode       string                 `protobuf:"bytes,9,opt,name=cap_mode,json=capMode,proto3" json:"cap_mode,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Index       uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Type        string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	MemMib      int64                  `protobuf:"varint,4,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	SellableMib int64                  `protobuf:"varint,5,opt,name=sellable_mib,json=sellableMib,proto3" json:"sellable_mib,omitempty"`
+	MaxShares   uint32                 `protobuf:"varint,6,opt,name=max_shares,json=maxShares,proto3" json:"max_shares,omitempty"`
+	Numa        int32                  `protobuf:"varint,7,opt,name=numa,proto3" json:"numa,omitempty"`
+	Pci         string                 `protobuf:"bytes,8,opt,name=pci,proto3" json:"pci,omitempty"`
+	CapMode     string                 `protobuf:"bytes,9,opt,name=cap_mode,json=capMode,proto3" json:"cap_mode,omitempty"`
+	// Whose jobs may share it: "" for anyone, same-group, same-user, never.
+	Scope         string `protobuf:"bytes,10,opt,name=scope,proto3" json:"scope,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4792,6 +4794,13 @@ func (x *GPU) GetPci() string {
 func (x *GPU) GetCapMode() string {
 	if x != nil {
 		return x.CapMode
+	}
+	return ""
+}
+
+func (x *GPU) GetScope() string {
+	if x != nil {
+		return x.Scope
 	}
 	return ""
 }
@@ -6359,7 +6368,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\arequeue\x18\x04 \x01(\bR\arequeue\x12\x12\n" +
 	"\x04hold\x18\x05 \x01(\bR\x04hold\x12\x0e\n" +
 	"\x02by\x18\x06 \x01(\rR\x02by\x12\x14\n" +
-	"\x05admin\x18\a \x01(\bR\x05admin\"\xdb\x01\n" +
+	"\x05admin\x18\a \x01(\bR\x05admin\"\xf1\x01\n" +
 	"\x03GPU\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -6370,7 +6379,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"max_shares\x18\x06 \x01(\rR\tmaxShares\x12\x12\n" +
 	"\x04numa\x18\a \x01(\x05R\x04numa\x12\x10\n" +
 	"\x03pci\x18\b \x01(\tR\x03pci\x12\x19\n" +
-	"\bcap_mode\x18\t \x01(\tR\acapMode\"\xa1\x03\n" +
+	"\bcap_mode\x18\t \x01(\tR\acapMode\x12\x14\n" +
+	"\x05scope\x18\n" +
+	" \x01(\tR\x05scope\"\xa1\x03\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x18\n" +

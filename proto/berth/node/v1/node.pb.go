@@ -581,7 +581,11 @@ type GPU struct {
 	Numa        int32                  `protobuf:"varint,6,opt,name=numa,proto3" json:"numa,omitempty"`
 	Pci         string                 `protobuf:"bytes,7,opt,name=pci,proto3" json:"pci,omitempty"`
 	// How a share's memory is enforced: sim, dmem, mig, mps, watch or none.
-	CapMode       string `protobuf:"bytes,8,opt,name=cap_mode,json=capMode,proto3" json:"cap_mode,omitempty"`
+	CapMode string `protobuf:"bytes,8,opt,name=cap_mode,json=capMode,proto3" json:"cap_mode,omitempty"`
+	// Whose jobs may share it: "" for anyone, same-group, same-user, never.
+	Scope string `protobuf:"bytes,9,opt,name=scope,proto3" json:"scope,omitempty"`
+	// Why the better ways to enforce shares are not used, for people.
+	CapReason     string `protobuf:"bytes,10,opt,name=cap_reason,json=capReason,proto3" json:"cap_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -668,6 +672,20 @@ func (x *GPU) GetPci() string {
 func (x *GPU) GetCapMode() string {
 	if x != nil {
 		return x.CapMode
+	}
+	return ""
+}
+
+func (x *GPU) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *GPU) GetCapReason() string {
+	if x != nil {
+		return x.CapReason
 	}
 	return ""
 }
@@ -2736,7 +2754,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\tcpu_milli\x18\x06 \x01(\x03R\bcpuMilli\x12\x17\n" +
 	"\amem_mib\x18\a \x01(\x03R\x06memMib\x12&\n" +
 	"\x04gpus\x18\b \x03(\v2\x12.berth.node.v1.GPUR\x04gpus\x12\x1a\n" +
-	"\bruntimes\x18\t \x03(\tR\bruntimes\"\xc0\x01\n" +
+	"\bruntimes\x18\t \x03(\tR\bruntimes\"\xf5\x01\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -2745,7 +2763,11 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\freserved_mib\x18\x05 \x01(\x03R\vreservedMib\x12\x12\n" +
 	"\x04numa\x18\x06 \x01(\x05R\x04numa\x12\x10\n" +
 	"\x03pci\x18\a \x01(\tR\x03pci\x12\x19\n" +
-	"\bcap_mode\x18\b \x01(\tR\acapMode\":\n" +
+	"\bcap_mode\x18\b \x01(\tR\acapMode\x12\x14\n" +
+	"\x05scope\x18\t \x01(\tR\x05scope\x12\x1d\n" +
+	"\n" +
+	"cap_reason\x18\n" +
+	" \x01(\tR\tcapReason\":\n" +
 	"\aReports\x12/\n" +
 	"\areports\x18\x01 \x03(\v2\x15.berth.node.v1.ReportR\areports\"\xea\x02\n" +
 	"\x06Report\x12\x10\n" +
