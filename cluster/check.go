@@ -126,6 +126,8 @@ func (s *Spec) checkSizes() error {
 		unit     string
 	}{
 		{"gpus", int64(s.GPUs), MaxGPUsPerJob, ""},
+		{"nodes", int64(s.Nodes), MaxNodes, ""},
+		{"tasks", int64(s.Tasks), MaxTasks, ""},
 		{"gpu_mem", s.GPUMemMiB, MaxMemMiB, " MiB"},
 		{"gpu_util", s.GPUMilli, WholeGPU, " thousandths"},
 		{"mem", s.MemMiB, MaxMemMiB, " MiB"},
@@ -195,8 +197,47 @@ func (s *Spec) checkConflicts() error {
 		return Errorf(CodeInvalid, "gpu_type and gpus: a job without GPUs has no GPU type; add --gpus or drop --gpu-type")
 	case s.GPUs == 0 && s.OrCPU:
 		return Errorf(CodeInvalid, "or_cpu and gpus: a job without GPUs runs on cores anyway; add --gpus or drop --or-cpu")
-	case s.Node != "":
+	}
+	if err := s.checkGang(); err != nil {
+		return err
+	}
+	if s.Node != "" {
 		return CheckName("node", string(s.Node))
 	}
 	return nil
+}
+
+// checkGang refuses what makes no sense on several nodes, or for several
+// processes.
+func (s *Spec) checkGang() error {
+	several := s.NodeCount() > 1
+	switch {
+	case several && s.Node != "":
+		return Errorf(CodeInvalid, "nodes and node: %d nodes cannot all be node %s; drop --node or --nodes", s.Nodes, s.Node)
+	case several && s.OrCPU:
+		return Errorf(CodeInvalid, "nodes and or_cpu: only a job on one node can go to cores instead of GPUs; drop --or-cpu or --nodes")
+	case several && (s.Deadline > 0 || s.DeadlineIn > 0):
+		return Errorf(CodeInvalid, "nodes and deadline: deadlines are promised to jobs on one node only; drop --deadline or --nodes")
+	case s.TaskCount() > 1 && s.Image != "" && (hasTaskPattern(s.Stdout) || hasTaskPattern(s.Stderr)):
+		return Errorf(CodeInvalid, "stdout and image: processes inside an image write into one file for each node; use %%n in place of %%t")
+	}
+	return nil
+}
+
+// hasTaskPattern tells whether an output path differs from task to task.
+func hasTaskPattern(path string) bool {
+	if strings.Contains(path, `\`) {
+		return false
+	}
+	for i := 0; i < len(path); i++ {
+		if path[i] != '%' {
+			continue
+		}
+		for i++; i < len(path) && path[i] >= '0' && path[i] <= '9'; i++ {
+		}
+		if i < len(path) && path[i] == 't' {
+			return true
+		}
+	}
+	return false
 }

@@ -19,7 +19,7 @@ type Spec struct {
 	Dir string
 	// Image is an image reference, or "" for a host job.
 	Image string
-	// GPUs is how many GPUs of one node the job needs, 0–16.
+	// GPUs is how many GPUs of each of its nodes the job needs, 0–16.
 	GPUs int
 	// Exclusive asks for whole GPUs alone.
 	Exclusive bool
@@ -31,8 +31,8 @@ type Spec struct {
 	// given. A declared memory is also the cap.
 	GPUMemMiB, GPUMilli int64
 	Duration            time.Duration
-	// MemMiB caps host memory; 0 takes the cluster's default. CPUMilli
-	// likewise.
+	// MemMiB caps host memory on each node; 0 takes the cluster's default.
+	// CPUMilli likewise.
 	MemMiB, CPUMilli int64
 	// TimeLimit ends the job; 0 means none.
 	TimeLimit time.Duration
@@ -84,6 +84,10 @@ type Spec struct {
 	Truncate bool
 	// Container is what it asks of what it runs in.
 	Container Container
+	// Nodes is on how many nodes the job runs at once, all of them or none; 0 is
+	// one. What it asks for, GPUs, cores and memory, it gets on each. Tasks is
+	// how many processes it has on each node; 0 is one.
+	Nodes, Tasks int
 }
 
 // Job is one submitted job. Values are immutable.
@@ -158,8 +162,14 @@ type Attempt struct {
 	Token  Token
 	State  JobState
 	Reason Reason
+	// Berth is where it lies, BootID that node's boot; on several nodes the first.
 	Berth  Berth
 	BootID string
+	// Gang is what it has on further nodes, nil when it has one.
+	Gang *Gang
+	// Port is where its processes find each other on the first node, 0 when
+	// there is but one process.
+	Port uint16
 	// Estimate is the one that placed it.
 	Estimate Estimate
 	// Placed is when the plan was committed; Why is the planner's reason for

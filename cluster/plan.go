@@ -34,13 +34,18 @@ type Start struct {
 	Job JobID
 	// Attempt is the number the attempt will have; a job that got another one
 	// meanwhile makes the start stale.
-	Attempt  uint32
-	Berth    Berth
+	Attempt uint32
+	Berth   Berth
+	// Rest are the berths on further nodes for a job on several, in the order of
+	// their ranks; Berth is the first node's.
+	Rest     []Berth
 	Estimate Estimate
 	Why      string
 	// Overtook is the reason to start before jobs that stand earlier in the
 	// queue of one of its GPUs; required when there are such jobs.
 	Overtook string
+	// Port is where its processes find each other; see Attempt.
+	Port uint16
 }
 
 // QueueMove puts a waiting job into the queue of a GPU, or takes it out when

@@ -21,6 +21,7 @@ const (
 	ReasonGPUType       ReasonCode = "GPUType"                  // no GPU of the wanted type
 	ReasonExclusive     ReasonCode = "WholeGPUBusy"             // wants a GPU alone, none is empty
 	ReasonGPUs          ReasonCode = "GPUCount"                 // not enough GPUs free on one node
+	ReasonNodes         ReasonCode = "NodeCount"                // not enough nodes have what it needs free
 	ReasonGPUMem        ReasonCode = "GPUMemory"                // GPU memory is taken
 	ReasonGPUCompute    ReasonCode = "GPUCompute"               // GPU compute is taken
 	ReasonGPUSlots      ReasonCode = "GPUSlots"                 // as many jobs share each fitting GPU as may
@@ -40,6 +41,7 @@ const (
 	ReasonGPUNeighbour  ReasonCode = "GPUNeighbour"             // another on its GPU was at fault, or took its memory
 	ReasonLaunch        ReasonCode = "LaunchFailed"             // the command never ran
 	ReasonNodeFault     ReasonCode = "NodeFault"                // the node could not run it; no fault of the job's
+	ReasonNotReady      ReasonCode = "GangNotReady"             // not all of its nodes were ready to start in time
 	ReasonNodeLost      ReasonCode = "NodeLost"                 // the node rebooted or was fenced under it
 	ReasonRuntimeLost   ReasonCode = "RuntimeLost"              // the runtime lost its process
 	ReasonByUser        ReasonCode = "CancelledByUser"          // by its owner

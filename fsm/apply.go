@@ -65,6 +65,8 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.hold(index, k.HoldJob)
 	case *logv1.Command_RequeueJob:
 		r = s.requeue(index, k.RequeueJob)
+	case *logv1.Command_UndoGang:
+		r = s.undoGang(index, k.UndoGang)
 	case *logv1.Command_FenceNode:
 		r = s.fence(index, k.FenceNode)
 	case *logv1.Command_SetPartition:

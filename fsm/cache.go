@@ -84,7 +84,12 @@ func (c *cache) job(j *cluster.Job) {
 		a := &j.Attempts[i]
 		share(c, &a.BootID)
 		share(c, &a.Reason.Code)
-		c.berth(&a.Berth)
+		for rank, b := range a.Berths() {
+			c.berth(b)
+			if a.Gang != nil {
+				share(c, &a.Gang.Parts[rank].BootID)
+			}
+		}
 		c.estimate(&a.Estimate)
 	}
 }

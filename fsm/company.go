@@ -56,12 +56,11 @@ func (s *State) companyOf(a *cluster.Attempt) []Company {
 }
 
 func sharesGPU(a, b *cluster.Attempt) bool {
-	if a.Berth.Node != b.Berth.Node {
-		return false
-	}
-	for i := range a.Berth.GPUs {
-		for k := range b.Berth.GPUs {
-			if a.Berth.GPUs[i].GPU == b.Berth.GPUs[k].GPU {
+	for _, x := range a.Berths() {
+		for _, y := range b.Berths() {
+			if x.Node == y.Node && slices.ContainsFunc(x.GPUs, func(g cluster.GPUShare) bool {
+				return slices.ContainsFunc(y.GPUs, func(h cluster.GPUShare) bool { return g.GPU == h.GPU })
+			}) {
 				return true
 			}
 		}

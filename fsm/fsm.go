@@ -28,7 +28,7 @@ const (
 // NeedsVersion names. From 6 on an out-of-memory on a whole GPU leads to a
 // larger one, from 8 on attempts keep their profiles, a job that took more GPU
 // memory than it declared is not tried again, and one that others on its GPU
-// ended is.
+// ended is, and jobs may need several nodes.
 const EntryVersion = 8
 
 // sharingVersion is the one from which on cards say whose jobs may share them.
@@ -127,6 +127,8 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 		return preemptVersion
 	case *logv1.Command_HoldJob, *logv1.Command_RequeueJob:
 		return holdVersion
+	case *logv1.Command_UndoGang:
+		return gangVersion
 	case *logv1.Command_SubmitJob:
 		// Those who do not know these fields would store the jobs without.
 		least := uint32(1)
@@ -135,8 +137,10 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 			switch {
 			case s.GetWarning() != nil || s.GetTruncate() || s.GetContainer() != nil:
 				return lifeVersion
+			case s.GetNodes() > 1 || s.GetTasks() > 1:
+				return gangVersion
 			case s.GetHold() || s.GetBeginUs() != 0 || len(s.GetDepends()) > 0:
-				return holdVersion
+				least = max(least, holdVersion)
 			case s.GetOrCpu():
 				least = max(least, orCPUVersion)
 			case s.GetCheckpointSignal() != "" || s.GetPartition() != "":

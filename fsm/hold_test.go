@@ -38,7 +38,7 @@ func (w *watcher) checkBarred(s *State, all []*cluster.Job) error {
 		switch {
 		case j.State == cluster.JobQueued && j.Barred(s.now).Code != "":
 			return fmt.Errorf("job %d stands in a queue: %s", j.ID, j.Barred(s.now))
-		case j.State.Live() && old != nil && old.State.Waiting() && j.Barred(s.now).Code != "":
+		case j.State.Live() && old != nil && old.State.Waiting() && old.Barred(s.now).Code != "" && j.Barred(s.now).Code != "":
 			return fmt.Errorf("job %d started: %s", j.ID, j.Barred(s.now))
 		case j.State.Terminal() && j.Hold != nil:
 			return fmt.Errorf("job %d has ended and is held", j.ID)

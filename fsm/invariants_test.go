@@ -53,7 +53,7 @@ func (w *watcher) check(f *FSM) error {
 	}
 	w.now = s.now
 	all, _ := f.Jobs(Query{})
-	for _, check := range []func(*State, []*cluster.Job) error{w.checkKept, w.checkMoves, checkJobs, checkIndexes, checkQueues, checkPartitions, w.checkBarred, checkDepends, w.checkLedger, checkSamples, w.checkWeights} {
+	for _, check := range []func(*State, []*cluster.Job) error{w.checkKept, w.checkMoves, w.checkParts, checkJobs, checkIndexes, checkQueues, checkPartitions, w.checkBarred, checkDepends, w.checkLedger, checkSamples, w.checkWeights} {
 		if err := check(s, all); err != nil {
 			return err
 		}
@@ -168,8 +168,13 @@ func checkJobs(s *State, all []*cluster.Job) error {
 				return fmt.Errorf("job %d: attempt %d is %s, token %d after %d", j.ID, a.No, a.State, a.Token, tokens)
 			}
 			tokens = a.Token
-			if n := s.nodes[a.Berth.Node]; n != nil && a.State.Live() && uint64(a.Token) < n.Fence {
-				return fmt.Errorf("job %d: attempt %d with token %d lives on node %s, fenced at %d", j.ID, a.No, a.Token, n.ID, n.Fence)
+			for _, b := range a.Held() {
+				if n := s.nodes[b.Node]; n != nil && uint64(a.Token) < n.Fence {
+					return fmt.Errorf("job %d: attempt %d with token %d lives on node %s, fenced at %d", j.ID, a.No, a.Token, n.ID, n.Fence)
+				}
+			}
+			if err := checkGangs(j, a); err != nil {
+				return err
 			}
 			if a.State.Terminal() && a.State != cluster.JobCompleted && a.Reason.Code == "" {
 				return fmt.Errorf("job %d: attempt %d is %s for no reason", j.ID, a.No, a.State)
@@ -214,14 +219,18 @@ func checkIndexes(s *State, all []*cluster.Job) error {
 			return fmt.Errorf("job %d is not among those that are %s", j.ID, j.State)
 		}
 		for i := range j.Attempts {
-			if n := len(j.Attempts[i].Berth.GPUs); n != j.Spec.GPUs && (n > 0 || !j.Spec.OrCPU) {
-				return fmt.Errorf("job %d asks for %d GPUs and was given %d", j.ID, j.Spec.GPUs, n)
+			for _, b := range j.Attempts[i].Berths() {
+				if n := len(b.GPUs); n != j.Spec.GPUs && (n > 0 || !j.Spec.OrCPU) {
+					return fmt.Errorf("job %d asks for %d GPUs and was given %d", j.ID, j.Spec.GPUs, n)
+				}
 			}
 		}
 		if a := j.Live(); a != nil {
-			onNode[a.Berth.Node] = append(onNode[a.Berth.Node], j.ID)
-			for _, g := range a.Berth.GPUs {
-				onGPU[g.GPU] = append(onGPU[g.GPU], j.ID)
+			for _, b := range a.Held() {
+				onNode[b.Node] = append(onNode[b.Node], j.ID)
+				for _, g := range b.GPUs {
+					onGPU[g.GPU] = append(onGPU[g.GPU], j.ID)
+				}
 			}
 		}
 	}
@@ -339,11 +348,13 @@ func (w *watcher) checkLedger(s *State, all []*cluster.Job) error {
 		if a == nil {
 			continue
 		}
-		cpu[a.Berth.Node] += a.Berth.CPUMilli
-		mem[a.Berth.Node] += a.Berth.MemMiB
-		for _, g := range a.Berth.GPUs {
-			x := gpus[g.GPU]
-			gpus[g.GPU] = sums{x.mem + g.Share.MemMiB, x.milli + g.Share.Milli, x.shares + 1, x.whole || g.Share.Exclusive}
+		for _, b := range a.Held() {
+			cpu[b.Node] += b.CPUMilli
+			mem[b.Node] += b.MemMiB
+			for _, g := range b.GPUs {
+				x := gpus[g.GPU]
+				gpus[g.GPU] = sums{x.mem + g.Share.MemMiB, x.milli + g.Share.Milli, x.shares + 1, x.whole || g.Share.Exclusive}
+			}
 		}
 	}
 	for id, n := range s.nodes {

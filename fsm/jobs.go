@@ -25,19 +25,24 @@ func (s *State) place(old, j *cluster.Job) {
 			was.remove(old.ID)
 		}
 	}
-	if old != nil && old.State.Live() && !j.State.Live() {
-		s.nodeJobs[old.Last().Berth.Node].remove(old.ID)
+	if old != nil && old.State.Live() {
+		for rank, b := range old.Last().Held() {
+			if !j.State.Live() || !j.Last().PartLive(rank) {
+				s.nodeJobs[b.Node].remove(old.ID)
+			}
+		}
 	}
 	s.indexDepends(old, j)
 	s.jobs.put(j)
 	set.put(j)
 	s.hash.jobs.touch(j.ID)
 	if j.State.Live() {
-		node := j.Last().Berth.Node
-		if s.nodeJobs[node] == nil {
-			s.nodeJobs[node] = &jobSet{}
+		for _, b := range j.Last().Held() {
+			if s.nodeJobs[b.Node] == nil {
+				s.nodeJobs[b.Node] = &jobSet{}
+			}
+			s.nodeJobs[b.Node].put(j)
 		}
-		s.nodeJobs[node].put(j)
 	}
 }
 

@@ -39,6 +39,10 @@ func (s *State) register(index uint64, m *logv1.Node) Result {
 	}
 	s.putNode(n)
 	for _, j := range s.liveOn(n.ID) {
+		if a := j.Last(); a.Gang != nil {
+			s.partIsBack(index, j, a.Rank(n.ID), n.BootID)
+			continue
+		}
 		s.nodeIsBack(index, j, n.BootID)
 	}
 	return Result{}
@@ -53,12 +57,24 @@ func (s *State) foreignGPU(n *cluster.Node) Result {
 			return refuse(cluster.CodeConflict, "GPU %s is registered by node %s: two nodes cannot have one GPU", id, owner)
 		}
 		for _, job := range s.gpuJobs[id] {
-			if at := s.jobs.get(job).Last().Berth.Node; at != n.ID {
+			if at := holderOf(s.jobs.get(job), id); at != n.ID {
 				return refuse(cluster.CodeConflict, "GPU %s is still held by job %d on node %s; end that job first", id, job, at)
 			}
 		}
 	}
 	return Result{}
+}
+
+// holderOf is the node on which the last attempt of j lies on a GPU.
+func holderOf(j *cluster.Job, gpu cluster.GPUID) cluster.NodeID {
+	for _, b := range j.Last().Held() {
+		for _, g := range b.GPUs {
+			if g.GPU == gpu {
+				return b.Node
+			}
+		}
+	}
+	return ""
 }
 
 func (s *State) putNode(n *cluster.Node) {
@@ -122,6 +138,10 @@ func (s *State) setNodeState(index uint64, c *logv1.SetNodeState) Result {
 	s.putNode(&n)
 	for _, was := range s.liveOn(n.ID) {
 		j := was.Clone()
+		if a := j.Last(); a.Gang != nil {
+			a.Gang = a.Gang.Clone()
+			a.Gang.Parts[a.Rank(n.ID)].State = cluster.JobUnreachable
+		}
 		j.Last().State, j.State, j.Revision = cluster.JobUnreachable, cluster.JobUnreachable, index
 		j.Reason = cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "node " + c.Node + " is silent"}
 		s.putJob(was, j)
@@ -153,15 +173,19 @@ func (s *State) fence(index uint64, c *logv1.FenceNode) Result {
 	s.putNode(&n)
 	var r Result
 	for _, was := range s.liveOn(n.ID) {
-		j := was.Clone()
-		a := j.Last()
-		a.Ended = max(s.now, a.Placed, a.Started)
-		a.Reason = cluster.Reason{Code: cluster.ReasonNodeLost, Detail: "node " + c.Node + " was given up"}
-		s.finish(index, was, j, cluster.JobNodeFail)
-		if j.State.Waiting() {
-			r.Requeued = append(r.Requeued, j.ID)
+		j, why := was.Clone(), "node "+c.Node+" was given up"
+		if a := j.Last(); a.Gang != nil {
+			s.losePart(index, was, a.Rank(n.ID), why)
+			j = s.jobs.get(was.ID)
 		} else {
-			r.Lost = append(r.Lost, j.ID)
+			a.Ended = max(s.now, a.Placed, a.Started)
+			a.Reason = cluster.Reason{Code: cluster.ReasonNodeLost, Detail: why}
+			s.finish(index, was, j, cluster.JobNodeFail)
+		}
+		if j != nil && (j.State.Waiting() || j.State.Live() && (j.Spec.RequeueOnLoss || !j.Last().Gang.Go)) {
+			r.Requeued = append(r.Requeued, was.ID)
+		} else {
+			r.Lost = append(r.Lost, was.ID)
 		}
 	}
 	return r

@@ -46,14 +46,17 @@ func (s *State) conflict(st *cluster.Start) cluster.Reason {
 	if r := s.unlikeSpec(j, st); r.Code != "" {
 		return r
 	}
-	if r := s.ledger.Fits(&st.Berth); r.Code != "" {
-		return r
-	}
-	if r := s.strangers(j, &st.Berth); r.Code != "" {
-		return r
-	}
-	if st.Overtook == "" {
-		for _, g := range st.Berth.GPUs {
+	for _, b := range st.Berths() {
+		if r := s.ledger.Fits(b); r.Code != "" {
+			return r
+		}
+		if r := s.strangers(j, b); r.Code != "" {
+			return r
+		}
+		for _, g := range b.GPUs {
+			if st.Overtook != "" {
+				break
+			}
 			if q := s.queues[g.GPU]; len(q) > 0 && q[0].Job != j.ID {
 				return cluster.Reason{Code: cluster.ReasonOvertake, Detail: fmt.Sprintf("job %d is before it in the queue of GPU %s", q[0].Job, g.GPU)}
 			}
@@ -83,16 +86,26 @@ func (s *State) strangers(j *cluster.Job, b *cluster.Berth) cluster.Reason {
 // unlikeSpec tells where a start gives the job something else than it asked
 // for.
 func (s *State) unlikeSpec(j *cluster.Job, st *cluster.Start) cluster.Reason {
-	if n := len(st.Berth.GPUs); n != j.Spec.GPUs && !(n == 0 && j.Spec.OrCPU) {
-		return stale("%d GPUs were planned, %d are asked for", len(st.Berth.GPUs), j.Spec.GPUs)
-	}
 	if j.Spec.Node != "" && j.Spec.Node != st.Berth.Node {
 		return stale("node %s was planned, %s is asked for", st.Berth.Node, j.Spec.Node)
 	}
-	if r := s.outside(j, &st.Berth); r.Code != "" {
+	for _, b := range st.Berths() {
+		if r := s.unlikeBerth(j, b); r.Code != "" {
+			return r
+		}
+	}
+	return s.unlikeGang(j, st)
+}
+
+// unlikeBerth does so for the berth on one node.
+func (s *State) unlikeBerth(j *cluster.Job, b *cluster.Berth) cluster.Reason {
+	if n := len(b.GPUs); n != j.Spec.GPUs && !(n == 0 && j.Spec.OrCPU) {
+		return stale("%d GPUs were planned, %d are asked for", n, j.Spec.GPUs)
+	}
+	if r := s.outside(j, b); r.Code != "" {
 		return r
 	}
-	for _, g := range st.Berth.GPUs {
+	for _, g := range b.GPUs {
 		if (j.Spec.Exclusive || j.NeedWhole) && !g.Share.Exclusive {
 			return stale("a share was planned, whole GPUs are asked for")
 		}
@@ -115,15 +128,17 @@ func (s *State) start(index uint64, st *cluster.Start) {
 	s.cache.estimate(&st.Estimate)
 	a := cluster.Attempt{
 		No: st.Attempt, Token: cluster.Token(index), State: cluster.JobStarting, Berth: st.Berth, BootID: s.nodes[st.Berth.Node].BootID,
-		Estimate: st.Estimate, Placed: s.now, Why: st.Why, Overtook: st.Overtook,
+		Estimate: st.Estimate, Placed: s.now, Why: st.Why, Overtook: st.Overtook, Gang: s.newGang(st), Port: st.Port,
 	}
-	s.ledger.Take(&st.Berth)
-	for _, g := range st.Berth.GPUs {
-		for _, other := range s.gpuJobs[g.GPU] {
-			s.meet(index, other, j.ID)
-			a.Neighbours = addNeighbour(a.Neighbours, other)
+	for _, b := range st.Berths() {
+		s.ledger.Take(b)
+		for _, g := range b.GPUs {
+			for _, other := range s.gpuJobs[g.GPU] {
+				s.meet(index, other, j.ID)
+				a.Neighbours = addNeighbour(a.Neighbours, other)
+			}
+			s.layOn(g.GPU, j.ID)
 		}
-		s.layOn(g.GPU, j.ID)
 	}
 	j.Attempts = append(j.Attempts, a)
 	j.State, j.Reason, j.Revision = cluster.JobStarting, cluster.Reason{}, index
@@ -201,6 +216,8 @@ func (s *State) immovable(m *cluster.QueueMove) cluster.Reason {
 		return stale("node %s of GPU %s is drained or silent", n.ID, m.GPU)
 	case j.Spec.GPUs == 0:
 		return stale("job %d needs no GPU to wait for", m.Job)
+	case j.Spec.NodeCount() > 1:
+		return stale("job %d needs several nodes and waits in no queue", m.Job)
 	case j.Spec.Node != "" && j.Spec.Node != n.ID:
 		return stale("GPU %s is on node %s, the job asks for %s", m.GPU, n.ID, j.Spec.Node)
 	case j.Spec.GPUType != "" && j.Spec.GPUType != n.GPU(m.GPU).Type:

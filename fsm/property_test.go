@@ -66,7 +66,10 @@ func (w *world) spec() *cluster.Spec {
 		}
 		s.DependAny, s.KillInvalidDepend = rapid.Bool().Draw(w.t, "any"), rapid.Bool().Draw(w.t, "kill")
 	}
-	if w.draw("pinned", 8) == 0 {
+	if w.draw("gang", 3) == 0 {
+		s.Nodes, s.OrCPU = 2+w.draw("nodes", 2), false
+	}
+	if s.Tasks = w.draw("tasks", 3); s.Nodes == 0 && w.draw("pinned", 8) == 0 {
 		s.Node = rapid.SampledFrom(worldNodes).Draw(w.t, "node")
 	}
 	return s
@@ -186,6 +189,9 @@ func (w *world) start(j *cluster.Job, gpus []cluster.GPUID, owner map[cluster.GP
 			st.Berth.Node = owner[g]
 		}
 	}
+	if j.Spec.Nodes > 1 && w.draw("one node", 8) > 0 {
+		w.spread(&st, j, gpus, owner)
+	}
 	if w.draw("overtakes", 3) == 0 {
 		st.Overtook = "shorter than what is before it"
 	}
@@ -203,7 +209,11 @@ func (w *world) report() *logv1.Command {
 		}
 	}
 	a := j.Attempts[w.draw("attempt", len(j.Attempts))]
-	r := &logv1.ReportAttempt{Node: string(a.Berth.Node), Job: uint64(j.ID), Attempt: a.No, Token: uint64(a.Token)}
+	on := a.BerthAt(w.draw("rank", a.Nodes())).Node
+	if a.Gang != nil && w.draw("ready", 3) > 0 {
+		return reportCmd(&logv1.ReportAttempt{Node: string(on), Job: uint64(j.ID), Attempt: a.No, Token: uint64(a.Token), State: uint32(cluster.JobStarting), Ready: true})
+	}
+	r := &logv1.ReportAttempt{Node: string(on), Job: uint64(j.ID), Attempt: a.No, Token: uint64(a.Token)}
 	r.State = uint32(rapid.SampledFrom([]cluster.JobState{
 		cluster.JobStarting, cluster.JobRunning, cluster.JobRunning, cluster.JobCompleting, cluster.JobCompleted, cluster.JobFailed,
 		cluster.JobTimeout, cluster.JobOutOfMemory, cluster.JobOutOfMemory, cluster.JobNodeFail, cluster.JobCancelled,
@@ -268,7 +278,9 @@ func (w *world) preempt() *logv1.Command {
 }
 
 func (w *world) command() *logv1.Command {
-	switch w.draw("command", 18) {
+	switch w.draw("command", 19) {
+	case 18:
+		return w.undo()
 	case 16:
 		j, ok := w.pick(cluster.JobPending, cluster.JobQueued)
 		if !ok || w.draw("any", 4) == 0 {

@@ -234,12 +234,17 @@ func (s *State) loadJob(m *logv1.Job) error {
 		if a == nil {
 			return fmt.Errorf("job %d is %s without a live attempt", j.ID, j.State)
 		}
-		for _, g := range a.Berth.GPUs {
-			s.ledger.Remember(a.Berth.Node, g.GPU) // it may have vanished under the job
-			s.layOn(g.GPU, j.ID)
+		if err := checkGang(j, a); err != nil {
+			return err
 		}
-		if !s.ledger.Take(&a.Berth) {
-			return fmt.Errorf("job %d is on node %q, which is not there", j.ID, a.Berth.Node)
+		for _, b := range a.Held() {
+			for _, g := range b.GPUs {
+				s.ledger.Remember(b.Node, g.GPU) // it may have vanished under the job
+				s.layOn(g.GPU, j.ID)
+			}
+			if !s.ledger.Take(b) {
+				return fmt.Errorf("job %d is on node %q, which is not there", j.ID, b.Node)
+			}
 		}
 	}
 	s.place(nil, j)

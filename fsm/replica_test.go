@@ -17,10 +17,12 @@ func recountLedger(s *State) *cluster.Ledger {
 	l := cluster.NewLedger(s.sortedNodes())
 	for _, j := range s.jobs.list() {
 		if a := j.Live(); a != nil {
-			for _, g := range a.Berth.GPUs {
-				l.Remember(a.Berth.Node, g.GPU)
+			for _, b := range a.Held() {
+				for _, g := range b.GPUs {
+					l.Remember(b.Node, g.GPU)
+				}
+				l.Take(b)
 			}
-			l.Take(&a.Berth)
 		}
 	}
 	return l
@@ -116,11 +118,11 @@ func checkOrder(queues map[cluster.GPUID][]cluster.Waiter, after *FSM, cmd *logv
 		}
 		a := &j.Attempts[id.No-1]
 		if !slices.ContainsFunc(plan.Starts, func(st cluster.Start) bool {
-			return st.Job == id.Job && cmp.Equal(st.Berth, a.Berth) && st.Overtook == a.Overtook && cmp.Equal(st.Estimate, a.Estimate)
+			return st.Job == id.Job && cmp.Equal(st.Berth, a.Berth) && (a.Gang == nil && st.Rest == nil || cmp.Equal(st.Rest, a.Gang.Rest)) && st.Overtook == a.Overtook && cmp.Equal(st.Estimate, a.Estimate)
 		}) {
 			return fmt.Errorf("%s lies where no plan put it: %+v", id, a.Berth)
 		}
-		for _, g := range a.Berth.GPUs {
+		for _, g := range a.AllGPUs() {
 			if q := queues[g.GPU]; len(q) > 0 && q[0].Job != id.Job && a.Overtook == "" {
 				return fmt.Errorf("%s overtook job %d on GPU %s for no reason", id, q[0].Job, g.GPU)
 			}

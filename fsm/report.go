@@ -18,7 +18,11 @@ func (s *State) report(index uint64, r *logv1.ReportAttempt) Result {
 		return Result{Released: true}
 	}
 	k := slices.IndexFunc(old.Attempts, func(a cluster.Attempt) bool { return a.No == r.Attempt })
-	if k < 0 || string(old.Attempts[k].Berth.Node) != r.Node {
+	rank := -1
+	if k >= 0 {
+		rank = old.Attempts[k].Rank(cluster.NodeID(r.Node))
+	}
+	if rank < 0 {
 		return refuse(cluster.CodeDenied, "attempt %d of job %d is not on node %s", r.Attempt, r.Job, r.Node)
 	}
 	a := &old.Attempts[k]
@@ -32,6 +36,9 @@ func (s *State) report(index uint64, r *logv1.ReportAttempt) Result {
 		return refuse(cluster.CodeInvalid, "an attempt cannot be in state %d", r.State)
 	case r.Exit != nil && (r.Exit.Code < 0 || r.Exit.Code > 255 || r.Exit.Signal < 0 || r.Exit.Signal > 64):
 		return refuse(cluster.CodeInvalid, "exit code %d, signal %d are out of range", r.Exit.Code, r.Exit.Signal)
+	}
+	if a.Gang != nil {
+		return s.reportPart(index, old, rank, to, r)
 	}
 	j := old.Clone()
 	j.Revision = index
@@ -172,12 +179,20 @@ func defaultReason(a *cluster.Attempt) cluster.Reason {
 
 // release gives back what the live attempt of old holds.
 func (s *State) release(old *cluster.Job) []cluster.GPUID {
-	b := &old.Last().Berth
+	var freed []cluster.GPUID
+	for _, b := range old.Last().Held() {
+		freed = append(freed, s.releaseBerth(old.ID, b)...)
+	}
+	return freed
+}
+
+// releaseBerth gives back what a job holds on one node.
+func (s *State) releaseBerth(job cluster.JobID, b *cluster.Berth) []cluster.GPUID {
 	s.ledger.Release(b)
 	var freed []cluster.GPUID
 	for _, g := range b.GPUs {
 		freed = append(freed, g.GPU)
-		on := slices.DeleteFunc(slices.Clone(s.gpuJobs[g.GPU]), func(id cluster.JobID) bool { return id == old.ID })
+		on := slices.DeleteFunc(slices.Clone(s.gpuJobs[g.GPU]), func(id cluster.JobID) bool { return id == job })
 		if len(on) == 0 {
 			delete(s.gpuJobs, g.GPU)
 		} else {
@@ -193,6 +208,8 @@ func (s *State) again(j *cluster.Job, a *cluster.Attempt) bool {
 	switch {
 	case tries(j) >= maxAttempts:
 		return false
+	case againGang(j, a):
+		return true
 	case s.rules >= sharingVersion && a.State == cluster.JobNodeFail && a.Reason.Code == cluster.ReasonGPUNeighbour:
 		return j.Spec.RequeueOnLoss || disturbed(j) <= maxDisturbed
 	case a.State == cluster.JobNodeFail:

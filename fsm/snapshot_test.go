@@ -69,6 +69,14 @@ func everything(t testing.TB) *machine {
 	m.report(again, cluster.JobPreempted)
 	m.must(partitionCmd(&cluster.Partition{Name: "b", Nodes: hosts(t, "n1"), Networks: []cluster.Network{cluster.NetNone, cluster.NetHost}}, 0))
 	m.submit(contained())
+	m.must(registerCmd(node("n4", "boot1", 2)))
+	m.must(registerCmd(node("n5", "boot1", 2)))
+	waits := m.gang("n4-g0", "n5-g0")
+	m.must(reportCmd(m.partOf(waits, 1, cluster.JobStarting, true)))
+	lame := m.gang("n4-g1", "n5-g1")
+	r = m.partOf(lame, 0, cluster.JobFailed, false)
+	r.Exit, r.Usage = exit(7), usage(100, false)
+	m.must(reportCmd(r))
 	return m
 }
 
@@ -326,6 +334,9 @@ func TestGolden(t *testing.T) {
 		submitCmd(4, "request-4", 1000, &cluster.Spec{Name: "b", Hold: true, Begin: t0, Depends: []cluster.Dependency{{Kind: cluster.AfterOK, Job: 3}, {Kind: cluster.Singleton}}, DependAny: true, KillInvalidDepend: true}),
 		holdCmd(4, 0, false), holdCmd(4, 0, true), requeueCmd(3, 1000, true),
 		submitCmd(5, "request-5", 1000, contained()),
+		submitCmd(6, "request-6", 1000, &cluster.Spec{Name: "c", Nodes: 2, Tasks: 4}), undoCmd(6, 1),
+		planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 6, Attempt: 1, Port: 20_001, Berth: cluster.Berth{Node: "n1", MemMiB: 1}, Rest: []cluster.Berth{{Node: "n2", CPUMilli: 2}}}}}),
+		reportCmd(&logv1.ReportAttempt{Node: "n2", Job: 6, Attempt: 1, Token: 1, State: uint32(cluster.JobStarting), Ready: true}),
 	)
 	for name, got := range map[string][]byte{"entry.v8.hex": entry, "snapshot.v8.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
@@ -437,7 +448,9 @@ func TestOldFilesAreReadAsTheyWere(t *testing.T) {
 		t.Errorf("a snapshot of version 5 is read as one of %d, with %d partitions", fifth.EntryVersion(), len(fifth.Partitions()))
 	}
 	restored(t, unhex(t, "snapshot.v6.hex"))
-	restored(t, unhex(t, "snapshot.v7.hex"))
+	if seventh := restored(t, unhex(t, "snapshot.v7.hex")); seventh.EntryVersion() != 7 {
+		t.Errorf("a snapshot of version 7 is read as one of %d", seventh.EntryVersion())
+	}
 	if got := v2Hash(t); got != "338a3d1cebcc7c75c8e68dc6d26d76e8586d44b4bb35547f08859d14c8ef5d85" {
 		t.Errorf("an entry of version 2 makes a state with hash %s", got)
 	}

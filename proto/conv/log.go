@@ -30,7 +30,7 @@ func SpecToLog(s *cluster.Spec) *logv1.Spec {
 		RequeueOnLoss: s.RequeueOnLoss, Signature: s.Signature, Features: s.Features, Comment: s.Comment, Script: s.Script,
 		DeadlineUs: int64(s.Deadline), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
 		CheckpointSignal: s.Checkpoint.Signal, CheckpointGraceUs: s.Checkpoint.Grace.Microseconds(),
-		Partition: s.Partition, OrCpu: s.OrCPU,
+		Partition: s.Partition, OrCpu: s.OrCPU, Nodes: uint32(s.Nodes), Tasks: uint32(s.Tasks),
 		Hold: s.Hold, BeginUs: int64(s.Begin), Depends: dependsToLog(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
 		Warning: warningToLog(s.Warning), Truncate: s.Truncate, Container: containerToLog(&s.Container),
 	}
@@ -49,6 +49,8 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		return nil, errors.New("spec is missing")
 	case m.Gpus > maxStored:
 		return nil, fmt.Errorf("spec with %d GPUs", m.Gpus)
+	case m.Nodes > maxStored || m.Tasks > maxStored:
+		return nil, fmt.Errorf("spec with %d nodes and %d tasks on each", m.Nodes, m.Tasks)
 	case m.GpuMemMib < 0 || m.GpuMilli < 0 || m.MemMib < 0 || m.CpuMilli < 0 || m.DurationUs < 0 || m.TimeLimitUs < 0 ||
 		m.DeadlineUs < 0 || m.MaxPowerW < 0 || m.MaxCostMilli < 0 || m.CheckpointGraceUs < 0 || m.BeginUs < 0 ||
 		m.GetWarning().GetBeforeUs() < 0 || m.GetContainer().GetTmpMib() < 0 || m.GetContainer().GetShmMib() < 0:
@@ -66,6 +68,7 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		Partition:  m.GetPartition(),
 		OrCPU:      m.GetOrCpu(),
 		Hold:       m.GetHold(), Begin: cluster.Time(m.GetBeginUs()), Depends: dependsFromLog(m.GetDepends()),
+		Nodes: int(m.GetNodes()), Tasks: int(m.GetTasks()),
 		DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
 		Warning: warningFromLog(m.GetWarning()), Truncate: m.GetTruncate(), Container: containerFrom(m.GetContainer()),
 	}, nil
@@ -138,7 +141,7 @@ func PlanToLog(p *cluster.Plan) *logv1.ApplyPlan {
 		s := &p.Starts[i]
 		m.Starts = append(m.Starts, &logv1.Start{
 			Job: uint64(s.Job), Attempt: s.Attempt, Berth: BerthToLog(&s.Berth), Estimate: EstimateToLog(s.Estimate),
-			Why: s.Why, Overtook: s.Overtook,
+			Why: s.Why, Overtook: s.Overtook, Rest: berthsToLog(s.Rest), Port: uint32(s.Port),
 		})
 	}
 	for _, v := range p.Moves {
@@ -155,7 +158,7 @@ func PlanFromLog(m *logv1.ApplyPlan) cluster.Plan {
 	for _, s := range m.GetStarts() {
 		p.Starts = append(p.Starts, cluster.Start{
 			Job: cluster.JobID(s.Job), Attempt: s.Attempt, Berth: BerthFromLog(s.Berth), Estimate: EstimateFromLog(s.Estimate),
-			Why: s.Why, Overtook: s.Overtook,
+			Why: s.Why, Overtook: s.Overtook, Rest: berthsFromLog(s.Rest), Port: uint16(s.Port),
 		})
 	}
 	for _, v := range m.GetMoves() {
@@ -218,7 +221,7 @@ func attemptToLog(a *cluster.Attempt) *logv1.Attempt {
 	m := &logv1.Attempt{
 		No: a.No, Token: uint64(a.Token), State: uint32(a.State), Reason: reasonToLog(a.Reason), Berth: BerthToLog(&a.Berth),
 		BootId: a.BootID, Estimate: EstimateToLog(a.Estimate), PlacedUs: int64(a.Placed), StartedUs: int64(a.Started), EndedUs: int64(a.Ended),
-		Why: a.Why, Overtook: a.Overtook,
+		Why: a.Why, Overtook: a.Overtook, Gang: gangToLog(a.Gang), Port: uint32(a.Port),
 	}
 	if p := a.Preempt; p != nil {
 		m.Preempt = preemptRequestToLog(p)
@@ -259,7 +262,10 @@ func JobFromLog(m *logv1.Job) (*cluster.Job, error) {
 		return nil, err
 	}
 	for i, am := range m.GetAttempts() {
-		a := attemptFromLog(am)
+		a, err := attemptFromLog(am)
+		if err != nil {
+			return nil, fmt.Errorf("job %d: attempt %d: %w", j.ID, i+1, err)
+		}
 		if a.No != uint32(i)+1 || !a.State.Live() && !a.State.Terminal() {
 			return nil, fmt.Errorf("job %d: attempt %d in place %d in state %d", j.ID, a.No, i+1, am.State)
 		}
@@ -276,11 +282,11 @@ func state(n uint32) cluster.JobState {
 	return cluster.JobState(n)
 }
 
-func attemptFromLog(m *logv1.Attempt) cluster.Attempt {
+func attemptFromLog(m *logv1.Attempt) (cluster.Attempt, error) {
 	a := cluster.Attempt{
 		No: m.No, Token: cluster.Token(m.Token), State: state(m.State), Reason: ReasonFromLog(m.Reason), Berth: BerthFromLog(m.Berth),
 		BootID: m.BootId, Estimate: EstimateFromLog(m.Estimate), Placed: cluster.Time(m.PlacedUs), Started: cluster.Time(m.StartedUs), Ended: cluster.Time(m.EndedUs),
-		Why: m.Why, Overtook: m.Overtook, Usage: UsageFromLog(m.Usage),
+		Why: m.Why, Overtook: m.Overtook, Usage: UsageFromLog(m.Usage), Port: uint16(m.Port),
 	}
 	if p := m.Preempt; p != nil {
 		a.Preempt = preemptRequestFromLog(p)
@@ -291,7 +297,9 @@ func attemptFromLog(m *logv1.Attempt) cluster.Attempt {
 	for _, n := range m.Neighbours {
 		a.Neighbours = append(a.Neighbours, cluster.JobID(n))
 	}
-	return a
+	var err error
+	a.Gang, err = gangFromLog(m.Gang)
+	return a, err
 }
 
 // NodeToLog converts a node.

@@ -54,6 +54,8 @@ func (f filler) fill(v reflect.Value) {
 		v.SetInt(rapid.Int64Range(1, maxStored).Draw(f.t, "int"))
 	case reflect.Uint8:
 		v.SetUint(1 + uint64(rapid.IntRange(0, 1).Draw(f.t, "state")))
+	case reflect.Uint16:
+		v.SetUint(uint64(rapid.Uint16Min(1).Draw(f.t, "uint")))
 	case reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(rapid.Uint32Min(1).Draw(f.t, "uint")))
 	default:
@@ -216,7 +218,25 @@ func validJob(t *rapid.T, j *cluster.Job) {
 		a := &j.Attempts[i]
 		a.No = uint32(i) + 1
 		a.State = cluster.JobState(rapid.IntRange(int(cluster.JobStarting), int(cluster.JobDeadline)).Draw(t, "attempt"))
+		if a.Gang != nil {
+			validGang(t, a.Gang)
+		}
 	}
+}
+
+// validGang has one node at least beside the first, and a part for each.
+func validGang(t *rapid.T, g *cluster.Gang) {
+	if len(g.Rest) == 0 {
+		g.Rest = []cluster.Berth{{Node: "n2"}}
+	}
+	for len(g.Parts) <= len(g.Rest) {
+		g.Parts = append(g.Parts, *fill[cluster.Part](t, false))
+	}
+	g.Parts = g.Parts[:len(g.Rest)+1]
+	for i := range g.Parts {
+		g.Parts[i].State = cluster.JobState(rapid.IntRange(int(cluster.JobStarting), int(cluster.JobDeadline)).Draw(t, "part"))
+	}
+	g.First = rapid.IntRange(1, len(g.Parts)).Draw(t, "first")
 }
 
 // validWaits gives each dependency a state that there is.

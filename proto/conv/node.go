@@ -101,6 +101,7 @@ func ReportToLog(node cluster.NodeID, r *nodev1.Report) *logv1.ReportAttempt {
 	if t := r.Ended; t != nil {
 		out.EndedUs = int64(cluster.TimeOf(t.AsTime()))
 	}
+	out.Ready = r.Ready
 	if u := r.Usage; u != nil {
 		out.Usage = &logv1.Usage{
 			GpuMemPeakMib: u.GpuMemPeakMib, Milli: u.GpuMilli, HostMemPeakMib: u.HostMemPeakMib,

@@ -131,6 +131,7 @@ type Command struct {
 	//	*Command_RemovePartition
 	//	*Command_HoldJob
 	//	*Command_RequeueJob
+	//	*Command_UndoGang
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -398,6 +399,15 @@ func (x *Command) GetRequeueJob() *RequeueJob {
 	return nil
 }
 
+func (x *Command) GetUndoGang() *UndoGang {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_UndoGang); ok {
+			return x.UndoGang
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -502,6 +512,10 @@ type Command_RequeueJob struct {
 	RequeueJob *RequeueJob `protobuf:"bytes,25,opt,name=requeue_job,json=requeueJob,proto3,oneof"`
 }
 
+type Command_UndoGang struct {
+	UndoGang *UndoGang `protobuf:"bytes,26,opt,name=undo_gang,json=undoGang,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -551,6 +565,8 @@ func (*Command_RemovePartition) isCommand_Kind() {}
 func (*Command_HoldJob) isCommand_Kind() {}
 
 func (*Command_RequeueJob) isCommand_Kind() {}
+
+func (*Command_UndoGang) isCommand_Kind() {}
 
 // SubmitJob adds the jobs of one request, all or none, under ids that the
 // leader stamped: first_job and those that follow it.
@@ -804,13 +820,16 @@ func (x *ApplyPlan) GetMoves() []*QueueMove {
 }
 
 type Start struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
-	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Berth         *Berth                 `protobuf:"bytes,3,opt,name=berth,proto3" json:"berth,omitempty"`
-	Estimate      *Estimate              `protobuf:"bytes,4,opt,name=estimate,proto3" json:"estimate,omitempty"`
-	Why           string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
-	Overtook      string                 `protobuf:"bytes,6,opt,name=overtook,proto3" json:"overtook,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Job      uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Attempt  uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Berth    *Berth                 `protobuf:"bytes,3,opt,name=berth,proto3" json:"berth,omitempty"`
+	Estimate *Estimate              `protobuf:"bytes,4,opt,name=estimate,proto3" json:"estimate,omitempty"`
+	Why      string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
+	Overtook string                 `protobuf:"bytes,6,opt,name=overtook,proto3" json:"overtook,omitempty"`
+	// The berths on further nodes, by rank, and where the processes meet.
+	Rest          []*Berth `protobuf:"bytes,7,rep,name=rest,proto3" json:"rest,omitempty"`
+	Port          uint32   `protobuf:"varint,8,opt,name=port,proto3" json:"port,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -885,6 +904,20 @@ func (x *Start) GetOvertook() string {
 		return x.Overtook
 	}
 	return ""
+}
+
+func (x *Start) GetRest() []*Berth {
+	if x != nil {
+		return x.Rest
+	}
+	return nil
+}
+
+func (x *Start) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
 }
 
 type QueueMove struct {
@@ -976,8 +1009,10 @@ type ReportAttempt struct {
 	Exit   *Exit   `protobuf:"bytes,7,opt,name=exit,proto3" json:"exit,omitempty"`
 	Usage  *Usage  `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
 	// When the process started and ended by the agent's clock; 0 is unknown.
-	StartedUs     int64 `protobuf:"varint,9,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
-	EndedUs       int64 `protobuf:"varint,10,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
+	StartedUs int64 `protobuf:"varint,9,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
+	EndedUs   int64 `protobuf:"varint,10,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
+	// Its part of an attempt on several nodes is prepared and waits for the others.
+	Ready         bool `protobuf:"varint,11,opt,name=ready,proto3" json:"ready,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1080,6 +1115,13 @@ func (x *ReportAttempt) GetEndedUs() int64 {
 		return x.EndedUs
 	}
 	return 0
+}
+
+func (x *ReportAttempt) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
 }
 
 type RegisterNode struct {
@@ -2189,6 +2231,68 @@ func (x *RequeueJob) GetHold() bool {
 	return false
 }
 
+// UndoGang gives up an attempt on several nodes of which not all became ready
+// in time. It is refused once they were.
+type UndoGang struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndoGang) Reset() {
+	*x = UndoGang{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndoGang) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndoGang) ProtoMessage() {}
+
+func (x *UndoGang) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndoGang.ProtoReflect.Descriptor instead.
+func (*UndoGang) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *UndoGang) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *UndoGang) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *UndoGang) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // Checkpoint compares each replica's state hash at an index with the leader's.
 type Checkpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2200,7 +2304,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2212,7 +2316,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2225,7 +2329,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -2251,7 +2355,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2367,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2380,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -2301,7 +2405,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2417,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2430,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -2383,7 +2487,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2395,7 +2499,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2408,7 +2512,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -2659,7 +2763,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +2775,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +2788,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -2717,7 +2821,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2833,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2846,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -2806,7 +2910,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2818,7 +2922,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2831,7 +2935,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Config) GetClusterId() string {
@@ -2866,7 +2970,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2878,7 +2982,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2891,7 +2995,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -2964,15 +3068,18 @@ type Spec struct {
 	// The signal before its time limit.
 	Warning *Warning `protobuf:"bytes,37,opt,name=warning,proto3" json:"warning,omitempty"`
 	// Its output files are emptied at each start.
-	Truncate      bool       `protobuf:"varint,38,opt,name=truncate,proto3" json:"truncate,omitempty"`
-	Container     *Container `protobuf:"bytes,39,opt,name=container,proto3" json:"container,omitempty"`
+	Truncate  bool       `protobuf:"varint,38,opt,name=truncate,proto3" json:"truncate,omitempty"`
+	Container *Container `protobuf:"bytes,39,opt,name=container,proto3" json:"container,omitempty"`
+	// On how many nodes, and with how many processes on each; 0 is one.
+	Nodes         uint32 `protobuf:"varint,40,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Tasks         uint32 `protobuf:"varint,41,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2984,7 +3091,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2997,7 +3104,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Spec) GetName() string {
@@ -3273,6 +3380,20 @@ func (x *Spec) GetContainer() *Container {
 	return nil
 }
 
+func (x *Spec) GetNodes() uint32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *Spec) GetTasks() uint32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
 // Container is what a job asks of what it runs in; see cluster.Container.
 type Container struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3289,7 +3410,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3301,7 +3422,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3314,7 +3435,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Container) GetNetwork() string {
@@ -3363,7 +3484,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3375,7 +3496,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3388,7 +3509,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -3426,7 +3547,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3438,7 +3559,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3451,7 +3572,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Warning) GetSignal() string {
@@ -3485,7 +3606,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3497,7 +3618,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3510,7 +3631,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Dependency) GetKind() string {
@@ -3545,7 +3666,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3557,7 +3678,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3570,7 +3691,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -3653,7 +3774,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3665,7 +3786,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3678,7 +3799,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Reason) GetCode() string {
@@ -3705,7 +3826,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3717,7 +3838,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3730,7 +3851,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -3765,7 +3886,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3777,7 +3898,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3790,7 +3911,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -3879,7 +4000,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3891,7 +4012,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3904,7 +4025,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -3996,7 +4117,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4008,7 +4129,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4021,7 +4142,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -4064,7 +4185,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4076,7 +4197,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4089,7 +4210,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Berth) GetNode() string {
@@ -4149,7 +4270,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4161,7 +4282,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4174,7 +4295,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Job) GetId() uint64 {
@@ -4321,7 +4442,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4333,7 +4454,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4346,7 +4467,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -4381,7 +4502,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4393,7 +4514,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4406,7 +4527,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -4448,14 +4569,17 @@ type Attempt struct {
 	Usage      *Usage                 `protobuf:"bytes,14,opt,name=usage,proto3" json:"usage,omitempty"`
 	Neighbours []uint64               `protobuf:"varint,15,rep,packed,name=neighbours,proto3" json:"neighbours,omitempty"`
 	// There once it was asked to make room.
-	Preempt       *PreemptRequest `protobuf:"bytes,16,opt,name=preempt,proto3" json:"preempt,omitempty"`
+	Preempt *PreemptRequest `protobuf:"bytes,16,opt,name=preempt,proto3" json:"preempt,omitempty"`
+	// There when it is on several nodes; see cluster.Gang.
+	Gang          *Gang  `protobuf:"bytes,17,opt,name=gang,proto3" json:"gang,omitempty"`
+	Port          uint32 `protobuf:"varint,18,opt,name=port,proto3" json:"port,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4467,7 +4591,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4480,7 +4604,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -4595,6 +4719,197 @@ func (x *Attempt) GetPreempt() *PreemptRequest {
 	return nil
 }
 
+func (x *Attempt) GetGang() *Gang {
+	if x != nil {
+		return x.Gang
+	}
+	return nil
+}
+
+func (x *Attempt) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+type Gang struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Rest  []*Berth               `protobuf:"bytes,1,rep,name=rest,proto3" json:"rest,omitempty"`
+	Parts []*Part                `protobuf:"bytes,2,rep,name=parts,proto3" json:"parts,omitempty"`
+	Go    bool                   `protobuf:"varint,3,opt,name=go,proto3" json:"go,omitempty"`
+	// One more than the rank whose end decides, 0 for none.
+	First         uint32  `protobuf:"varint,4,opt,name=first,proto3" json:"first,omitempty"`
+	Undo          *Reason `protobuf:"bytes,5,opt,name=undo,proto3" json:"undo,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gang) Reset() {
+	*x = Gang{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gang) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gang) ProtoMessage() {}
+
+func (x *Gang) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gang.ProtoReflect.Descriptor instead.
+func (*Gang) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *Gang) GetRest() []*Berth {
+	if x != nil {
+		return x.Rest
+	}
+	return nil
+}
+
+func (x *Gang) GetParts() []*Part {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *Gang) GetGo() bool {
+	if x != nil {
+		return x.Go
+	}
+	return false
+}
+
+func (x *Gang) GetFirst() uint32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *Gang) GetUndo() *Reason {
+	if x != nil {
+		return x.Undo
+	}
+	return nil
+}
+
+type Part struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	BootId        string                 `protobuf:"bytes,1,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	State         uint32                 `protobuf:"varint,2,opt,name=state,proto3" json:"state,omitempty"`
+	Ready         bool                   `protobuf:"varint,3,opt,name=ready,proto3" json:"ready,omitempty"`
+	StartedUs     int64                  `protobuf:"varint,4,opt,name=started_us,json=startedUs,proto3" json:"started_us,omitempty"`
+	EndedUs       int64                  `protobuf:"varint,5,opt,name=ended_us,json=endedUs,proto3" json:"ended_us,omitempty"`
+	Exit          *Exit                  `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`
+	Reason        *Reason                `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Usage         *Usage                 `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Part) Reset() {
+	*x = Part{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Part) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Part) ProtoMessage() {}
+
+func (x *Part) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Part.ProtoReflect.Descriptor instead.
+func (*Part) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *Part) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *Part) GetState() uint32 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+func (x *Part) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *Part) GetStartedUs() int64 {
+	if x != nil {
+		return x.StartedUs
+	}
+	return 0
+}
+
+func (x *Part) GetEndedUs() int64 {
+	if x != nil {
+		return x.EndedUs
+	}
+	return 0
+}
+
+func (x *Part) GetExit() *Exit {
+	if x != nil {
+		return x.Exit
+	}
+	return nil
+}
+
+func (x *Part) GetReason() *Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return nil
+}
+
+func (x *Part) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
 type PreemptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	AtUs  int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
@@ -4611,7 +4926,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4623,7 +4938,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4636,7 +4951,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -4707,7 +5022,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4719,7 +5034,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4732,7 +5047,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GPU) GetId() string {
@@ -4829,7 +5144,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4841,7 +5156,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4854,7 +5169,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Node) GetId() string {
@@ -4983,7 +5298,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4995,7 +5310,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5008,7 +5323,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Partition) GetName() string {
@@ -5084,7 +5399,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5096,7 +5411,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5109,7 +5424,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Queue) GetGpu() string {
@@ -5136,7 +5451,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5148,7 +5463,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5161,7 +5476,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -5192,7 +5507,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5204,7 +5519,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5217,7 +5532,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Request) GetKey() []byte {
@@ -5262,7 +5577,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5274,7 +5589,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5287,7 +5602,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Token) GetHash() []byte {
@@ -5336,7 +5651,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5348,7 +5663,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5361,7 +5676,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -5398,7 +5713,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5410,7 +5725,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5423,7 +5738,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -5487,7 +5802,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5499,7 +5814,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5512,7 +5827,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -5589,7 +5904,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5601,7 +5916,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5614,7 +5929,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -5646,7 +5961,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5658,7 +5973,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5671,7 +5986,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -5730,7 +6045,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5742,7 +6057,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5755,7 +6070,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Company) GetSignature() string {
@@ -5813,7 +6128,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5825,7 +6140,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5838,7 +6153,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -5976,7 +6291,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xec\f\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xa3\r\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -6014,7 +6329,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x10remove_partition\x18\x17 \x01(\v2\x1d.berth.log.v1.RemovePartitionH\x00R\x0fremovePartition\x122\n" +
 	"\bhold_job\x18\x18 \x01(\v2\x15.berth.log.v1.HoldJobH\x00R\aholdJob\x12;\n" +
 	"\vrequeue_job\x18\x19 \x01(\v2\x18.berth.log.v1.RequeueJobH\x00R\n" +
-	"requeueJobB\x06\n" +
+	"requeueJob\x125\n" +
+	"\tundo_gang\x18\x1a \x01(\v2\x16.berth.log.v1.UndoGangH\x00R\bundoGangB\x06\n" +
 	"\x04kind\"\xb9\x01\n" +
 	"\tSubmitJob\x12\x1b\n" +
 	"\tfirst_job\x18\x01 \x01(\x04R\bfirstJob\x12\x1d\n" +
@@ -6034,21 +6350,23 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"base_index\x18\x01 \x01(\x04R\tbaseIndex\x12+\n" +
 	"\x06starts\x18\x02 \x03(\v2\x13.berth.log.v1.StartR\x06starts\x12-\n" +
-	"\x05moves\x18\x03 \x03(\v2\x17.berth.log.v1.QueueMoveR\x05moves\"\xc0\x01\n" +
+	"\x05moves\x18\x03 \x03(\v2\x17.berth.log.v1.QueueMoveR\x05moves\"\xfd\x01\n" +
 	"\x05Start\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12)\n" +
 	"\x05berth\x18\x03 \x01(\v2\x13.berth.log.v1.BerthR\x05berth\x122\n" +
 	"\bestimate\x18\x04 \x01(\v2\x16.berth.log.v1.EstimateR\bestimate\x12\x10\n" +
 	"\x03why\x18\x05 \x01(\tR\x03why\x12\x1a\n" +
-	"\bovertook\x18\x06 \x01(\tR\bovertook\"}\n" +
+	"\bovertook\x18\x06 \x01(\tR\bovertook\x12'\n" +
+	"\x04rest\x18\a \x03(\v2\x13.berth.log.v1.BerthR\x04rest\x12\x12\n" +
+	"\x04port\x18\b \x01(\rR\x04port\"}\n" +
 	"\tQueueMove\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x10\n" +
 	"\x03gpu\x18\x02 \x01(\tR\x03gpu\x12\x12\n" +
 	"\x04rank\x18\x03 \x01(\x03R\x04rank\x12 \n" +
 	"\fest_start_us\x18\x04 \x01(\x03R\n" +
 	"estStartUs\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xb6\x02\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xcc\x02\n" +
 	"\rReportAttempt\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x18\n" +
@@ -6061,7 +6379,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"started_us\x18\t \x01(\x03R\tstartedUs\x12\x19\n" +
 	"\bended_us\x18\n" +
-	" \x01(\x03R\aendedUs\"6\n" +
+	" \x01(\x03R\aendedUs\x12\x14\n" +
+	"\x05ready\x18\v \x01(\bR\x05ready\"6\n" +
 	"\fRegisterNode\x12&\n" +
 	"\x04node\x18\x01 \x01(\v2\x12.berth.log.v1.NodeR\x04node\"Q\n" +
 	"\fSetNodeState\x12\x12\n" +
@@ -6134,7 +6453,11 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x12\n" +
-	"\x04hold\x18\x04 \x01(\bR\x04hold\"6\n" +
+	"\x04hold\x18\x04 \x01(\bR\x04hold\"H\n" +
+	"\bUndoGang\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"6\n" +
 	"\n" +
 	"Checkpoint\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
@@ -6186,7 +6509,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xae\t\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xda\t\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -6230,7 +6553,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x13kill_invalid_depend\x18# \x01(\bR\x11killInvalidDepend\x12/\n" +
 	"\awarning\x18% \x01(\v2\x15.berth.log.v1.WarningR\awarning\x12\x1a\n" +
 	"\btruncate\x18& \x01(\bR\btruncate\x125\n" +
-	"\tcontainer\x18' \x01(\v2\x17.berth.log.v1.ContainerR\tcontainer\"\xa1\x01\n" +
+	"\tcontainer\x18' \x01(\v2\x17.berth.log.v1.ContainerR\tcontainer\x12\x14\n" +
+	"\x05nodes\x18( \x01(\rR\x05nodes\x12\x14\n" +
+	"\x05tasks\x18) \x01(\rR\x05tasks\"\xa1\x01\n" +
 	"\tContainer\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12+\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x13.berth.log.v1.MountR\x06mounts\x12\x1b\n" +
@@ -6339,7 +6664,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\rCancelRequest\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
-	"\x05admin\x18\x03 \x01(\bR\x05admin\"\x9b\x04\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\"\xd7\x04\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x14\n" +
@@ -6360,7 +6685,25 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"neighbours\x18\x0f \x03(\x04R\n" +
 	"neighbours\x126\n" +
-	"\apreempt\x18\x10 \x01(\v2\x1c.berth.log.v1.PreemptRequestR\apreempt\"\x9d\x01\n" +
+	"\apreempt\x18\x10 \x01(\v2\x1c.berth.log.v1.PreemptRequestR\apreempt\x12&\n" +
+	"\x04gang\x18\x11 \x01(\v2\x12.berth.log.v1.GangR\x04gang\x12\x12\n" +
+	"\x04port\x18\x12 \x01(\rR\x04port\"\xa9\x01\n" +
+	"\x04Gang\x12'\n" +
+	"\x04rest\x18\x01 \x03(\v2\x13.berth.log.v1.BerthR\x04rest\x12(\n" +
+	"\x05parts\x18\x02 \x03(\v2\x12.berth.log.v1.PartR\x05parts\x12\x0e\n" +
+	"\x02go\x18\x03 \x01(\bR\x02go\x12\x14\n" +
+	"\x05first\x18\x04 \x01(\rR\x05first\x12(\n" +
+	"\x04undo\x18\x05 \x01(\v2\x14.berth.log.v1.ReasonR\x04undo\"\x86\x02\n" +
+	"\x04Part\x12\x17\n" +
+	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\rR\x05state\x12\x14\n" +
+	"\x05ready\x18\x03 \x01(\bR\x05ready\x12\x1d\n" +
+	"\n" +
+	"started_us\x18\x04 \x01(\x03R\tstartedUs\x12\x19\n" +
+	"\bended_us\x18\x05 \x01(\x03R\aendedUs\x12&\n" +
+	"\x04exit\x18\x06 \x01(\v2\x12.berth.log.v1.ExitR\x04exit\x12,\n" +
+	"\x06reason\x18\a \x01(\v2\x14.berth.log.v1.ReasonR\x06reason\x12)\n" +
+	"\x05usage\x18\b \x01(\v2\x13.berth.log.v1.UsageR\x05usage\"\x9d\x01\n" +
 	"\x0ePreemptRequest\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x10\n" +
 	"\x03for\x18\x02 \x01(\x04R\x03for\x12\x10\n" +
@@ -6504,7 +6847,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 	return file_berth_log_v1_log_proto_rawDescData
 }
 
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Entry)(nil),               // 0: berth.log.v1.Entry
 	(*Command)(nil),             // 1: berth.log.v1.Command
@@ -6534,45 +6877,48 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*PreemptAttempt)(nil),      // 25: berth.log.v1.PreemptAttempt
 	(*HoldJob)(nil),             // 26: berth.log.v1.HoldJob
 	(*RequeueJob)(nil),          // 27: berth.log.v1.RequeueJob
-	(*Checkpoint)(nil),          // 28: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),         // 29: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil),      // 30: berth.log.v1.SnapshotHeader
-	(*Record)(nil),              // 31: berth.log.v1.Record
-	(*SnapshotEnd)(nil),         // 32: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),                // 33: berth.log.v1.Meta
-	(*Config)(nil),              // 34: berth.log.v1.Config
-	(*Owner)(nil),               // 35: berth.log.v1.Owner
-	(*Spec)(nil),                // 36: berth.log.v1.Spec
-	(*Container)(nil),           // 37: berth.log.v1.Container
-	(*Mount)(nil),               // 38: berth.log.v1.Mount
-	(*Warning)(nil),             // 39: berth.log.v1.Warning
-	(*Dependency)(nil),          // 40: berth.log.v1.Dependency
-	(*Estimate)(nil),            // 41: berth.log.v1.Estimate
-	(*Reason)(nil),              // 42: berth.log.v1.Reason
-	(*Exit)(nil),                // 43: berth.log.v1.Exit
-	(*Usage)(nil),               // 44: berth.log.v1.Usage
-	(*Profile)(nil),             // 45: berth.log.v1.Profile
-	(*GPUShare)(nil),            // 46: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 47: berth.log.v1.Berth
-	(*Job)(nil),                 // 48: berth.log.v1.Job
-	(*Hold)(nil),                // 49: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 50: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 51: berth.log.v1.Attempt
-	(*PreemptRequest)(nil),      // 52: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 53: berth.log.v1.GPU
-	(*Node)(nil),                // 54: berth.log.v1.Node
-	(*Partition)(nil),           // 55: berth.log.v1.Partition
-	(*Queue)(nil),               // 56: berth.log.v1.Queue
-	(*Waiter)(nil),              // 57: berth.log.v1.Waiter
-	(*Request)(nil),             // 58: berth.log.v1.Request
-	(*Token)(nil),               // 59: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 60: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 61: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 62: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 63: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 64: berth.log.v1.Interference
-	(*Company)(nil),             // 65: berth.log.v1.Company
-	(*Sample)(nil),              // 66: berth.log.v1.Sample
+	(*UndoGang)(nil),            // 28: berth.log.v1.UndoGang
+	(*Checkpoint)(nil),          // 29: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),         // 30: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),      // 31: berth.log.v1.SnapshotHeader
+	(*Record)(nil),              // 32: berth.log.v1.Record
+	(*SnapshotEnd)(nil),         // 33: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),                // 34: berth.log.v1.Meta
+	(*Config)(nil),              // 35: berth.log.v1.Config
+	(*Owner)(nil),               // 36: berth.log.v1.Owner
+	(*Spec)(nil),                // 37: berth.log.v1.Spec
+	(*Container)(nil),           // 38: berth.log.v1.Container
+	(*Mount)(nil),               // 39: berth.log.v1.Mount
+	(*Warning)(nil),             // 40: berth.log.v1.Warning
+	(*Dependency)(nil),          // 41: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 42: berth.log.v1.Estimate
+	(*Reason)(nil),              // 43: berth.log.v1.Reason
+	(*Exit)(nil),                // 44: berth.log.v1.Exit
+	(*Usage)(nil),               // 45: berth.log.v1.Usage
+	(*Profile)(nil),             // 46: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 47: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 48: berth.log.v1.Berth
+	(*Job)(nil),                 // 49: berth.log.v1.Job
+	(*Hold)(nil),                // 50: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 51: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 52: berth.log.v1.Attempt
+	(*Gang)(nil),                // 53: berth.log.v1.Gang
+	(*Part)(nil),                // 54: berth.log.v1.Part
+	(*PreemptRequest)(nil),      // 55: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 56: berth.log.v1.GPU
+	(*Node)(nil),                // 57: berth.log.v1.Node
+	(*Partition)(nil),           // 58: berth.log.v1.Partition
+	(*Queue)(nil),               // 59: berth.log.v1.Queue
+	(*Waiter)(nil),              // 60: berth.log.v1.Waiter
+	(*Request)(nil),             // 61: berth.log.v1.Request
+	(*Token)(nil),               // 62: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 63: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 64: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 65: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 66: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 67: berth.log.v1.Interference
+	(*Company)(nil),             // 68: berth.log.v1.Company
+	(*Sample)(nil),              // 69: berth.log.v1.Sample
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	1,  // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -6587,8 +6933,8 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	14, // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
 	15, // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
 	17, // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	28, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	29, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	29, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	30, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
 	12, // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
 	18, // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
 	19, // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
@@ -6601,66 +6947,75 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	24, // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
 	26, // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
 	27, // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
-	35, // 26: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	3,  // 27: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	36, // 28: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	41, // 29: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	6,  // 30: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	7,  // 31: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	47, // 32: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	41, // 33: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	42, // 34: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	43, // 35: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	44, // 36: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	54, // 37: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	59, // 38: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	62, // 39: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	55, // 40: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	34, // 41: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	33, // 42: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	34, // 43: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	54, // 44: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	48, // 45: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	56, // 46: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	58, // 47: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	59, // 48: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	60, // 49: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	61, // 50: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	66, // 51: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	32, // 52: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	61, // 53: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	63, // 54: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	64, // 55: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	55, // 56: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	40, // 57: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	39, // 58: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	37, // 59: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	38, // 60: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	45, // 61: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	46, // 62: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	35, // 63: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	36, // 64: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	42, // 65: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	41, // 66: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	50, // 67: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	51, // 68: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	49, // 69: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	42, // 70: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	47, // 71: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	41, // 72: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	43, // 73: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	44, // 74: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	52, // 75: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	53, // 76: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	57, // 77: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	62, // 78: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	41, // 79: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	65, // 80: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	81, // [81:81] is the sub-list for method output_type
-	81, // [81:81] is the sub-list for method input_type
-	81, // [81:81] is the sub-list for extension type_name
-	81, // [81:81] is the sub-list for extension extendee
-	0,  // [0:81] is the sub-list for field type_name
+	28, // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
+	36, // 27: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	3,  // 28: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	37, // 29: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	42, // 30: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	6,  // 31: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	7,  // 32: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	48, // 33: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	42, // 34: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	48, // 35: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	43, // 36: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	44, // 37: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	45, // 38: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	57, // 39: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	62, // 40: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	65, // 41: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	58, // 42: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	35, // 43: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	34, // 44: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	35, // 45: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	57, // 46: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	49, // 47: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	59, // 48: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	61, // 49: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	62, // 50: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	63, // 51: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	64, // 52: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	69, // 53: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	33, // 54: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	64, // 55: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	66, // 56: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	67, // 57: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	58, // 58: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	41, // 59: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	40, // 60: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	38, // 61: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	39, // 62: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	46, // 63: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	47, // 64: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	36, // 65: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	37, // 66: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	43, // 67: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	42, // 68: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	51, // 69: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	52, // 70: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	50, // 71: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	43, // 72: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	48, // 73: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	42, // 74: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	44, // 75: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	45, // 76: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	55, // 77: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	53, // 78: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	48, // 79: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	54, // 80: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	43, // 81: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	44, // 82: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	43, // 83: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	45, // 84: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	56, // 85: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	60, // 86: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	65, // 87: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	42, // 88: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	68, // 89: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	90, // [90:90] is the sub-list for method output_type
+	90, // [90:90] is the sub-list for method input_type
+	90, // [90:90] is the sub-list for extension type_name
+	90, // [90:90] is the sub-list for extension extendee
+	0,  // [0:90] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -6694,8 +7049,9 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_RemovePartition)(nil),
 		(*Command_HoldJob)(nil),
 		(*Command_RequeueJob)(nil),
+		(*Command_UndoGang)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[31].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[32].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -6718,7 +7074,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   67,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -464,16 +464,19 @@ func (x *Visit) GetOf() *Assignment {
 // Hello begins a session: who the node is and what it has. It is sent again
 // when the inventory changes.
 type Hello struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Protocol      uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	BootId        string                 `protobuf:"bytes,3,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	Address       string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
-	Version       string                 `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
-	CpuMilli      int64                  `protobuf:"varint,6,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
-	MemMib        int64                  `protobuf:"varint,7,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
-	Gpus          []*GPU                 `protobuf:"bytes,8,rep,name=gpus,proto3" json:"gpus,omitempty"`
-	Runtimes      []string               `protobuf:"bytes,9,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Protocol uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Node     string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	BootId   string                 `protobuf:"bytes,3,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Address  string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	Version  string                 `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
+	CpuMilli int64                  `protobuf:"varint,6,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	MemMib   int64                  `protobuf:"varint,7,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	Gpus     []*GPU                 `protobuf:"bytes,8,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	Runtimes []string               `protobuf:"bytes,9,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
+	// The agent waits for the others of an attempt on several nodes, and runs
+	// several processes; without this it is given neither.
+	Gangs         bool `protobuf:"varint,10,opt,name=gangs,proto3" json:"gangs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -569,6 +572,13 @@ func (x *Hello) GetRuntimes() []string {
 		return x.Runtimes
 	}
 	return nil
+}
+
+func (x *Hello) GetGangs() bool {
+	if x != nil {
+		return x.Gangs
+	}
+	return false
 }
 
 type GPU struct {
@@ -743,11 +753,14 @@ type Report struct {
 	State   AttemptState           `protobuf:"varint,4,opt,name=state,proto3,enum=berth.node.v1.AttemptState" json:"state,omitempty"`
 	Exit    *Exit                  `protobuf:"bytes,5,opt,name=exit,proto3" json:"exit,omitempty"`
 	// A short stable word and the detail for people, when state says too little.
-	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
-	Detail        string                 `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
-	Started       *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started,proto3" json:"started,omitempty"`
-	Ended         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended,proto3" json:"ended,omitempty"`
-	Usage         *Usage                 `protobuf:"bytes,10,opt,name=usage,proto3" json:"usage,omitempty"`
+	Reason  string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Detail  string                 `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
+	Started *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started,proto3" json:"started,omitempty"`
+	Ended   *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=ended,proto3" json:"ended,omitempty"`
+	Usage   *Usage                 `protobuf:"bytes,10,opt,name=usage,proto3" json:"usage,omitempty"`
+	// With STARTING: its part of an attempt on several nodes is prepared and
+	// waits for the word to go.
+	Ready         bool `protobuf:"varint,11,opt,name=ready,proto3" json:"ready,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -850,6 +863,13 @@ func (x *Report) GetUsage() *Usage {
 		return x.Usage
 	}
 	return nil
+}
+
+func (x *Report) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
 }
 
 type Exit struct {
@@ -1634,7 +1654,9 @@ type Assignment struct {
 	// How far the agent is with it; in an agent's journal only.
 	Progress *Progress `protobuf:"bytes,27,opt,name=progress,proto3" json:"progress,omitempty"`
 	// The partition that it runs in, "" where there are none.
-	Partition     string `protobuf:"bytes,28,opt,name=partition,proto3" json:"partition,omitempty"`
+	Partition string `protobuf:"bytes,28,opt,name=partition,proto3" json:"partition,omitempty"`
+	// There when the attempt has several processes, on one node or on more.
+	Ranks         *Ranks `protobuf:"bytes,29,opt,name=ranks,proto3" json:"ranks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1863,6 +1885,13 @@ func (x *Assignment) GetPartition() string {
 		return x.Partition
 	}
 	return ""
+}
+
+func (x *Assignment) GetRanks() *Ranks {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
 }
 
 // MemBreach ends an attempt that holds more GPU memory than its share: USR1,
@@ -2227,6 +2256,96 @@ func (x *Warning) GetFirst() bool {
 	return false
 }
 
+// Ranks say which of an attempt's processes are on this node, and where they
+// all meet.
+type Ranks struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The nodes by rank, and which of them this is.
+	Nodes    []string `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	NodeRank uint32   `protobuf:"varint,2,opt,name=node_rank,json=nodeRank,proto3" json:"node_rank,omitempty"`
+	// How many processes each node has.
+	Tasks uint32 `protobuf:"varint,3,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	// Where the first process is to be found by the others.
+	MasterAddr string `protobuf:"bytes,4,opt,name=master_addr,json=masterAddr,proto3" json:"master_addr,omitempty"`
+	MasterPort uint32 `protobuf:"varint,5,opt,name=master_port,json=masterPort,proto3" json:"master_port,omitempty"`
+	// Nothing is started before this is true; set from the start on one node.
+	Go            bool `protobuf:"varint,6,opt,name=go,proto3" json:"go,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ranks) Reset() {
+	*x = Ranks{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ranks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ranks) ProtoMessage() {}
+
+func (x *Ranks) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
+func (*Ranks) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Ranks) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Ranks) GetNodeRank() uint32 {
+	if x != nil {
+		return x.NodeRank
+	}
+	return 0
+}
+
+func (x *Ranks) GetTasks() uint32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *Ranks) GetMasterAddr() string {
+	if x != nil {
+		return x.MasterAddr
+	}
+	return ""
+}
+
+func (x *Ranks) GetMasterPort() uint32 {
+	if x != nil {
+		return x.MasterPort
+	}
+	return 0
+}
+
+func (x *Ranks) GetGo() bool {
+	if x != nil {
+		return x.Go
+	}
+	return false
+}
+
 // Preempt ends an attempt in three steps: the signal, after its own grace
 // TERM, and after the grace of any stop KILL.
 type Preempt struct {
@@ -2244,7 +2363,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2375,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2388,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Preempt) GetSignal() string {
@@ -2312,7 +2431,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2324,7 +2443,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2337,7 +2456,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Share) GetUuid() string {
@@ -2377,7 +2496,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +2508,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +2521,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -2425,7 +2544,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2556,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +2569,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -2492,7 +2611,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2623,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +2636,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -2556,7 +2675,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2687,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2700,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -2635,7 +2754,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2647,7 +2766,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2660,7 +2779,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -2680,7 +2799,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2692,7 +2811,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2705,7 +2824,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -2744,7 +2863,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12,\n" +
 	"\x04open\x18\x04 \x01(\v2\x18.berth.api.v1.AttachOpenR\x04open\x12)\n" +
-	"\x02of\x18\x05 \x01(\v2\x19.berth.node.v1.AssignmentR\x02of\"\xfe\x01\n" +
+	"\x02of\x18\x05 \x01(\v2\x19.berth.node.v1.AssignmentR\x02of\"\x94\x02\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
@@ -2754,7 +2873,9 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\tcpu_milli\x18\x06 \x01(\x03R\bcpuMilli\x12\x17\n" +
 	"\amem_mib\x18\a \x01(\x03R\x06memMib\x12&\n" +
 	"\x04gpus\x18\b \x03(\v2\x12.berth.node.v1.GPUR\x04gpus\x12\x1a\n" +
-	"\bruntimes\x18\t \x03(\tR\bruntimes\"\xf5\x01\n" +
+	"\bruntimes\x18\t \x03(\tR\bruntimes\x12\x14\n" +
+	"\x05gangs\x18\n" +
+	" \x01(\bR\x05gangs\"\xf5\x01\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -2769,7 +2890,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"cap_reason\x18\n" +
 	" \x01(\tR\tcapReason\":\n" +
 	"\aReports\x12/\n" +
-	"\areports\x18\x01 \x03(\v2\x15.berth.node.v1.ReportR\areports\"\xea\x02\n" +
+	"\areports\x18\x01 \x03(\v2\x15.berth.node.v1.ReportR\areports\"\x80\x03\n" +
 	"\x06Report\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -2781,7 +2902,8 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\astarted\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x120\n" +
 	"\x05ended\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12*\n" +
 	"\x05usage\x18\n" +
-	" \x01(\v2\x14.berth.node.v1.UsageR\x05usage\"2\n" +
+	" \x01(\v2\x14.berth.node.v1.UsageR\x05usage\x12\x14\n" +
+	"\x05ready\x18\v \x01(\bR\x05ready\"2\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\x8f\x02\n" +
@@ -2844,7 +2966,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xe8\x06\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\x94\a\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -2876,7 +2998,8 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\btruncate\x18\x19 \x01(\bR\btruncate\x126\n" +
 	"\tcontainer\x18\x1a \x01(\v2\x18.berth.node.v1.ContainerR\tcontainer\x123\n" +
 	"\bprogress\x18\x1b \x01(\v2\x17.berth.node.v1.ProgressR\bprogress\x12\x1c\n" +
-	"\tpartition\x18\x1c \x01(\tR\tpartition\"\xdd\x01\n" +
+	"\tpartition\x18\x1c \x01(\tR\tpartition\x12*\n" +
+	"\x05ranks\x18\x1d \x01(\v2\x14.berth.node.v1.RanksR\x05ranks\"\xdd\x01\n" +
 	"\tMemBreach\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x19\n" +
 	"\bheld_mib\x18\x02 \x01(\x03R\aheldMib\x12\x17\n" +
@@ -2902,7 +3025,16 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\aWarning\x12\x16\n" +
 	"\x06signal\x18\x01 \x01(\tR\x06signal\x121\n" +
 	"\x06before\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06before\x12\x14\n" +
-	"\x05first\x18\x03 \x01(\bR\x05first\"\x92\x01\n" +
+	"\x05first\x18\x03 \x01(\bR\x05first\"\xa2\x01\n" +
+	"\x05Ranks\x12\x14\n" +
+	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x12\x1b\n" +
+	"\tnode_rank\x18\x02 \x01(\rR\bnodeRank\x12\x14\n" +
+	"\x05tasks\x18\x03 \x01(\rR\x05tasks\x12\x1f\n" +
+	"\vmaster_addr\x18\x04 \x01(\tR\n" +
+	"masterAddr\x12\x1f\n" +
+	"\vmaster_port\x18\x05 \x01(\rR\n" +
+	"masterPort\x12\x0e\n" +
+	"\x02go\x18\x06 \x01(\bR\x02go\"\x92\x01\n" +
 	"\aPreempt\x12\x16\n" +
 	"\x06signal\x18\x01 \x01(\tR\x06signal\x12/\n" +
 	"\x05grace\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12*\n" +
@@ -2973,7 +3105,7 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(AttemptState)(0),             // 0: berth.node.v1.AttemptState
 	(HookState)(0),                // 1: berth.node.v1.HookState
@@ -3000,17 +3132,18 @@ var file_berth_node_v1_node_proto_goTypes = []any{
 	(*Container)(nil),             // 22: berth.node.v1.Container
 	(*Mount)(nil),                 // 23: berth.node.v1.Mount
 	(*Warning)(nil),               // 24: berth.node.v1.Warning
-	(*Preempt)(nil),               // 25: berth.node.v1.Preempt
-	(*Share)(nil),                 // 26: berth.node.v1.Share
-	(*Acks)(nil),                  // 27: berth.node.v1.Acks
-	(*Ack)(nil),                   // 28: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 29: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 30: berth.node.v1.JoinResponse
-	(*RenewRequest)(nil),          // 31: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 32: berth.node.v1.RenewResponse
-	(*v1.AttachOpen)(nil),         // 33: berth.api.v1.AttachOpen
-	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
+	(*Ranks)(nil),                 // 25: berth.node.v1.Ranks
+	(*Preempt)(nil),               // 26: berth.node.v1.Preempt
+	(*Share)(nil),                 // 27: berth.node.v1.Share
+	(*Acks)(nil),                  // 28: berth.node.v1.Acks
+	(*Ack)(nil),                   // 29: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 30: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 31: berth.node.v1.JoinResponse
+	(*RenewRequest)(nil),          // 32: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 33: berth.node.v1.RenewResponse
+	(*v1.AttachOpen)(nil),         // 34: berth.api.v1.AttachOpen
+	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
 	5,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
@@ -3018,54 +3151,55 @@ var file_berth_node_v1_node_proto_depIdxs = []int32{
 	13, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
 	16, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
 	17, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	27, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	28, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
 	15, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
 	4,  // 7: berth.node.v1.SessionResponse.visit:type_name -> berth.node.v1.Visit
-	33, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
+	34, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
 	19, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
 	6,  // 10: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
 	8,  // 11: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
 	0,  // 12: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
 	9,  // 13: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	34, // 14: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	34, // 15: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	35, // 14: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	35, // 15: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
 	10, // 16: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
 	11, // 17: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
 	12, // 18: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
 	14, // 19: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	34, // 20: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	35, // 21: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	35, // 20: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	36, // 21: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
 	19, // 22: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
 	18, // 23: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	35, // 24: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	35, // 25: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	26, // 26: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	25, // 27: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	36, // 24: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	36, // 25: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	27, // 26: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	26, // 27: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
 	20, // 28: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
 	24, // 29: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
 	22, // 30: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
 	21, // 31: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
-	34, // 32: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	34, // 33: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	1,  // 34: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
-	1,  // 35: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
-	23, // 36: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
-	35, // 37: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
-	35, // 38: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	34, // 39: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	28, // 40: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	0,  // 41: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	2,  // 42: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	29, // 43: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	31, // 44: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
-	3,  // 45: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	30, // 46: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	32, // 47: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
-	45, // [45:48] is the sub-list for method output_type
-	42, // [42:45] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	25, // 32: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
+	35, // 33: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	35, // 34: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	1,  // 35: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
+	1,  // 36: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
+	23, // 37: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
+	36, // 38: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	36, // 39: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	35, // 40: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	29, // 41: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	0,  // 42: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	2,  // 43: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
+	30, // 44: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
+	32, // 45: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
+	3,  // 46: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
+	31, // 47: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
+	33, // 48: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
+	46, // [46:49] is the sub-list for method output_type
+	43, // [43:46] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -3091,7 +3225,7 @@ func file_berth_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,253 @@
+package cluster
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MaxNodes bounds the nodes of one job, MaxTasks its processes on one node.
+const (
+	MaxNodes = 256
+	MaxTasks = 256
+)
+
+// NodeCount is how many nodes the job runs on, at least 1.
+func (s *Spec) NodeCount() int { return max(1, s.Nodes) }
+
+// TaskCount is how many processes it has on each node, at least 1.
+func (s *Spec) TaskCount() int { return max(1, s.Tasks) }
+
+// Ranked tells whether its processes are numbered: there are several.
+func (s *Spec) Ranked() bool { return s.NodeCount() > 1 || s.TaskCount() > 1 }
+
+// Gang is what an attempt on several nodes has beside its first one. It starts
+// as a whole: each part is prepared and says that it is ready, and only when all
+// are is Go set and any of them started. Values are immutable.
+type Gang struct {
+	// Rest are the berths on the nodes after the first: the place in it plus one
+	// is the node's rank.
+	Rest []Berth
+	// Parts say how far each node is, by rank, the first one included.
+	Parts []Part
+	// Go is set for good once every part was ready.
+	Go bool
+	// First is one more than the rank of the part whose end decides how the
+	// attempt ends, 0 while none did: the first that failed. The others are then
+	// told to end.
+	First int
+	// Undo says why the gang was given up before it started; the code is empty
+	// while it was not.
+	Undo Reason
+}
+
+// Part is the share of one node in an attempt on several. It holds its berth
+// until it ends, whatever the others do.
+type Part struct {
+	BootID string
+	// State is one that attempts have.
+	State JobState
+	// Ready tells that it is prepared and waits for the others.
+	Ready          bool
+	Started, Ended Time
+	Exit           *Exit
+	Reason         Reason
+	Usage          Usage
+}
+
+// Clone returns a copy whose parts may be changed in place.
+func (g *Gang) Clone() *Gang {
+	c := *g
+	c.Parts = slices.Clone(g.Parts)
+	return &c
+}
+
+// Stopping tells whether what still runs of the gang must end.
+func (g *Gang) Stopping() bool { return g != nil && (g.First > 0 || g.Undo.Code != "") }
+
+// Waits is how many parts are not ready yet.
+func (g *Gang) Waits() int {
+	n := 0
+	for i := range g.Parts {
+		if !g.Parts[i].Ready {
+			n++
+		}
+	}
+	return n
+}
+
+// Nodes is on how many nodes the attempt lies.
+func (a *Attempt) Nodes() int {
+	if a.Gang == nil {
+		return 1
+	}
+	return 1 + len(a.Gang.Rest)
+}
+
+// BerthAt returns the berth of a node's rank, which must be below Nodes.
+func (a *Attempt) BerthAt(rank int) *Berth {
+	if rank == 0 {
+		return &a.Berth
+	}
+	return &a.Gang.Rest[rank-1]
+}
+
+// Berths yields all berths of the attempt by the rank of their nodes.
+func (a *Attempt) Berths() iter.Seq2[int, *Berth] {
+	return func(yield func(int, *Berth) bool) {
+		for i := range a.Nodes() {
+			if !yield(i, a.BerthAt(i)) {
+				return
+			}
+		}
+	}
+}
+
+// Held yields those berths that the attempt still holds, none once it ended.
+func (a *Attempt) Held() iter.Seq2[int, *Berth] {
+	return func(yield func(int, *Berth) bool) {
+		for i, b := range a.Berths() {
+			if a.PartLive(i) && !yield(i, b) {
+				return
+			}
+		}
+	}
+}
+
+// PartLive tells whether the part on the node of a rank has not ended.
+func (a *Attempt) PartLive(rank int) bool {
+	if a.Gang == nil || !a.State.Live() {
+		return a.State.Live()
+	}
+	return a.Gang.Parts[rank].State.Live()
+}
+
+// Rank returns the rank of a node in the attempt, -1 when it has no part there.
+func (a *Attempt) Rank(node NodeID) int {
+	if a.Berth.Node == node {
+		return 0
+	}
+	if a.Gang != nil {
+		for i := range a.Gang.Rest {
+			if a.Gang.Rest[i].Node == node {
+				return i + 1
+			}
+		}
+	}
+	return -1
+}
+
+// BootOf is the boot of the node of a rank on which the attempt was placed.
+func (a *Attempt) BootOf(rank int) string {
+	if a.Gang == nil {
+		return a.BootID
+	}
+	return a.Gang.Parts[rank].BootID
+}
+
+// NodeIDs are the nodes of the attempt by rank.
+func (a *Attempt) NodeIDs() []NodeID {
+	out := make([]NodeID, 0, a.Nodes())
+	for _, b := range a.Berths() {
+		out = append(out, b.Node)
+	}
+	return out
+}
+
+// AllGPUs are the shares of all nodes, those of the first one first.
+func (a *Attempt) AllGPUs() []GPUShare {
+	if a.Gang == nil {
+		return a.Berth.GPUs
+	}
+	var out []GPUShare
+	for _, b := range a.Berths() {
+		out = append(out, b.GPUs...)
+	}
+	return out
+}
+
+// Berths yields all berths of the start by the rank of their nodes.
+func (s *Start) Berths() iter.Seq2[int, *Berth] {
+	return func(yield func(int, *Berth) bool) {
+		if !yield(0, &s.Berth) {
+			return
+		}
+		for i := range s.Rest {
+			if !yield(i+1, &s.Rest[i]) {
+				return
+			}
+		}
+	}
+}
+
+// Undone counts the attempts of j that were given up before any part of them
+// started.
+func (j *Job) Undone() int {
+	n := 0
+	for i := range j.Attempts {
+		if a := &j.Attempts[i]; a.Gang != nil && !a.Gang.Go && (a.State == JobFailed || a.State == JobNodeFail) {
+			n++
+		}
+	}
+	return n
+}
+
+// MaxUndone is how often a gang may be given up before it started; the last
+// time is final.
+const MaxUndone = 3
+
+// FoldNames writes node names as a host list, gpu[01-03],login1. Names that
+// follow each other and differ only in a rising number at their end are folded,
+// so that the list names the nodes in the order in which they are given.
+func FoldNames(ids []NodeID) string {
+	var out []string
+	for i := 0; i < len(ids); {
+		prefix, digits := splitNumber(string(ids[i]))
+		first, err := strconv.Atoi(digits)
+		nums := []int{first}
+		k := i + 1
+		for ; err == nil && k < len(ids); k++ {
+			p, d := splitNumber(string(ids[k]))
+			n, err := strconv.Atoi(d)
+			if err != nil || p != prefix || len(d) != len(digits) || n <= nums[len(nums)-1] {
+				break
+			}
+			nums = append(nums, n)
+		}
+		if len(nums) == 1 {
+			out = append(out, string(ids[i]))
+		} else {
+			out = append(out, prefix+foldNumbers(nums, len(digits)))
+		}
+		i = k
+	}
+	return strings.Join(out, ",")
+}
+
+func splitNumber(s string) (prefix, digits string) {
+	i := len(s)
+	for i > 0 && s[i-1] >= '0' && s[i-1] <= '9' {
+		i--
+	}
+	return s[:i], s[i:]
+}
+
+// foldNumbers writes rising numbers of one width as [01-03,07].
+func foldNumbers(nums []int, width int) string {
+	var spans []string
+	for i := 0; i < len(nums); {
+		k := i
+		for k+1 < len(nums) && nums[k+1] == nums[k]+1 {
+			k++
+		}
+		if i == k {
+			spans = append(spans, fmt.Sprintf("%0*d", width, nums[i]))
+		} else {
+			spans = append(spans, fmt.Sprintf("%0*d-%0*d", width, nums[i], width, nums[k]))
+		}
+		i = k + 1
+	}
+	return "[" + strings.Join(spans, ",") + "]"
+}

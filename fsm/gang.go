@@ -1,0 +1,319 @@
+package fsm
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// gangVersion is that of the entries which may hold jobs on several nodes or of
+// several processes, and what is said of them.
+const gangVersion = 8
+
+// newGang is what a start on several nodes adds to its attempt, nil for one.
+func (s *State) newGang(st *cluster.Start) *cluster.Gang {
+	if len(st.Rest) == 0 {
+		return nil
+	}
+	g := &cluster.Gang{Rest: st.Rest}
+	for _, b := range st.Berths() {
+		s.cache.berth(b)
+		g.Parts = append(g.Parts, cluster.Part{BootID: s.nodes[b.Node].BootID, State: cluster.JobStarting})
+	}
+	return g
+}
+
+// unlikeGang tells where the nodes of a start are not what the job asked for:
+// as many, each once, with GPUs of one type.
+func (s *State) unlikeGang(j *cluster.Job, st *cluster.Start) cluster.Reason {
+	if n := 1 + len(st.Rest); n != j.Spec.NodeCount() {
+		return stale("%d nodes were planned, %d are asked for", n, j.Spec.NodeCount())
+	}
+	if len(st.Rest) == 0 {
+		return cluster.Reason{}
+	}
+	seen, gpuType := map[cluster.NodeID]struct{}{}, ""
+	for _, b := range st.Berths() {
+		if _, twice := seen[b.Node]; twice {
+			return stale("node %s was planned twice", b.Node)
+		}
+		seen[b.Node] = struct{}{}
+		for _, g := range b.GPUs {
+			u, ok := s.ledger.GPU(g.GPU)
+			if ok && gpuType != "" && u.Type != gpuType {
+				return stale("GPUs of types %s and %s were planned, all are to be alike", gpuType, u.Type)
+			}
+			gpuType = u.Type
+		}
+	}
+	return cluster.Reason{}
+}
+
+// gangOf returns a copy of j whose gang may be changed in place, and that gang.
+func gangOf(old *cluster.Job) (*cluster.Job, *cluster.Attempt, *cluster.Gang) {
+	j := old.Clone()
+	a := j.Last()
+	a.Gang = a.Gang.Clone()
+	return j, a, a.Gang
+}
+
+// reportPart takes over what the agent of one node says of its part of the live
+// attempt of old.
+func (s *State) reportPart(index uint64, old *cluster.Job, rank int, to cluster.JobState, r *logv1.ReportAttempt) Result {
+	if old.Last().Gang.Parts[rank].State.Terminal() {
+		return Result{Released: true}
+	}
+	if to.Terminal() {
+		return s.partReported(index, old, rank, to, r)
+	}
+	j, a, g := gangOf(old)
+	p := &g.Parts[rank]
+	if r.Ready && !p.Ready && to == cluster.JobStarting && p.Started == 0 {
+		p.Ready = true
+	} else if p.State != cluster.JobUnreachable && !cluster.CanMove(p.State, to) || to == cluster.JobStarting && p.Started != 0 {
+		return Result{}
+	}
+	if p.Started == 0 && to != cluster.JobStarting {
+		if p.Started = s.clamp(r.StartedUs, a.Placed); p.Started == 0 {
+			p.Started = s.now
+		}
+		if a.Started == 0 {
+			a.Started, j.Started = p.Started, p.Started
+		}
+	}
+	p.State = to
+	p.Ready = p.Ready || to != cluster.JobStarting
+	if g.Waits() == 0 && !g.Stopping() && j.Cancel == nil && a.Preempt == nil {
+		g.Go = true
+	}
+	s.putGang(index, old, j, nil)
+	return Result{}
+}
+
+// partReported takes over how one part ended.
+func (s *State) partReported(index uint64, old *cluster.Job, rank int, to cluster.JobState, r *logv1.ReportAttempt) Result {
+	was := old.Last()
+	one := cluster.Attempt{Placed: was.Placed, Started: was.Gang.Parts[rank].Started, State: to, Neighbours: was.Neighbours}
+	s.ended(&one, r)
+	var card *cluster.GPU
+	if b := was.BerthAt(rank); len(b.GPUs) > 0 && s.nodes[b.Node] != nil {
+		card = s.nodes[b.Node].GPU(b.GPUs[0].GPU)
+	}
+	bad := one.Usage != (cluster.Usage{}) && absurd(r, &one, card)
+	if bad {
+		one.Usage = cluster.Usage{}
+	}
+	s.endPart(index, old, rank, &one)
+	return Result{Released: true, Absurd: bad}
+}
+
+// endPart ends the part of one node: what it holds is free, whatever the others
+// do. The first that fails decides how the attempt ends, and the others are to
+// end too; with the last one the attempt does. one says how the part ended.
+func (s *State) endPart(index uint64, old *cluster.Job, rank int, one *cluster.Attempt) {
+	j, a, g := gangOf(old)
+	p := &g.Parts[rank]
+	p.State, p.Started, p.Ended, p.Exit, p.Usage = one.State, one.Started, one.Ended, one.Exit, one.Usage
+	if p.Reason = one.Reason; p.Reason.Code == "" {
+		p.Reason = defaultReason(one)
+	}
+	if a.Started == 0 && p.Started != 0 {
+		a.Started, j.Started = p.Started, p.Started
+	}
+	if failing(j, a, p) {
+		g.First = rank + 1
+	}
+	for i := range g.Parts {
+		if g.Parts[i].State.Live() {
+			s.putGang(index, old, j, s.releaseBerth(old.ID, a.BerthAt(rank)))
+			return
+		}
+	}
+	to := s.decide(a)
+	s.finish(index, old, j, to)
+	if a := j.Last(); a.Usage != (cluster.Usage{}) {
+		s.learn(j, a, &logv1.ReportAttempt{}) // each part's figures were looked at
+	}
+}
+
+// failing tells whether the end of a part ends the whole gang: it was not its
+// own and good, and nobody asked for it.
+func failing(j *cluster.Job, a *cluster.Attempt, p *cluster.Part) bool {
+	switch {
+	case p.State == cluster.JobCompleted, a.Gang.Stopping(), j.Cancel != nil && p.State == cluster.JobCancelled:
+		return false
+	case a.Preempt != nil && (p.State == cluster.JobPreempted || p.State == cluster.JobCancelled):
+		return false
+	}
+	return true
+}
+
+// decide makes of the ends of all parts that of the attempt, and returns its
+// state.
+func (s *State) decide(a *cluster.Attempt) cluster.JobState {
+	g := a.Gang
+	by := max(0, g.First-1)
+	to := g.Parts[by].State
+	madeRoom := false
+	for i := range g.Parts {
+		p := &g.Parts[i]
+		a.Ended = max(a.Ended, p.Ended)
+		mergeUsage(&a.Usage, &p.Usage)
+		madeRoom = madeRoom || p.State == cluster.JobPreempted || a.Preempt != nil && p.State == cluster.JobCancelled
+	}
+	a.Usage.Profile = g.Parts[0].Usage.Profile
+	if n := int64(len(g.Parts)); n > 1 {
+		a.Usage.Milli /= n
+		a.Usage.PowerW /= n
+	}
+	a.Exit, a.Reason = g.Parts[by].Exit, g.Parts[by].Reason
+	switch {
+	case g.First > 0:
+		if a.Reason.Code != "" {
+			a.Reason.Detail = fmt.Sprintf("node %s: %s", a.BerthAt(by).Node, a.Reason.Detail)
+		}
+	case g.Undo.Code != "":
+		to, a.Exit, a.Reason = cluster.JobFailed, nil, g.Undo
+	case madeRoom:
+		to = cluster.JobPreempted
+	}
+	return to
+}
+
+// mergeUsage adds what one node measured: of memory and cores the most, of the
+// means a sum.
+func mergeUsage(to, u *cluster.Usage) {
+	to.GPUMemPeakMiB = max(to.GPUMemPeakMiB, u.GPUMemPeakMiB)
+	to.HostMemPeakMiB = max(to.HostMemPeakMiB, u.HostMemPeakMiB)
+	to.CPUMilli = max(to.CPUMilli, u.CPUMilli)
+	to.Duration = max(to.Duration, u.Duration)
+	to.Steps = max(to.Steps, u.Steps)
+	to.GPUOOM = to.GPUOOM || u.GPUOOM
+	to.Milli += u.Milli
+	to.PowerW += u.PowerW
+}
+
+// putGang stores j, of whose gang a part changed, in the state that follows from
+// all of them.
+func (s *State) putGang(index uint64, old, j *cluster.Job, freed []cluster.GPUID) {
+	a := j.Last()
+	a.State = gangState(a.Gang)
+	j.State, j.Revision = a.State, index
+	switch g := a.Gang; {
+	case a.State == cluster.JobUnreachable:
+		j.Reason = old.Reason
+	case g.First > 0:
+		r := g.Parts[g.First-1].Reason
+		j.Reason = cluster.Reason{Code: r.Code, Detail: fmt.Sprintf("node %s: %s; the other nodes end", a.BerthAt(g.First-1).Node, r.Detail)}
+	case g.Undo.Code != "":
+		j.Reason = g.Undo
+	case a.Preempt != nil:
+		j.Reason = a.Preempt.Reason()
+	default:
+		j.Reason = cluster.Reason{}
+	}
+	s.putJob(old, j)
+	s.changed(Change{Job: j.ID, Released: freed})
+}
+
+// gangState is the state of an attempt of which some part is alive: it runs when
+// all do.
+func gangState(g *cluster.Gang) cluster.JobState {
+	var n [cluster.JobUnreachable + 1]int
+	live := 0
+	for i := range g.Parts {
+		if st := g.Parts[i].State; st.Live() {
+			n[st]++
+			live++
+		}
+	}
+	switch {
+	case n[cluster.JobUnreachable] > 0:
+		return cluster.JobUnreachable
+	case g.Stopping() || n[cluster.JobCompleting] == live:
+		return cluster.JobCompleting
+	case n[cluster.JobStarting] > 0:
+		return cluster.JobStarting
+	}
+	return cluster.JobRunning
+}
+
+// partIsBack settles the part on a node that calls.
+func (s *State) partIsBack(index uint64, old *cluster.Job, rank int, boot string) {
+	p := old.Last().Gang.Parts[rank]
+	if p.BootID != boot {
+		s.losePart(index, old, rank, "the node booted again")
+		return
+	}
+	if p.State != cluster.JobUnreachable {
+		return
+	}
+	j, _, g := gangOf(old)
+	g.Parts[rank].State = cluster.JobStarting
+	if p.Started != 0 {
+		g.Parts[rank].State = cluster.JobRunning
+	}
+	s.putGang(index, old, j, nil)
+}
+
+// losePart ends a part with its node.
+func (s *State) losePart(index uint64, old *cluster.Job, rank int, why string) {
+	a := old.Last()
+	began := a.Gang.Parts[rank].Started
+	s.endPart(index, old, rank, &cluster.Attempt{
+		State: cluster.JobNodeFail, Started: began, Ended: max(s.now, a.Placed, began),
+		Reason: cluster.Reason{Code: cluster.ReasonNodeLost, Detail: why},
+	})
+}
+
+// undoGang gives up an attempt that not all of its nodes became ready for. None
+// of its processes was started, so that its job may wait again.
+func (s *State) undoGang(index uint64, c *logv1.UndoGang) Result {
+	old := s.jobs.get(cluster.JobID(c.Job))
+	if old == nil {
+		return refuse(cluster.CodeNotFound, "job %d is not known", c.Job)
+	}
+	a := old.Live()
+	switch {
+	case a == nil || a.No != c.Attempt || a.Gang == nil:
+		return refuse(cluster.CodeConflict, "attempt %d of job %d is not a live one on several nodes", c.Attempt, c.Job)
+	case a.Gang.Go:
+		return refuse(cluster.CodeConflict, "attempt %d of job %d has started", c.Attempt, c.Job)
+	case a.Gang.Stopping():
+		return Result{}
+	}
+	j, _, g := gangOf(old)
+	g.Undo = conv.ReasonFromLog(&logv1.Reason{Code: string(cluster.ReasonNotReady), Detail: c.Why[:min(len(c.Why), maxWhy)]})
+	s.putGang(index, old, j, nil)
+	return Result{}
+}
+
+// againGang tells whether a gang that was given up before it started is tried
+// once more: nothing of it ran.
+func againGang(j *cluster.Job, a *cluster.Attempt) bool {
+	return a.Gang != nil && !a.Gang.Go && (a.State == cluster.JobFailed || a.State == cluster.JobNodeFail) && j.Undone() < cluster.MaxUndone
+}
+
+// checkGang tells what a stored job and the gang of one of its attempts
+// contradict each other in.
+func checkGang(j *cluster.Job, a *cluster.Attempt) error {
+	g := a.Gang
+	if n := a.Nodes(); n != j.Spec.NodeCount() {
+		return fmt.Errorf("job %d asks for %d nodes, attempt %d has %d", j.ID, j.Spec.NodeCount(), a.No, n)
+	}
+	if g == nil {
+		return nil
+	}
+	live := 0
+	for i := range g.Parts {
+		if g.Parts[i].State.Live() {
+			live++
+		}
+	}
+	if a.State.Live() != (live > 0) || a.State.Live() && a.State != gangState(g) {
+		return fmt.Errorf("job %d: attempt %d is %s with %d live parts", j.ID, a.No, a.State, live)
+	}
+	return nil
+}

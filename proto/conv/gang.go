@@ -1,0 +1,80 @@
+package conv
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+func berthsToLog(bs []cluster.Berth) []*logv1.Berth {
+	var out []*logv1.Berth
+	for i := range bs {
+		out = append(out, BerthToLog(&bs[i]))
+	}
+	return out
+}
+
+func berthsFromLog(ms []*logv1.Berth) []cluster.Berth {
+	var out []cluster.Berth
+	for _, m := range ms {
+		out = append(out, BerthFromLog(m))
+	}
+	return out
+}
+
+func exitToLog(x *cluster.Exit) *logv1.Exit {
+	if x == nil {
+		return nil
+	}
+	return &logv1.Exit{Code: x.Code, Signal: x.Signal}
+}
+
+func exitFromLog(m *logv1.Exit) *cluster.Exit {
+	if m == nil {
+		return nil
+	}
+	return &cluster.Exit{Code: m.Code, Signal: m.Signal}
+}
+
+func gangToLog(g *cluster.Gang) *logv1.Gang {
+	if g == nil {
+		return nil
+	}
+	m := &logv1.Gang{Rest: berthsToLog(g.Rest), Go: g.Go, First: uint32(g.First), Undo: reasonToLog(g.Undo)}
+	for i := range g.Parts {
+		p := &g.Parts[i]
+		pm := &logv1.Part{
+			BootId: p.BootID, State: uint32(p.State), Ready: p.Ready, StartedUs: int64(p.Started), EndedUs: int64(p.Ended),
+			Exit: exitToLog(p.Exit), Reason: reasonToLog(p.Reason),
+		}
+		if p.Usage != (cluster.Usage{}) {
+			pm.Usage = UsageToLog(p.Usage)
+		}
+		m.Parts = append(m.Parts, pm)
+	}
+	return m
+}
+
+// gangFromLog converts back; nil stays nil. Parts and nodes must be as many.
+func gangFromLog(m *logv1.Gang) (*cluster.Gang, error) {
+	if m == nil {
+		return nil, nil
+	}
+	if len(m.Rest) == 0 || len(m.Parts) != len(m.Rest)+1 || int(m.First) > len(m.Parts) {
+		return nil, fmt.Errorf("gang of %d nodes and %d parts, of which %d decides, is malformed", len(m.Rest)+1, len(m.Parts), m.First)
+	}
+	g := &cluster.Gang{Rest: berthsFromLog(m.Rest), Go: m.Go, First: int(m.First), Undo: ReasonFromLog(m.Undo)}
+	for i, pm := range m.Parts {
+		p := cluster.Part{
+			BootID: pm.GetBootId(), State: state(pm.GetState()), Ready: pm.GetReady(), Started: cluster.Time(pm.GetStartedUs()),
+			Ended: cluster.Time(pm.GetEndedUs()), Exit: exitFromLog(pm.GetExit()), Reason: ReasonFromLog(pm.GetReason()),
+			Usage: UsageFromLog(pm.GetUsage()),
+		}
+		if !p.State.Live() && !p.State.Terminal() {
+			return nil, fmt.Errorf("part %d of a gang in state %d", i, pm.GetState())
+		}
+		g.Parts = append(g.Parts, p)
+	}
+	return g, nil
+}
