@@ -36,11 +36,15 @@ type rig struct {
 	rt     *agenttest.Runtime
 	leader *agenttest.Leader
 	stop   func()
+	// tweak changes what an agent is started with; may be nil.
+	tweak func(*agent.Config)
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T) *rig { return newRigWith(t, nil) }
+
+func newRigWith(t *testing.T, tweak func(*agent.Config)) *rig {
 	t.Parallel()
-	r := &rig{t: t, dir: t.TempDir(), rt: agenttest.New(), leader: agenttest.NewLeader(t)}
+	r := &rig{t: t, dir: t.TempDir(), rt: agenttest.New(), leader: agenttest.NewLeader(t), tweak: tweak}
 	r.start()
 	t.Cleanup(func() { r.stop() })
 	return r
@@ -50,11 +54,15 @@ func newRig(t *testing.T) *rig {
 func (r *rig) start() {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	a, err := agent.New(ctx, agent.Config{
+	cfg := agent.Config{
 		Node: "n1", BootID: "boot", Dir: r.dir, Coordinators: []string{"leader"}, Dial: r.leader.Dial, Host: r.rt,
 		Users: users{}, CPUMilli: 8000, MemMiB: 1024, Grace: 50 * time.Millisecond, Heartbeat: 20 * time.Millisecond,
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
+	}
+	if r.tweak != nil {
+		r.tweak(&cfg)
+	}
+	a, err := agent.New(ctx, cfg)
 	if err != nil {
 		r.t.Fatal(err)
 	}

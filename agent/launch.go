@@ -81,6 +81,7 @@ func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*Launch, err
 		}
 	}
 	a.setOutput(l, as, submitDir)
+	l.Truncate = as.Truncate
 	return l, nil
 }
 

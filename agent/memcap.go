@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/agent/gpu"
@@ -152,7 +151,7 @@ func (t *task) hurry(now time.Time) {
 func (t *task) endOver(ctx context.Context, as *nodev1.Assignment) (left time.Duration, err error) {
 	if t.breach.At == nil {
 		t.breach.At = timestamppb.Now()
-		if err := t.noteBreach(as); err != nil {
+		if err := t.note(as); err != nil {
 			t.breach.At = nil
 			return 0, err
 		}
@@ -168,21 +167,11 @@ func (t *task) endOver(ctx context.Context, as *nodev1.Assignment) (left time.Du
 			return 0, fmt.Errorf("send SIGUSR1: %w", err)
 		}
 		t.breach.Sent = true
-		if err := t.noteBreach(as); err != nil {
+		if err := t.note(as); err != nil {
 			return 0, err
 		}
 	}
 	return t.agent.cfg.MemCaps.Grace - time.Since(t.breach.At.AsTime()), nil
-}
-
-// noteBreach keeps in the journal how far an attempt is with being ended.
-func (t *task) noteBreach(as *nodev1.Assignment) error {
-	if as == nil {
-		return nil // the journal never knew it
-	}
-	as = proto.CloneOf(as)
-	as.Breach = proto.CloneOf(t.breach)
-	return t.agent.journal.Begin(as)
 }
 
 // wasOverCap tells whether an attempt that ended was ended for its memory.

@@ -6,9 +6,6 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -35,11 +32,11 @@ func saveSignal(name string) syscall.Signal {
 // signal.
 func (t *task) save(ctx context.Context, as *nodev1.Assignment) (left time.Duration, err error) {
 	if t.saving.IsZero() {
-		now := time.Now()
-		if err := t.noteSaving(as, now, false); err != nil {
+		t.saving = time.Now()
+		if err := t.note(as); err != nil {
+			t.saving = time.Time{}
 			return 0, err
 		}
-		t.saving = now
 	}
 	if t.signaled.IsZero() {
 		sig, now := saveSignal(as.Preempt.Signal), time.Now()
@@ -48,7 +45,7 @@ func (t *task) save(ctx context.Context, as *nodev1.Assignment) (left time.Durat
 		}
 		t.signaled, t.stopping = now, stopRoom
 		t.log.Info("attempt is to save its state and make room", "signal", as.Preempt.Signal, "dur", t.saveGrace(as))
-		if err := t.noteSaving(as, t.saving, true); err != nil {
+		if err := t.note(as); err != nil {
 			return 0, err
 		}
 	}
@@ -67,30 +64,6 @@ func (t *task) saveGrace(as *nodev1.Assignment) time.Duration {
 // saves tells whether the attempt has a hook of its own.
 func saves(as *nodev1.Assignment) bool {
 	return saveSignal(as.Preempt.Signal) != syscall.SIGTERM || as.Preempt.Grace.AsDuration() > 0
-}
-
-// noteSaving keeps in the journal how far an attempt is with making room.
-func (t *task) noteSaving(as *nodev1.Assignment, at time.Time, sent bool) error {
-	as = proto.CloneOf(as)
-	as.Preempt.At, as.Preempt.Sent, as.Breach = timestamppb.New(at), sent, t.breach
-	return t.agent.journal.Begin(as)
-}
-
-// remember takes over from the journal how far an attempt is with making room,
-// or with being ended for its memory.
-func (t *task) remember(as *nodev1.Assignment) {
-	if t.breach = as.GetBreach(); t.breach != nil {
-		t.stopping = stopOverCap
-	}
-	if p := as.GetPreempt(); p.GetAt() != nil {
-		t.saving = p.At.AsTime()
-		if t.breach == nil {
-			t.stopping = stopRoom
-		}
-		if p.Sent {
-			t.signaled = t.saving
-		}
-	}
 }
 
 // madeRoom tells whether an attempt that ended was on its way out to make

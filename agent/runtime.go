@@ -31,6 +31,8 @@ type Launch struct {
 	// Stdout and Stderr are absolute host paths, created as the user and
 	// appended to; they may be equal. Stdin "" means /dev/null.
 	Stdin, Stdout, Stderr string
+	// Truncate empties the output files when the task starts.
+	Truncate bool
 	// MemBytes caps host memory with swap 0; 0 means no cap. CPUMilli is the
 	// CPU weight in thousandths of a core; 0 means the default weight.
 	MemBytes int64
@@ -135,6 +137,15 @@ type Task struct {
 	Started, Ended time.Time
 }
 
+// Audience is whom a Broadcast reaches.
+type Audience uint8
+
+// The audiences.
+const (
+	ToAll    Audience = iota
+	ToOthers          // all but the first process
+)
+
 // Runtime starts and ends the processes of attempts. Every call is idempotent
 // and safe for concurrent use on different ids; calls on one id come from one
 // goroutine. Tasks outlive the process that started them: a new Runtime on
@@ -150,6 +161,9 @@ type Runtime interface {
 	// Signal sends sig to the first process, and with SIGKILL to every process
 	// of the task. Signalling a stopped or absent task does nothing.
 	Signal(ctx context.Context, id cluster.AttemptID, sig syscall.Signal) error
+	// Broadcast sends sig, which is not SIGKILL, to every process of the task,
+	// with or without its first one.
+	Broadcast(ctx context.Context, id cluster.AttemptID, sig syscall.Signal, to Audience) error
 	// Delete forgets a stopped or never started task and frees what it held.
 	// Deleting an absent task does nothing; a running one is an error.
 	Delete(ctx context.Context, id cluster.AttemptID) error

@@ -58,6 +58,7 @@ type task struct {
 	end      *nodev1.Report
 	measured measured
 
+	progress  nodev1.Progress   // what was done for it, see note
 	breach    *nodev1.MemBreach // it is above its share of a GPU, see endOver
 	busySince time.Time         // since when it waits for memory, see awaitMemory
 	points    *milestones       // for visitors
@@ -240,7 +241,7 @@ func (t *task) create(ctx context.Context) error {
 	if ready, err := t.awaitMemory(ctx, as); !ready || err != nil {
 		return err
 	}
-	if err := t.agent.journal.Begin(as); err != nil {
+	if err := t.note(as); err != nil {
 		return err
 	}
 	t.rt = t.agent.runtimeFor(as)
@@ -355,7 +356,8 @@ func (t *task) enforce(ctx context.Context) (time.Duration, error) {
 	if t.killAt.IsZero() {
 		as, cause, next := t.mustEnd(time.Now())
 		if cause == stopNone {
-			return next, nil
+			warn, err := t.warn(ctx, time.Now())
+			return min(next, warn), err
 		}
 		if cause == stopOverCap {
 			if left, err := t.endOver(ctx, as); err != nil || left > 0 {

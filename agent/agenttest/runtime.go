@@ -157,6 +157,16 @@ func (r *Runtime) Signal(_ context.Context, id cluster.AttemptID, sig syscall.Si
 	return nil
 }
 
+// Broadcast implements agent.Runtime: a task here is one process.
+func (r *Runtime) Broadcast(ctx context.Context, id cluster.AttemptID, sig syscall.Signal, to agent.Audience) error {
+	if to == agent.ToAll {
+		return r.Signal(ctx, id, sig)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.begin("others-"+sig.String(), id)
+}
+
 // Delete implements agent.Runtime.
 func (r *Runtime) Delete(_ context.Context, id cluster.AttemptID) error {
 	r.mu.Lock()

@@ -29,17 +29,17 @@ func (f *Files) Close() {
 // User is the identity of a launch.
 func User(l *agent.Launch) ID { return ID{UID: l.UID, GID: l.GID, Groups: l.Groups} }
 
-// OpenOutputs opens the output files of l for appending and makes them where
-// they are missing. Call it inside Do, or as the user. Errors that no retry
+// OpenOutputs opens the output files of l for appending, emptied if it says so,
+// and makes them where they are missing. Call it inside Do, or as the user. Errors that no retry
 // mends are *agent.LaunchError, here and below.
 func OpenOutputs(l *agent.Launch) (*Files, error) {
-	out, err := openOutput(l.Stdout)
+	out, err := openOutput(l, l.Stdout)
 	if err != nil {
 		return nil, err
 	}
 	f := &Files{Out: out, Err: out}
 	if l.Stderr != l.Stdout {
-		if f.Err, err = openOutput(l.Stderr); err != nil {
+		if f.Err, err = openOutput(l, l.Stderr); err != nil {
 			f.Close()
 			return nil, err
 		}
@@ -65,8 +65,12 @@ func OpenAll(l *agent.Launch) (*Files, error) {
 	return f, nil
 }
 
-func openOutput(path string) (*os.File, error) {
-	f, err := openPlain(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND)
+func openOutput(l *agent.Launch, path string) (*os.File, error) {
+	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	if l.Truncate {
+		flags |= os.O_TRUNC
+	}
+	f, err := openPlain(path, flags)
 	if err != nil {
 		return nil, &agent.LaunchError{Code: 125, Reason: "OUTPUT", Err: err}
 	}

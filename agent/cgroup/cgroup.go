@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Hierarchy is where the controllers of a machine are mounted.
@@ -261,6 +263,64 @@ func (g *Group) Kill() error {
 		time.Sleep(time.Millisecond)
 	}
 	return fmt.Errorf("processes of %s do not end", g.path)
+}
+
+// Signal sends sig to every process of the group but the one with the number
+// spare. What is forked meanwhile may be missed.
+func (g *Group) Signal(sig syscall.Signal, spare int) error {
+	if filepath.Clean("/"+g.path) == "/" {
+		return errors.New("refusing to signal the processes of the root control group")
+	}
+	pids, err := g.procs()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for batch := range slices.Chunk(pids, signalBatch) {
+		errs = append(errs, g.signalSome(batch, sig, spare))
+	}
+	return errors.Join(errs...)
+}
+
+// signalBatch bounds how many processes are held open at once.
+const signalBatch = 128
+
+// signalSome holds processes open and looks again whether they are the
+// group's before it signals them: a number may go to another process.
+func (g *Group) signalSome(pids []int, sig syscall.Signal, spare int) error {
+	held := map[int]int{}
+	defer func() {
+		for _, fd := range held {
+			_ = unix.Close(fd) // nothing is written through it
+		}
+	}()
+	for _, pid := range pids {
+		if pid == spare {
+			continue
+		}
+		switch fd, err := unix.PidfdOpen(pid, 0); {
+		case err == nil:
+			held[pid] = fd
+		case errors.Is(err, syscall.ESRCH), errors.Is(err, syscall.EINVAL): // gone, or no first thread
+		default:
+			return fmt.Errorf("hold process %d: %w", pid, err)
+		}
+	}
+	still, err := g.procs()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, pid := range still {
+		fd, ok := held[pid]
+		if !ok {
+			continue
+		}
+		if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, syscall.ESRCH) {
+			errs = append(errs, fmt.Errorf("signal process %d: %w", pid, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (g *Group) procs() ([]int, error) {

@@ -73,7 +73,9 @@ func checkAsUser(l *agent.Launch) error {
 			}
 			open = asuser.OpenAll
 		}
-		files, err := open(l)
+		look := *l
+		look.Truncate = false // that is for when it starts
+		files, err := open(&look)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/errdefs"
 
+	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -46,6 +47,26 @@ func (r *Runtime) Signal(ctx context.Context, id cluster.AttemptID, sig syscall.
 		return fmt.Errorf("signal: %w", err)
 	}
 	return nil
+}
+
+// Broadcast implements agent.Runtime.
+func (r *Runtime) Broadcast(ctx context.Context, id cluster.AttemptID, sig syscall.Signal, to agent.Audience) error {
+	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
+	defer cancel()
+	task, err := r.task(ctx, id)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("signal: %w", err)
+	}
+	if err := r.group(id).Signal(sig, int(task.Pid())); err != nil {
+		return fmt.Errorf("signal: %w", err)
+	}
+	if to == agent.ToOthers {
+		return nil
+	}
+	return r.Signal(ctx, id, sig)
 }
 
 // actedFor is the signal in whose name Signal killed a task.

@@ -207,6 +207,8 @@ func (k *keeper) handle(req request) *response {
 		err = k.start(req.ID)
 	case opSignal:
 		err = k.signal(req.ID, req.Signal)
+	case opBroadcast:
+		err = k.broadcast(req.ID, req.Signal, req.To)
 	case opDelete:
 		err = k.delete(req.ID)
 	case opList:

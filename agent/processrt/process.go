@@ -196,6 +196,51 @@ func (k *keeper) announce(t *task, end agent.Task) {
 	}
 }
 
+// broadcast signals the processes of a task. Without control groups those
+// that left its session are out of reach.
+func (k *keeper) broadcast(id cluster.AttemptID, sig syscall.Signal, to agent.Audience) error {
+	k.mu.Lock()
+	t := k.tasks[id]
+	if t == nil || t.state.Phase != agent.TaskRunning || t.exited {
+		k.mu.Unlock()
+		return nil
+	}
+	first := t.state.PID
+	k.mu.Unlock()
+	var err error
+	if k.noCaps == nil {
+		err = k.group(id).Signal(sig, first)
+	} else {
+		err = signalSession(first, sig)
+	}
+	if err != nil || to == agent.ToOthers {
+		return err
+	}
+	return k.signal(id, sig)
+}
+
+// signalSession signals the processes of a session but its leader.
+func signalSession(leader int, sig syscall.Signal) error {
+	dirs, err := os.ReadDir("/proc")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, d := range dirs {
+		pid, err := strconv.Atoi(d.Name())
+		if err != nil || pid == leader {
+			continue
+		}
+		if sid, err := unix.Getsid(pid); err != nil || sid != leader {
+			continue
+		}
+		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 func (k *keeper) signal(id cluster.AttemptID, sig syscall.Signal) error {
 	k.mu.Lock()
 	t := k.tasks[id]

@@ -205,6 +205,12 @@ func (r *Runtime) Signal(ctx context.Context, id cluster.AttemptID, sig syscall.
 	return err
 }
 
+// Broadcast implements agent.Runtime.
+func (r *Runtime) Broadcast(ctx context.Context, id cluster.AttemptID, sig syscall.Signal, to agent.Audience) error {
+	_, err := r.call(ctx, request{Op: opBroadcast, ID: id, Signal: sig, To: to})
+	return err
+}
+
 // Delete implements agent.Runtime.
 func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
 	_, err := r.call(ctx, request{Op: opDelete, ID: id})

@@ -16,14 +16,15 @@ import (
 type op string
 
 const (
-	opCreate   op = "create"
-	opStart    op = "start"
-	opSignal   op = "signal"
-	opDelete   op = "delete"
-	opList     op = "list"
-	opInspect  op = "inspect"
-	opWatch    op = "watch"    // answers with the id of each task that stops
-	opShutdown op = "shutdown" // ends all tasks, then the keeper
+	opCreate    op = "create"
+	opStart     op = "start"
+	opSignal    op = "signal"
+	opDelete    op = "delete"
+	opBroadcast op = "broadcast"
+	opList      op = "list"
+	opInspect   op = "inspect"
+	opWatch     op = "watch"    // answers with the id of each task that stops
+	opShutdown  op = "shutdown" // ends all tasks, then the keeper
 )
 
 type request struct {
@@ -31,6 +32,7 @@ type request struct {
 	Launch *agent.Launch     `json:",omitempty"`
 	ID     cluster.AttemptID `json:",omitempty"`
 	Signal syscall.Signal    `json:",omitempty"`
+	To     agent.Audience    `json:",omitempty"`
 	// AllowUncapped goes with create.
 	AllowUncapped bool `json:",omitempty"`
 }

@@ -36,6 +36,7 @@ func Run(t *testing.T, open Open) {
 		{"exit codes", testExitCodes},
 		{"signals", testSignals},
 		{"a job that saves its state", testSaves},
+		{"a signal to all of a job", testBroadcast},
 		{"commands that cannot run", testRefusals},
 		{"commands that the kernel refuses", testKernelRefuses},
 		{"a first process that ignores SIGTERM", testStubborn},
@@ -231,6 +232,17 @@ func testOutput(h *harness) {
 	if sys := st.Sys().(*syscall.Stat_t); sys.Uid != testUID || sys.Gid != testGID || st.Mode().Perm() != 0o644 {
 		h.Errorf("output file: owner %d:%d mode %v, want %d:%d 0644", sys.Uid, sys.Gid, st.Mode(), testUID, testGID)
 	}
+	fresh := h.sh("echo new")
+	fresh.Stdout, fresh.Stderr, fresh.Truncate = h.path("fresh"), h.path("fresh"), true
+	h.write("fresh", "old\n", 0o666)
+	if err := h.rt.Create(h.Context(), fresh); err != nil {
+		h.Fatal(err)
+	}
+	if old := h.printed(fresh.Stdout); !slices.Equal(old, []string{"old"}) {
+		h.Errorf("an output file is emptied before its job starts: %q", old)
+	}
+	h.run(fresh)
+	h.until("emptied output", func() bool { return slices.Equal(h.printed(fresh.Stdout), []string{"new"}) })
 	again := h.sh("echo more; echo bad >&2")
 	again.Stdout, again.Stderr = l.Stdout, h.path("second.err")
 	h.run(again)
