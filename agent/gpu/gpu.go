@@ -143,8 +143,10 @@ const (
 // Usage is what one card does at this instant.
 type Usage struct {
 	UUID string
-	// UsedMiB is memory held by processes, without the driver's reserve.
-	UsedMiB int64
+	// UsedMiB is memory held by processes, without the driver's reserve unless
+	// WithReserve: old drivers do not tell the two apart.
+	UsedMiB     int64
+	WithReserve bool
 	// UtilMilli is in thousandths of the card, Unknown when not supported.
 	UtilMilli int64
 	PowerW    int64 // Unknown when not supported

@@ -127,7 +127,7 @@ func TestBareDriver(t *testing.T) {
 	if d := cmp.Diff(wantCards, f.inventory()); d != "" {
 		t.Errorf("inventory (-want +got):\n%s", d)
 	}
-	want := []gpu.Usage{{UUID: "GPU-aaaa", UsedMiB: 7476, UtilMilli: -1, PowerW: -1, MemActivityMilli: -1, EnergyMJ: -1}}
+	want := []gpu.Usage{{UUID: "GPU-aaaa", UsedMiB: 7476, WithReserve: true, UtilMilli: -1, PowerW: -1, MemActivityMilli: -1, EnergyMJ: -1}}
 	if d := cmp.Diff(want, f.usage()); d != "" {
 		t.Errorf("usage (-want +got):\n%s", d)
 	}

@@ -249,7 +249,7 @@ func TestOldDriver(t *testing.T) {
 		t.Errorf("inventory (-want +got):\n%s", d)
 	}
 	want := []gpu.Usage{{
-		UUID: "GPU-aaaa", UsedMiB: 7476, UtilMilli: 550, PowerW: gpu.Unknown, MemActivityMilli: 270, EnergyMJ: gpu.Unknown,
+		UUID: "GPU-aaaa", UsedMiB: 7476, WithReserve: true, UtilMilli: 550, PowerW: gpu.Unknown, MemActivityMilli: 270, EnergyMJ: gpu.Unknown,
 		Processes: []gpu.Process{{PID: 7, Kinds: gpu.Compute, MemMiB: 4096, UtilMilli: gpu.Unknown}, {PID: 8, Kinds: gpu.Compute, MemMiB: gpu.Unknown, UtilMilli: gpu.Unknown}},
 	}}
 	if d := cmp.Diff(want, f.usage()); d != "" {

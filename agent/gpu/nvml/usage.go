@@ -39,7 +39,7 @@ func (p *Provider) usage(d lib.Device) (gpu.Usage, error) {
 	if err != nil {
 		return u, err
 	}
-	u.UsedMiB = mib(mem.Used)
+	u.UsedMiB, u.WithReserve = mib(mem.Used), mem.Reserved == 0
 	if p.has("nvmlDeviceGetUtilizationRates") {
 		rates, ret := d.GetUtilizationRates()
 		switch {

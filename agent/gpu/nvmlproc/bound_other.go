@@ -1,0 +1,8 @@
+//go:build !linux
+
+package nvmlproc
+
+import "syscall"
+
+// bound leaves it to the end of its input to end a child.
+func bound() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

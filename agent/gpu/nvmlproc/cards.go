@@ -1,0 +1,254 @@
+package nvmlproc
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+)
+
+// cards is what is known of every card that the driver ever showed. It is safe
+// for concurrent use.
+type cards struct {
+	log     *slog.Logger
+	misses  int // looks in a row without a card before it is unknown or lost
+	events  *eventQueue
+	changed chan struct{}
+
+	mu   sync.Mutex
+	by   map[string]*cardInfo
+	news bool // the driver showed a card that no inventory had
+}
+
+// cardInfo is one card.
+type cardInfo struct {
+	card   gpu.Card
+	state  gpu.CardState
+	missed int
+	warned bool // of its persistence mode
+
+}
+
+func newCards(misses int, log *slog.Logger) *cards {
+	return &cards{log: log, misses: misses, changed: make(chan struct{}, 1), by: map[string]*cardInfo{}}
+}
+
+// look takes over an inventory.
+func (c *cards) look(found []gpu.Card, faults []fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := make(map[string]struct{}, len(found))
+	for i := range found {
+		card := found[i]
+		seen[card.UUID] = struct{}{}
+		in := c.by[card.UUID]
+		if in == nil {
+			in = &cardInfo{state: gpu.CardState{UUID: card.UUID, Since: time.Now()}}
+			c.by[card.UUID] = in
+		}
+		if !reflect.DeepEqual(in.card, card) {
+			c.tell()
+		}
+		in.card = card
+		if card.Persistence == gpu.ModeOff && !in.warned {
+			in.warned = true
+			c.log.Warn("persistence mode is off: the driver forgets the card's settings and is slow when the last process ends; enable nvidia-persistenced",
+				"gpu", card.UUID)
+		}
+	}
+	c.news = false
+	c.settle(seen, faults)
+}
+
+// glance takes over which cards the driver answered for.
+func (c *cards) glance(uuids []string, faults []fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := make(map[string]struct{}, len(uuids))
+	for _, uuid := range uuids {
+		seen[uuid] = struct{}{}
+		if c.by[uuid] == nil && !c.news {
+			c.news = true
+			c.tell()
+		}
+	}
+	c.settle(seen, faults)
+}
+
+// settle draws the conclusions of a look that came back: who was seen is OK,
+// who the driver calls lost is lost, and who is missing several times in a row
+// is unknown when there was an error, and lost when there was none.
+func (c *cards) settle(seen map[string]struct{}, faults []fault) {
+	named := make(map[string]fault, len(faults))
+	var nameless []fault
+	for _, f := range faults {
+		if f.UUID != "" {
+			named[f.UUID] = f
+		} else {
+			nameless = append(nameless, f)
+		}
+	}
+	for uuid, in := range c.by {
+		if _, ok := seen[uuid]; ok {
+			in.missed = 0
+			c.set(in, gpu.StateOK, "")
+			continue
+		}
+		in.missed++
+		f, ok := named[uuid]
+		if !ok && len(nameless) > 0 {
+			// The driver said no name: it is one of those that are missing.
+			f, ok = nameless[0], true
+			for _, n := range nameless {
+				f.Lost = f.Lost && n.Lost
+			}
+		}
+		switch {
+		case ok && f.Lost:
+			c.set(in, gpu.StateLost, "the driver says: "+oneLine(f.Text, 256))
+		case in.missed < c.misses:
+		case ok:
+			c.set(in, gpu.StateUnknown, fmt.Sprintf("could not be read %d times in a row: %s", in.missed, oneLine(f.Text, 256)))
+		default:
+			c.set(in, gpu.StateLost, "the driver no longer shows it")
+		}
+	}
+}
+
+// silent makes every card unknown but those that are lost.
+func (c *cards) silent(why string) {
+	why = oneLine(why, 256)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, in := range c.by {
+		if in.state.State == gpu.StateOK {
+			c.set(in, gpu.StateUnknown, why)
+		}
+	}
+}
+
+// set moves a card to a state. The caller holds c.mu.
+func (c *cards) set(in *cardInfo, to gpu.State, why string) {
+	if in.state.State == to {
+		return
+	}
+	in.state = gpu.CardState{UUID: in.card.UUID, State: to, Reason: why, Since: time.Now()}
+	c.log.Warn("state of a GPU", "gpu", in.card.UUID, "state", to.String(), "why", why)
+	if to == gpu.StateLost {
+		c.events.put(gpu.Event{At: time.Now(), UUID: in.card.UUID, Kind: gpu.EventLost, Detail: why})
+	}
+	c.tell()
+}
+
+func (c *cards) tell() {
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// inventory returns every card, those that answer in the order of the driver
+// and then the others.
+func (c *cards) inventory() []gpu.Card {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ins := make([]*cardInfo, 0, len(c.by))
+	for _, in := range c.by {
+		ins = append(ins, in)
+	}
+	silent := func(in *cardInfo) int { return int(min(in.state.State, 1)) }
+	slices.SortFunc(ins, func(a, b *cardInfo) int {
+		return cmp.Or(silent(a)-silent(b), a.card.Index-b.card.Index, cmp.Compare(a.card.UUID, b.card.UUID))
+	})
+	out := make([]gpu.Card, 0, len(ins))
+	for _, in := range ins {
+		card := in.card
+		card.Instances = slices.Clone(card.Instances)
+		out = append(out, card)
+	}
+	return out
+}
+
+// unseen joins an error for each card that is not OK.
+func (c *cards) unseen() error {
+	var errs []error
+	for _, s := range c.states() {
+		switch s.State {
+		case gpu.StateUnknown:
+			errs = append(errs, fmt.Errorf("%w: %s: %s", gpu.ErrSilent, s.UUID, s.Reason))
+		case gpu.StateLost:
+			errs = append(errs, fmt.Errorf("%w: %s: %s", gpu.ErrLost, s.UUID, s.Reason))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// states returns every card's, by UUID.
+func (c *cards) states() []gpu.CardState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]gpu.CardState, 0, len(c.by))
+	for _, in := range c.by {
+		out = append(out, in.state)
+	}
+	slices.SortFunc(out, func(a, b gpu.CardState) int { return cmp.Compare(a.UUID, b.UUID) })
+	return out
+}
+
+// usable says why no attempt may start on a card.
+func (c *cards) usable(uuid string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	in := c.by[uuid]
+	switch {
+	case in == nil:
+		return fmt.Errorf("%w: %s, which the driver does not show", gpu.ErrUnknownCard, uuid)
+	case in.state.State == gpu.StateLost:
+		return fmt.Errorf("%w: %s: %s", gpu.ErrLost, uuid, in.state.Reason)
+	case in.state.State == gpu.StateUnknown:
+		return fmt.Errorf("%w: %s: %s", gpu.ErrSilent, uuid, in.state.Reason)
+	}
+	return nil
+}
+
+// eventQueue hands events to one reader and forgets the oldest when that is
+// slow. Its methods are safe for concurrent use.
+type eventQueue struct {
+	mu     sync.Mutex
+	out    chan gpu.Event
+	closed bool
+}
+
+// queuedEvents is more than a node with sound cards has in a year.
+const queuedEvents = 256
+
+func newEventQueue() *eventQueue { return &eventQueue{out: make(chan gpu.Event, queuedEvents)} }
+
+func (q *eventQueue) put(e gpu.Event) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.closed {
+		select {
+		case q.out <- e:
+			return
+		default:
+		}
+		select {
+		case <-q.out:
+		default:
+		}
+	}
+}
+
+func (q *eventQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	close(q.out)
+}

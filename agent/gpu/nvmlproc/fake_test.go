@@ -1,0 +1,214 @@
+//go:build linux && cgo
+
+package nvmlproc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/agent/gpu/nvml"
+	"github.com/berth-scheduler/berth/agent/gpu/nvml/nvmltest"
+)
+
+const (
+	childEnv = "NVMLPROC_TEST_CHILD" // the library to load
+
+	cardA = "card GPU-aaaa 25769803776 322961408 7516192768 55 201500 00000000:3B:00.0 NVIDIA GeForce RTX 3090\n"
+	cardB = "card GPU-bbbb 85899345920 910163968 0 0 60000 00000000:AF:00.0 NVIDIA A100-SXM4-80GB\n"
+)
+
+// TestMain is also the child's main.
+func TestMain(m *testing.M) {
+	if lib := os.Getenv(childEnv); lib != "" {
+		log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+		err := Main(os.Stdin, os.Stdout, os.Stderr, func() (Driver, error) {
+			fmt.Println("a library that prints must not break the protocol")
+			return nvml.New(nvml.Config{LibraryPath: lib})
+		}, log)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// node is a provider over a fake driver whose script the test writes.
+type node struct {
+	t      testing.TB
+	script string
+	cfg    Config
+	log    *logged
+	*Provider
+}
+
+// quick are deadlines that a test can wait for, and a loaded machine can keep.
+func quick() Config {
+	return Config{
+		Deadline: time.Second, StartTimeout: 20 * time.Second,
+		FirstBackoff: 10 * time.Millisecond, LastBackoff: 200 * time.Millisecond,
+	}
+}
+
+func newNode(t testing.TB, cfg Config, script string) *node {
+	t.Helper()
+	n := &node{t: t, script: filepath.Join(t.TempDir(), "script"), log: &logged{}}
+	n.write(script)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Command = []string{exe}
+	cfg.Env = []string{childEnv + "=" + nvmltest.Build(t, nvmltest.Recent), nvmltest.ScriptEnv + "=" + n.script}
+	cfg.Log = slog.New(slog.NewTextHandler(io.MultiWriter(n.log, t.Output()), nil))
+	n.cfg = cfg
+	if n.Provider, err = Open(t.Context(), cfg); err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		within(t, "every child is reaped", func() bool { return n.loop.stuck.Load() == 0 })
+	})
+	return n
+}
+
+func (n *node) write(script string) {
+	n.t.Helper()
+	nvmltest.WriteScript(n.t, n.script, script)
+}
+
+// states is uuid=state of every card.
+func (n *node) states() string {
+	var out []string
+	for _, s := range n.States() {
+		out = append(out, s.UUID+"="+s.State.String())
+	}
+	return strings.Join(out, " ")
+}
+
+// usage asks once; the answer may be none.
+func (n *node) usage() ([]gpu.Usage, error) { return n.Usage(n.t.Context()) }
+
+// logged keeps what was logged.
+type logged struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) count(s string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), s)
+}
+
+// within fails the test when ok does not come true in half a minute.
+func within(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+func TestThroughAChild(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, quick(), "driver 580.1\ncuda 13000\n"+cardA+cardB+"proc 0 4242 4294967296\nenergy 0 77\nrows 1 0 0 1 0\n")
+	cards, err := n.Inventory(t.Context())
+	want := []gpu.Card{
+		{
+			UUID: "GPU-aaaa", Type: "RTX-3090", Name: "NVIDIA GeForce RTX 3090", MemMiB: 24576, ReservedMiB: 308, PCI: "00000000:3B:00.0",
+			NUMA: gpu.Unknown, ComputeMajor: 8, ComputeMinor: 6, PowerLimitW: 350, Driver: "580.1", CUDA: "13.0", MIG: gpu.ModeOff,
+		},
+		{
+			UUID: "GPU-bbbb", Type: "A100-SXM4-80GB", Name: "NVIDIA A100-SXM4-80GB", Index: 1, MemMiB: 81920, ReservedMiB: 868, PCI: "00000000:AF:00.0",
+			NUMA: gpu.Unknown, ComputeMajor: 8, ComputeMinor: 6, PowerLimitW: 350, Driver: "580.1", CUDA: "13.0", MIG: gpu.ModeOff,
+		},
+	}
+	if d := cmp.Diff(want, cards); err != nil || d != "" {
+		t.Errorf("inventory: %v (-want +got):\n%s", err, d)
+	}
+	usage, err := n.usage()
+	if err != nil || len(usage) != 2 || usage[0].EnergyMJ != 77 || usage[1].EnergyMJ != gpu.Unknown ||
+		len(usage[0].Processes) != 1 || usage[0].Processes[0].MemMiB != 4096 {
+		t.Errorf("usage: %+v, %v", usage, err)
+	}
+	health, err := n.Health(t.Context())
+	if err != nil || len(health) != 2 || !health[1].RemapPending || health[0].RemapPending {
+		t.Errorf("health: %+v, %v", health, err)
+	}
+	env, err := n.Admit(t.Context(), gpu.Grant{Attempt: "j1-a1", Cards: []gpu.GrantCard{{UUID: "GPU-bbbb", MemMiB: 10}}})
+	if err != nil || env[0] != "CUDA_VISIBLE_DEVICES=GPU-bbbb" {
+		t.Errorf("admit: %v, %v", env, err)
+	}
+	if _, err := n.Admit(t.Context(), gpu.Grant{Attempt: "j1-a1", Cards: []gpu.GrantCard{{UUID: "GPU-c", MemMiB: 10}}}); !errors.Is(err, gpu.ErrUnknownCard) {
+		t.Errorf("admit on a card of elsewhere: %v", err)
+	}
+	within(t, "the child's standard output is logged", func() bool { return n.log.count("a library that prints") == 1 })
+}
+
+// The child gets three descriptors and the environment it was given.
+func TestChildInheritsNothing(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, quick(), cardA)
+	pid := n.pid()
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name()))
+		if err != nil {
+			continue // closed meanwhile
+		}
+		if !strings.HasPrefix(to, "pipe:") && !strings.HasPrefix(to, "anon_inode:") && !strings.HasPrefix(to, n.script) && !strings.HasPrefix(to, "/sys/fs/cgroup") {
+			t.Errorf("the child holds descriptor %s of %s", fd.Name(), to)
+		}
+	}
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(string(env), "\x00"); got != len(n.cfg.Env) {
+		t.Errorf("the child has %d variables, want %d:\n%q", got, len(n.cfg.Env), env)
+	}
+	if got, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); got != "/" {
+		t.Errorf("the child works in %s", got)
+	}
+}
+
+// pid is that of the child; it asks, so that there is one.
+func (n *node) pid() int {
+	n.t.Helper()
+	if _, err := n.usage(); err != nil {
+		n.t.Fatalf("usage: %v", err)
+	}
+	n.log.mu.Lock()
+	defer n.log.mu.Unlock()
+	s := n.log.b.String()
+	pid := 0
+	if _, err := fmt.Sscanf(s[strings.LastIndex(s, " pid=")+1:], "pid=%d", &pid); err != nil {
+		n.t.Fatalf("no pid in the log: %v\n%s", err, s)
+	}
+	return pid
+}

@@ -1,0 +1,237 @@
+package nvmlproc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+)
+
+// Config says how to reach the driver. The zero value of a time or count is
+// its default.
+type Config struct {
+	// Command runs Serve in a process of its own. Env is all of its environment.
+	Command, Env []string
+	// Deadline is what the driver is given for one answer, 5 s. Misses is how
+	// many of them in a row make the cards unknown, 3.
+	Deadline time.Duration
+	Misses   int
+	// StartTimeout is what the driver is given to be loaded, 30 s: without
+	// persistence it sets up every card first.
+	StartTimeout time.Duration
+	// A child is started again after FirstBackoff, 250 ms, and later each time
+	// that it is given up, up to LastBackoff, 30 s.
+	FirstBackoff, LastBackoff time.Duration
+	// Owners is called before the driver looks at the processes of its cards,
+	// and what it returns says whose they are; nil leaves them unnamed.
+	// owner.Finder's Mark is one.
+	Owners func() func(usage []gpu.Usage)
+	Log    *slog.Logger
+
+	// kill ends a process; tests make one that cannot be ended.
+	kill func(*os.Process) error
+}
+
+// maxStuck is how many children may hang in the kernel, unkillable, before no
+// more are started: each holds memory, and a driver in that state needs a
+// reboot.
+const maxStuck = 3
+
+// patience is how long Inventory waits before it answers from memory.
+const patience = time.Second
+
+func (c *Config) fill() {
+	or := func(d *time.Duration, usual time.Duration) {
+		if *d == 0 {
+			*d = usual
+		}
+	}
+	or(&c.Deadline, 5*time.Second)
+	or(&c.StartTimeout, 30*time.Second)
+	or(&c.FirstBackoff, 250*time.Millisecond)
+	or(&c.LastBackoff, 30*time.Second)
+	if c.Misses == 0 {
+		c.Misses = 3
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Log = c.Log.With("component", "nvml")
+	if c.kill == nil {
+		c.kill = (*os.Process).Kill
+	}
+}
+
+// Provider reports NVIDIA cards through a child process. One goroutine owns
+// the child and asks it one question at a time; callers wait for it no longer
+// than their context lasts.
+type Provider struct {
+	cfg      Config
+	log      *slog.Logger
+	requests chan *request
+	quit     chan struct{}
+	done     chan struct{} // the loop ended
+	closing  sync.Once
+	events   *eventQueue
+	cards    *cards
+	loop     loop
+}
+
+var (
+	_ gpu.Provider     = (*Provider)(nil)
+	_ gpu.EventSource  = (*Provider)(nil)
+	_ gpu.HealthReader = (*Provider)(nil)
+	_ gpu.StateSource  = (*Provider)(nil)
+)
+
+// request is one question of a caller.
+type request struct {
+	ctx   context.Context
+	kind  kind
+	reply chan result
+}
+
+type result struct {
+	answer answer
+	err    error
+}
+
+var errClosed = errors.New("nvml: provider is closed")
+
+// Open starts the child and waits until the driver is loaded, at most
+// StartTimeout. Errors wrap gpu.ErrNoDriver when the node has no driver; a
+// driver that does not answer is no error: the cards it has are shown when it
+// does.
+func Open(ctx context.Context, cfg Config) (*Provider, error) {
+	if len(cfg.Command) == 0 {
+		return nil, errors.New("nvml: no command for the driver's process")
+	}
+	cfg.fill()
+	p := &Provider{
+		cfg: cfg, log: cfg.Log, requests: make(chan *request), quit: make(chan struct{}), done: make(chan struct{}),
+		events: newEventQueue(), cards: newCards(cfg.Misses, cfg.Log),
+	}
+	p.cards.events = p.events
+	p.loop = loop{p: p, backoff: cfg.FirstBackoff}
+	go p.loop.run()
+	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
+	defer cancel()
+	for {
+		_, err := p.ask(ctx, kindInventory)
+		switch {
+		case errors.Is(err, gpu.ErrNoDriver):
+			return nil, errors.Join(err, p.Close())
+		case err == nil || ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+			if err != nil {
+				p.log.Error("the driver does not answer; jobs that run are left alone, no card is offered until it does", "err", err)
+			}
+			return p, nil
+		case ctx.Err() != nil:
+			return nil, errors.Join(err, p.Close())
+		}
+	}
+}
+
+// Name implements gpu.Provider.
+func (p *Provider) Name() string { return "nvml" }
+
+// Inventory implements gpu.Provider. Cards that cannot be read now are given
+// as they were last, with an error each; States tells them apart.
+func (p *Provider) Inventory(ctx context.Context) ([]gpu.Card, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	a, err := p.ask(ctx, kindInventory)
+	return p.cards.inventory(), errors.Join(err, errorsOf(a.Faults), p.cards.unseen())
+}
+
+// Usage implements gpu.Provider.
+func (p *Provider) Usage(ctx context.Context) ([]gpu.Usage, error) {
+	name := func([]gpu.Usage) {}
+	if p.cfg.Owners != nil {
+		name = p.cfg.Owners()
+	}
+	a, err := p.ask(ctx, kindUsage)
+	if err != nil {
+		return nil, err
+	}
+	name(a.Usage)
+	return a.Usage, errorsOf(a.Faults)
+}
+
+// Health implements gpu.HealthReader.
+func (p *Provider) Health(ctx context.Context) ([]gpu.Health, error) {
+	a, err := p.ask(ctx, kindHealth)
+	if err != nil {
+		return nil, err
+	}
+	return a.Health, errorsOf(a.Faults)
+}
+
+// Events implements gpu.EventSource.
+func (p *Provider) Events() <-chan gpu.Event { return p.events.out }
+
+// States implements gpu.StateSource.
+func (p *Provider) States() []gpu.CardState { return p.cards.states() }
+
+// Changed implements gpu.StateSource.
+func (p *Provider) Changed() <-chan struct{} { return p.cards.changed }
+
+// Admit implements gpu.Provider. It changes nothing on the card and asks
+// nobody: the grant is kept by the scheduler's ledger, by device rules and by
+// watching Usage. A card that does not answer is refused with gpu.ErrSilent,
+// one that is lost with gpu.ErrLost.
+func (p *Provider) Admit(_ context.Context, g gpu.Grant) ([]string, error) {
+	if err := g.Validate(); err != nil {
+		return nil, err
+	}
+	for _, c := range g.Cards {
+		if err := p.cards.usable(c.UUID); err != nil {
+			return nil, fmt.Errorf("grant of %s: %w", g.Attempt, err)
+		}
+	}
+	return gpu.Env(g), nil
+}
+
+// Retire implements gpu.Provider; there is nothing to undo.
+func (p *Provider) Retire(context.Context, string) error { return nil }
+
+// Close ends the child and closes the channel of events. It does not wait for
+// a child that hangs in the kernel.
+func (p *Provider) Close() error {
+	p.closing.Do(func() { close(p.quit) })
+	<-p.done
+	return nil
+}
+
+// ask has the loop put a question to the child.
+func (p *Provider) ask(ctx context.Context, k kind) (answer, error) {
+	r := &request{ctx: ctx, kind: k, reply: make(chan result, 1)}
+	select {
+	case p.requests <- r:
+	case <-ctx.Done():
+		return answer{}, fmt.Errorf("%w: %s: the driver is busy with another question: %w", gpu.ErrSilent, k, ctx.Err())
+	case <-p.quit:
+		return answer{}, errClosed
+	}
+	select {
+	case a := <-r.reply:
+		return a.answer, a.err
+	case <-ctx.Done():
+		return answer{}, fmt.Errorf("%w: %s: %w", gpu.ErrSilent, k, ctx.Err())
+	case <-p.done:
+		return answer{}, errClosed
+	}
+}
+
+func errorsOf(fs []fault) error {
+	var errs []error
+	for _, f := range fs {
+		errs = append(errs, f.err())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,133 @@
+package nvmlproc
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+)
+
+// Driver is what a child asks; nvml.Provider is one.
+type Driver interface {
+	Inventory(ctx context.Context) ([]gpu.Card, error)
+	Usage(ctx context.Context) ([]gpu.Usage, error)
+	Health(ctx context.Context) ([]gpu.Health, error)
+	// Watch calls emit with each event until ctx ends or waiting fails. Errors
+	// wrap errors.ErrUnsupported when there will never be any.
+	Watch(ctx context.Context, emit func(gpu.Event)) error
+	Versions() (driver, cuda string)
+}
+
+// Between two attempts to wait for events.
+const (
+	firstWatchRetry = time.Second
+	lastWatchRetry  = time.Minute
+)
+
+// Serve is the child's life: it opens the driver, says so, and answers one
+// question after the other until in ends. Events are waited for on the side,
+// so that a wait that never returns blocks no answer. An error of open is said
+// to the parent and returned.
+func Serve(in io.Reader, out io.Writer, open func() (Driver, error), log *slog.Logger) error {
+	w := &lockedWriter{w: out}
+	d, err := open()
+	if err != nil {
+		h := hello{Error: err.Error(), NoDriver: errors.Is(err, gpu.ErrNoDriver)}
+		return errors.Join(err, w.send(kindHello, 0, h))
+	}
+	var h hello
+	h.Driver, h.CUDA = d.Versions()
+	if err := w.send(kindHello, 0, h); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	// Not waited for: a call of the driver may hang, and the process ends.
+	go watch(ctx, d, w, log)
+	r := bufio.NewReader(in)
+	for {
+		q, err := readFrame(r)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		a, err := reply(ctx, d, q.kind)
+		if err != nil {
+			return err
+		}
+		if err := w.send(q.kind, q.id, a); err != nil {
+			return err
+		}
+	}
+}
+
+// reply asks the driver. What went wrong with some cards is part of the answer.
+func reply(ctx context.Context, d Driver, k kind) (answer, error) {
+	var a answer
+	var err error
+	switch k {
+	case kindInventory:
+		a.Cards, err = d.Inventory(ctx)
+	case kindUsage:
+		a.Usage, err = d.Usage(ctx)
+	case kindHealth:
+		a.Health, err = d.Health(ctx)
+	default:
+		return a, fmt.Errorf("%w: nobody asks for %s", errFrame, k)
+	}
+	a.Faults = faultsOf(err)
+	return a, nil
+}
+
+// watch passes events on until ctx ends. That waiting fails is logged and says
+// nothing of the cards.
+func watch(ctx context.Context, d Driver, w *lockedWriter, log *slog.Logger) {
+	for wait := firstWatchRetry; ctx.Err() == nil; wait = min(2*wait, lastWatchRetry) {
+		began := time.Now()
+		err := d.Watch(ctx, func(e gpu.Event) {
+			if e.UUID == "" {
+				log.Warn("an event of an unknown card", "event", e.Kind.String(), "detail", e.Detail)
+				return
+			}
+			if err := w.send(kindEvent, 0, e); err != nil {
+				log.Warn("an event is lost", "gpu", e.UUID, "err", err)
+			}
+		})
+		if errors.Is(err, errors.ErrUnsupported) {
+			log.Warn("this driver tells no events", "err", err)
+			return
+		}
+		if time.Since(began) > lastWatchRetry {
+			wait = firstWatchRetry
+		}
+		log.Warn("cannot wait for events", "err", err, "again_in", wait.String())
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
+// lockedWriter sends the frames of several goroutines, each whole.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) send(k kind, id uint32, v any) error {
+	f, err := encode(k, id, v)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return f.write(l.w)
+}
