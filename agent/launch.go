@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -35,6 +36,9 @@ func (a *Agent) admit(ctx context.Context, as *nodev1.Assignment) ([]string, err
 		g.Cards = append(g.Cards, gpu.GrantCard{UUID: s.Uuid, MemMiB: s.MemMib, Milli: s.Milli, Exclusive: s.Exclusive})
 	}
 	env, err := a.cfg.GPUs.Admit(ctx, g)
+	if errors.Is(err, gpu.ErrSilent) || errors.Is(err, gpu.ErrLost) {
+		return nil, &LaunchError{Code: 125, Reason: "GPU", Node: true, Err: err}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("grant GPUs: %w", err)
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/berth-scheduler/berth/agent/containerdrt"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/cdi"
-	"github.com/berth-scheduler/berth/agent/gpu/nvml"
 	"github.com/berth-scheduler/berth/agent/gpu/sim"
 	"github.com/berth-scheduler/berth/agent/processrt"
 	"github.com/berth-scheduler/berth/agent/relay"
@@ -59,7 +58,7 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 	if cfg.Node.MemoryMiB > 0 {
 		ac.MemMiB = int64(cfg.Node.MemoryMiB)
 	}
-	closeGPUs, err := openGPUs(cfg, &ac, log)
+	closeGPUs, err := openGPUs(ctx, cfg, &ac, log)
 	if err != nil {
 		return err
 	}
@@ -131,7 +130,7 @@ func renewAgent(dial func(string) (*grpc.ClientConn, error), coordinators []stri
 	}
 }
 
-func openGPUs(cfg *config.Agent, ac *agent.Config, log *slog.Logger) (func(), error) {
+func openGPUs(ctx context.Context, cfg *config.Agent, ac *agent.Config, log *slog.Logger) (func(), error) {
 	var p gpu.Provider
 	var err error
 	switch cfg.GPUs.Provider {
@@ -146,7 +145,7 @@ func openGPUs(cfg *config.Agent, ac *agent.Config, log *slog.Logger) (func(), er
 		}
 		ac.CapMode = cfg.GPUs.SimCaps
 	default:
-		p, err = nvml.New(nvml.Config{Log: log})
+		p, err = openNVML(ctx, cfg, log)
 		// Without a mechanism that enforces a share, a card is not shared.
 		ac.CapMode = "none"
 	}

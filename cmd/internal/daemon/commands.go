@@ -132,7 +132,7 @@ func newAgentCommand(version string) *cobra.Command {
 		},
 	}
 	o.flags(cmd, "/etc/berth/agent.yaml")
-	cmd.AddCommand(newJoinCommand())
+	cmd.AddCommand(newJoinCommand(), newNVMLCommand())
 	return cmd
 }
 

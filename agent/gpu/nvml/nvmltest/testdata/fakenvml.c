@@ -1,5 +1,6 @@
 /* A libnvidia-ml.so.1 that says what a script tells it to. The script is the
- * file named by FAKE_NVML_SCRIPT, read again at nvmlInit_v2 and at each
+ * file named by FAKE_NVML_SCRIPT, or else the one called "script" beside the
+ * library, read again at nvmlInit_v2 and at each
  * nvmlDeviceGetCount_v2, so that a test can change the world between calls;
  * nvmlEventSetWait_v2 reads it all the time. One directive a line:
  *
@@ -27,6 +28,8 @@
  *
  * Built with -DOLD it lacks what old drivers lack.
  */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +69,13 @@ static struct state {
 } s;
 
 static FILE *script_file(void) {
-	const char *path = getenv("FAKE_NVML_SCRIPT");
+	const char *path = getenv("FAKE_NVML_SCRIPT"), *slash;
+	char beside[4096];
+	Dl_info us;
+	if (!path && dladdr(&s, &us) && (slash = strrchr(us.dli_fname, '/'))) {
+		snprintf(beside, sizeof beside, "%.*s/script", (int)(slash - us.dli_fname), us.dli_fname);
+		path = beside;
+	}
 	return path ? fopen(path, "r") : NULL;
 }
 
