@@ -256,6 +256,11 @@ func (w *world) node() *logv1.Command {
 	if w.draw("unshared", 3) == 0 && len(n.GPUs) > 2 {
 		n.GPUs[2].CapMode, n.GPUs[2].MaxShares = "none", 1
 	}
+	if w.draw("scoped", 3) == 0 {
+		for i := range n.GPUs {
+			n.GPUs[i].Scope = rapid.SampledFrom([]cluster.Scope{cluster.ScopeAnyone, cluster.ScopeSameGroup, cluster.ScopeSameUser, cluster.ScopeNever}).Draw(w.t, "scope")
+		}
+	}
 	if w.draw("stolen", 10) == 0 {
 		n.GPUs[0].ID = "n1-g0"
 	}

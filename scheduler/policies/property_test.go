@@ -66,6 +66,8 @@ func drawNodes(t *rapid.T) []*cluster.Node {
 			}
 		case 5, 6, 7:
 			numa(n, 2)
+		case 8, 9:
+			Scoped(rapid.SampledFrom([]cluster.Scope{cluster.ScopeSameUser, cluster.ScopeSameGroup, cluster.ScopeNever}).Draw(t, "scope"))(n)
 		case 4:
 			for k := range n.GPUs {
 				n.GPUs[k].MaxShares = rapid.IntRange(1, 5).Draw(t, "max shares")

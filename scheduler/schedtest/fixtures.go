@@ -68,6 +68,15 @@ func CapMode(mode string) NodeOption {
 	}
 }
 
+// Scoped sets whose jobs may share the cards of a node.
+func Scoped(s cluster.Scope) NodeOption {
+	return func(n *cluster.Node) {
+		for i := range n.GPUs {
+			n.GPUs[i].Scope = s
+		}
+	}
+}
+
 // JobOption changes a job as it is made.
 type JobOption func(*cluster.Job)
 
@@ -92,6 +101,11 @@ func Mem(mib int64) JobOption { return func(j *cluster.Job) { j.Spec.GPUMemMiB =
 
 // Util declares the compute on each GPU.
 func Util(milli int64) JobOption { return func(j *cluster.Job) { j.Spec.GPUMilli = milli } }
+
+// Of sets who submitted the job.
+func Of(uid cluster.UID, gid uint32) JobOption {
+	return func(j *cluster.Job) { j.Owner.UID, j.Owner.GID = uid, gid }
+}
 
 // Lasts declares the duration.
 func Lasts(d time.Duration) JobOption { return func(j *cluster.Job) { j.Spec.Duration = d } }

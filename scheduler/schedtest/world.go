@@ -160,6 +160,11 @@ func (w *World) conflict(st *cluster.Start) string {
 		case (j.Spec.Exclusive || j.NeedWhole) && !g.Share.Exclusive:
 			return fmt.Sprintf("job %d: wants its GPU alone", st.Job)
 		}
+		for _, id := range w.OnGPU(g.GPU) {
+			if !u.Scope.Allows(&w.Jobs[id].Owner, &j.Owner) {
+				return fmt.Sprintf("job %d: GPU %s is shared %s, and job %d is there", st.Job, g.GPU, u.Scope.Among(), id)
+			}
+		}
 		if q := w.Queues[g.GPU]; len(q) > 0 && q[0].Job != j.ID {
 			if st.Overtook == "" {
 				return fmt.Sprintf("job %d overtakes job %d without a reason", st.Job, q[0].Job)
