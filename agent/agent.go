@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
+	"github.com/berth-scheduler/berth/agent/profile"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -110,14 +111,15 @@ func (c *Config) Validate() error {
 
 // Agent runs the attempts of one node. Make it with New, and call Run once.
 type Agent struct {
-	cfg     Config
-	log     *slog.Logger
-	journal *Journal
-	out     *outbox
-	sampler *Sampler
-	power   *powerMeter
-	mem     *memWatch
-	oomLog  *caps.OOMLog
+	cfg      Config
+	log      *slog.Logger
+	journal  *Journal
+	out      *outbox
+	sampler  *Sampler
+	recorder *profile.Recorder
+	power    *powerMeter
+	mem      *memWatch
+	oomLog   *caps.OOMLog
 
 	mu    sync.Mutex
 	tasks map[cluster.AttemptID]*task
@@ -157,9 +159,9 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		journal: j, out: newOutbox(), power: newPowerMeter(), mem: newMemWatch(cfg.MemCaps.Watch), oomLog: caps.NewOOMLog(),
 		tasks: map[cluster.AttemptID]*task{}, synced: make(chan struct{}), recheck: make(chan struct{}, 1),
 	}
-	a.sampler = NewSampler(cfg.GPUs, cfg.Log)
+	a.sampler, a.recorder = NewSampler(cfg.GPUs, cfg.Log), profile.New(filepath.Join(cfg.Dir, profilesFile), a.log)
 	a.sampler.Observe(a.observeMemory)
-	for _, f := range append([]func(time.Time, []gpu.Usage){a.power.observe}, cfg.UsageObservers...) {
+	for _, f := range append([]func(time.Time, []gpu.Usage){a.power.observe, a.recorder.Observe}, cfg.UsageObservers...) {
 		a.sampler.Observe(f)
 	}
 	if err := a.adopt(ctx); err != nil {
@@ -223,6 +225,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return a.watchExits(ctx, rt) })
 	}
 	g.Go(func() error { return a.sampler.Run(ctx) })
+	g.Go(func() error { return a.recorder.Run(ctx) })
 	g.Go(func() error { return a.runSessions(ctx) })
 	err := g.Wait()
 	a.workers.Wait()
@@ -306,6 +309,7 @@ func (a *Agent) forget(t *task) {
 	a.mu.Lock()
 	delete(a.tasks, t.id)
 	a.mu.Unlock()
+	a.recorder.Forget(t.id)
 	if err := a.journal.Forget(t.id); err != nil {
 		a.log.Error("cannot write the journal", "err", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/berth-scheduler/berth/agent/proc"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -133,6 +134,9 @@ type Task struct {
 	MemPeakBytes int64
 	// CPUTime is user plus system time of the whole cgroup, 0 when unknown.
 	CPUTime time.Duration
+	// IO is what its processes read from and wrote to storage, as far as the
+	// runtime can tell better than by looking at them while they run.
+	IO proc.IO
 	// Started and Ended are zero when unknown.
 	Started, Ended time.Time
 }

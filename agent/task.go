@@ -328,6 +328,7 @@ func (t *task) watch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("inspect: %w", err)
 	}
+	t.observed(s)
 	switch s.Phase {
 	case TaskStopped:
 		return t.ended(t.agent.verdict(ctx, t, s))
@@ -437,7 +438,7 @@ func (t *task) ended(r *nodev1.Report) error {
 	}
 	t.end, t.phase = r, phaseEnded
 	t.points.ended()
-	t.measured.stop()
+	t.unmeasure(r.Ended.AsTime())
 	return nil
 }
 

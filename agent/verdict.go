@@ -3,11 +3,9 @@ package agent
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -60,33 +58,4 @@ func shareMiB(as *nodev1.Assignment) int64 {
 		return 0
 	}
 	return as.Gpus[0].MemMib
-}
-
-// usage is what was measured of an attempt that ended.
-func (a *Agent) usage(ctx context.Context, t *task, s Task) *nodev1.Usage {
-	u := &nodev1.Usage{HostMemPeakMib: s.MemPeakBytes >> 20}
-	if d := s.Ended.Sub(s.Started); !s.Started.IsZero() && d > 0 {
-		u.CpuMilli = int64(s.CPUTime) * 1000 / int64(d)
-	}
-	u.PowerW = a.power.mean(t.measured.power)
-	acc, ok := a.cfg.GPUs.(gpu.Accountant)
-	if !ok {
-		return u
-	}
-	cards, err := acc.Account(ctx, t.id.String())
-	if err != nil {
-		t.log.Debug("no GPU account", "err", err)
-		return u
-	}
-	var busy, elapsed time.Duration
-	for _, c := range cards {
-		u.GpuMemPeakMib = max(u.GpuMemPeakMib, c.PeakMiB)
-		u.GpuOom = u.GpuOom || c.OOM
-		busy += c.Busy
-		elapsed += c.Elapsed
-	}
-	if elapsed > 0 {
-		u.GpuMilli = int64(busy) * 1000 / int64(elapsed)
-	}
-	return u
 }

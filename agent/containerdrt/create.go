@@ -278,6 +278,7 @@ func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
 		return fmt.Errorf("start: %w", err)
 	}
 	r.hold(id, int(task.Pid()))
+	r.holdShim(id, int(task.Pid()))
 	// From here on the task may have run, whatever becomes of us.
 	if err := os.WriteFile(r.file(id, kindStarted), []byte(time.Now().Format(time.RFC3339Nano)), 0o600); err != nil {
 		return fmt.Errorf("start: %w", err)

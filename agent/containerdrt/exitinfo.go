@@ -29,10 +29,11 @@ func (r *Runtime) hold(id cluster.AttemptID, pid int) {
 	r.firsts[id] = fd
 }
 
-// letGo closes what hold opened.
+// letGo closes what hold opened, and forgets the task's shim.
 func (r *Runtime) letGo(id cluster.AttemptID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	delete(r.shims, id)
 	if fd, ok := r.firsts[id]; ok {
 		_ = unix.Close(fd)
 		delete(r.firsts, id)

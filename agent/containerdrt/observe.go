@@ -134,7 +134,7 @@ func (r *Runtime) stopped(id cluster.AttemptID, t *agent.Task, st containerd.Sta
 	if n := g.PidsRefused(); n > 0 {
 		r.cfg.Log.Info("a job ran into its limit of processes", "task", id.String(), "limit", r.cfg.Policy.Pids, "count", n)
 	}
-	t.MemPeakBytes, t.CPUTime = g.MemPeak(), g.CPUTime()
+	t.MemPeakBytes, t.CPUTime, t.IO = g.MemPeak(), g.CPUTime(), r.storage(id)
 	return r.writeExit(id, t)
 }
 

@@ -78,6 +78,7 @@ type Runtime struct {
 	mu      sync.Mutex
 	waiting map[cluster.AttemptID]struct{}
 	firsts  map[cluster.AttemptID]int // descriptors of first processes
+	shims   map[cluster.AttemptID]shim
 	// sound holds the digests of images whose roots were looked at.
 	sound sync.Map
 }
@@ -113,7 +114,7 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 		cfg: cfg, client: c, groups: h, exits: make(chan cluster.AttemptID, exitsQueue),
 		images: newImages(c, ImagesConfig{Address: cfg.Address, Namespace: cfg.Namespace, PullPause: cfg.PullPause, Log: cfg.Log}),
 		ctx:    wctx, stop: stop, waiting: map[cluster.AttemptID]struct{}{},
-		firsts: map[cluster.AttemptID]int{},
+		firsts: map[cluster.AttemptID]int{}, shims: map[cluster.AttemptID]shim{},
 	}
 	if err := r.answer(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -315,7 +316,9 @@ func (r *Runtime) deleteContainer(ctx context.Context, c containerd.Container) e
 	return nil
 }
 
-// group is the control group of an attempt.
+// Group is the control group of an attempt.
+func (r *Runtime) Group(id cluster.AttemptID) *cgroup.Group { return r.group(id) }
+
 func (r *Runtime) group(id cluster.AttemptID) *cgroup.Group {
 	return r.groups.Open(path.Join("/", r.cfg.CgroupParent, id.String()))
 }

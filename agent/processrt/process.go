@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/agent/proc"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -111,7 +112,7 @@ func (k *keeper) launch(l *agent.Launch) (p *process, err error) {
 }
 
 // await waits for the end of the first process of a task, and reaps it.
-func (k *keeper) await(t *task, pid int) (ws syscall.WaitStatus, err error) {
+func (k *keeper) await(t *task, pid int) (ws syscall.WaitStatus, io proc.IO, err error) {
 	// It stays a zombie, and its number its own, until nobody can send it a
 	// signal any more.
 	err = uninterrupted(func() error { return unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) })
@@ -119,7 +120,12 @@ func (k *keeper) await(t *task, pid int) (ws syscall.WaitStatus, err error) {
 	t.exited = true
 	k.mu.Unlock()
 	if err != nil {
-		return ws, err
+		return ws, io, err
+	}
+	// The counts of a process, and of the children that it waited for, are
+	// whole now and gone when it is reaped.
+	if io, err = proc.ReadIO(pid); err != nil {
+		k.log.Debug("what a task read and wrote is not known", "task", t.launch.ID.String(), "err", err)
 	}
 	if k.noCaps != nil {
 		// What it left behind is known by its process group at best.
@@ -131,7 +137,7 @@ func (k *keeper) await(t *task, pid int) (ws syscall.WaitStatus, err error) {
 		_, err := syscall.Wait4(pid, &ws, 0, nil)
 		return err
 	})
-	return ws, err
+	return ws, io, err
 }
 
 func uninterrupted(call func() error) error {
@@ -144,7 +150,7 @@ func uninterrupted(call func() error) error {
 
 // reap records how the first process of a task ended.
 func (k *keeper) reap(t *task, p *process) {
-	ws, err := k.await(t, p.pid)
+	ws, io, err := k.await(t, p.pid)
 	if err != nil {
 		k.log.Error("cannot wait for a process", "pid", p.pid, "err", err)
 		k.killGroup(t.launch.ID)
@@ -156,7 +162,7 @@ func (k *keeper) reap(t *task, p *process) {
 	k.mu.Lock()
 	end := t.state
 	k.mu.Unlock()
-	end.Phase, end.Ended = agent.TaskStopped, time.Now()
+	end.Phase, end.Ended, end.IO = agent.TaskStopped, time.Now(), io
 	if ws.Signaled() {
 		end.Signal, end.ExitCode = ws.Signal(), 128+int(ws.Signal())
 	} else {

@@ -11,12 +11,14 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/cgroup"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -50,6 +52,8 @@ type Runtime struct {
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 	idle  chan net.Conn
+	// groups is where the keeper makes control groups, nil where it cannot.
+	groups *cgroup.Hierarchy
 }
 
 // Open connects to the keeper of cfg.Dir, starting one when none answers.
@@ -60,6 +64,9 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	r := &Runtime{cfg: cfg, exits: make(chan cluster.AttemptID, exitsQueue), idle: make(chan net.Conn, idleConns)}
 	if err := r.ensureKeeper(ctx); err != nil {
 		return nil, err
+	}
+	if h, err := cgroup.Detect(); err == nil && os.Getuid() == 0 {
+		r.groups = &h
 	}
 	wctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stop = stop
@@ -236,6 +243,14 @@ func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (agent.Task
 		return agent.Task{ID: id}, nil
 	}
 	return resp.Tasks[0], nil
+}
+
+// Group is the control group of an attempt, nil on nodes that have none.
+func (r *Runtime) Group(id cluster.AttemptID) *cgroup.Group {
+	if r.groups == nil {
+		return nil
+	}
+	return r.groups.Open(path.Join(r.cfg.CgroupParent, id.String()))
 }
 
 // Exits implements agent.Runtime.

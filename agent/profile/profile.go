@@ -1,0 +1,229 @@
+// Package profile measures the attempts of a node while they run: what they
+// hold and use of their cards, of memory and of storage, what their cards
+// draw, and who lies beside them. It remembers across a restart of the agent
+// what it saw before, and says how long nobody looked.
+package profile
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/agent/proc"
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+const (
+	// cardGap and hostGap are the longest times between two looks that are
+	// taken to have passed as the second shows.
+	cardGap = 5 * time.Second
+	hostGap = 10 * time.Second
+)
+
+// Recorder measures the attempts of one node. Its methods are safe for
+// concurrent use.
+type Recorder struct {
+	path string // of the file that outlives the agent
+	log  *slog.Logger
+	wake chan struct{} // an attempt began
+
+	mu     sync.Mutex
+	tracks map[cluster.AttemptID]*track
+	onCard map[string][]*track // those that live, in the order they began
+	cards  map[string]cardState
+}
+
+// Attempt is what a Recorder must know of a running attempt.
+type Attempt struct {
+	ID      cluster.AttemptID
+	Started time.Time
+	// Cards are the UUIDs of its GPUs.
+	Cards []string
+	// Group is its control group; without one, or where that is not there, PID
+	// and its descendants are measured. PID is 0 when it is not known.
+	Group *cgroup.Group
+	PID   int
+}
+
+// Result is what was measured of an attempt from its start to its end.
+type Result struct {
+	// GPUMemPeakMiB is the most it was seen to hold on one GPU, Milli its mean
+	// utilization of them.
+	GPUMemPeakMiB, Milli int64
+	// HostMemPeak is the most anonymous and shared memory it was seen to hold,
+	// in bytes, 0 when it was looked at too seldom to tell.
+	HostMemPeak int64
+	// Profile is all else. HostHighWaterMib is the caller's to add.
+	Profile *nodev1.Profile
+}
+
+// track is what is kept of one attempt. Fields with names in JSON outlive the
+// agent.
+type track struct {
+	ID      cluster.AttemptID `json:"id"`
+	Started time.Time         `json:"started"`
+	// Looked is when it was last looked at, SampledMs for how long it was, and
+	// GapMs for how long nobody looked.
+	Looked    time.Time    `json:"looked"`
+	SampledMs int64        `json:"sampled_ms"`
+	GapMs     int64        `json:"gap_ms"`
+	Cards     []*cardTrack `json:"cards"`
+	Util      histogram    `json:"util"`
+	Host      hostTrack    `json:"host"`
+	Beside    []*span      `json:"beside"`
+	More      int          `json:"more"`
+
+	id      string // ID, as providers write it
+	live    bool   // it was begun, by this process
+	resumed bool   // nobody looked between what was saved and now
+	ended   time.Time
+	group   *cgroup.Group
+	pid     int
+	meter   *cgroup.Meter
+	sampled time.Time // its memory
+	counted time.Time // its I/O
+}
+
+// New returns a recorder that keeps what it saw in the file path, and resumes
+// from there.
+func New(path string, log *slog.Logger) *Recorder {
+	r := &Recorder{
+		path: path, log: log.With("component", "profile"), wake: make(chan struct{}, 1),
+		tracks: map[cluster.AttemptID]*track{}, onCard: map[string][]*track{}, cards: map[string]cardState{},
+	}
+	r.load()
+	return r
+}
+
+// Begin starts to measure a, or resumes. Doing so twice changes nothing.
+func (r *Recorder) Begin(a Attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tracks[a.ID]
+	if t == nil {
+		t = &track{ID: a.ID, Started: a.Started, Looked: a.Started}
+		for _, uuid := range a.Cards {
+			t.Cards = append(t.Cards, &cardTrack{UUID: uuid, At: a.Started})
+		}
+		r.tracks[a.ID] = t
+	}
+	if t.live || !t.ended.IsZero() {
+		return
+	}
+	t.live, t.group, t.pid, t.id = true, a.Group, a.PID, a.ID.String()
+	for _, c := range t.Cards {
+		r.onCard[c.UUID] = append(r.onCard[c.UUID], t)
+	}
+	for _, o := range r.tracks {
+		r.meet(t, o)
+		r.meet(o, t)
+	}
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// look accounts for the time since t was last looked at.
+func (t *track) look(now time.Time, gap time.Duration) {
+	d := now.Sub(t.Looked)
+	if d <= 0 {
+		return
+	}
+	if d > gap || t.resumed {
+		t.GapMs += d.Milliseconds()
+	} else {
+		t.SampledMs += d.Milliseconds()
+	}
+	t.Looked, t.resumed = now, false
+}
+
+// End returns what was measured of an attempt that ended, nil when nothing is
+// known of it. It may be called again until Forget.
+func (r *Recorder) End(id cluster.AttemptID, at time.Time) *Result {
+	r.mu.Lock()
+	t := r.tracks[id]
+	if t == nil {
+		r.mu.Unlock()
+		return nil
+	}
+	r.close(t, at)
+	res := t.result()
+	group := t.group
+	r.mu.Unlock()
+	if io, ok := storageOf(group); ok {
+		res.Profile.ReadBytes, res.Profile.WrittenBytes = max(res.Profile.ReadBytes, io.Read), max(res.Profile.WrittenBytes, io.Written)
+	}
+	return res
+}
+
+// storageOf asks a group once more, while it is there.
+func storageOf(g *cgroup.Group) (proc.IO, bool) {
+	if g == nil {
+		return proc.IO{}, false
+	}
+	m, err := g.Meter()
+	if err != nil {
+		return proc.IO{}, false
+	}
+	defer m.Close()
+	read, written, ok := m.Storage()
+	return proc.IO{Read: read, Written: written}, ok
+}
+
+// close ends the measuring of t, and the times that it lay beside others.
+func (r *Recorder) close(t *track, at time.Time) {
+	if !t.ended.IsZero() {
+		return
+	}
+	t.ended, t.live = at, false
+	for _, c := range t.Cards {
+		on := slices.DeleteFunc(r.onCard[c.UUID], func(o *track) bool { return o == t })
+		if r.onCard[c.UUID] = on; len(on) == 0 {
+			delete(r.onCard, c.UUID)
+		}
+	}
+	if t.meter != nil {
+		t.meter.Close() // it was only read
+		t.meter = nil
+	}
+	if tail := at.Sub(t.Looked); tail > hostGap || tail > 0 && t.resumed {
+		t.GapMs += tail.Milliseconds() // such as that it ended while the agent was away
+	}
+	r.part(t, at)
+}
+
+// Forget drops an attempt.
+func (r *Recorder) Forget(id cluster.AttemptID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.tracks[id]; t != nil {
+		r.close(t, time.Now())
+		delete(r.tracks, id)
+	}
+}
+
+func (t *track) result() *Result {
+	p := &nodev1.Profile{
+		SampledMs: t.SampledMs, GapMs: t.GapMs, ReadBytes: t.Host.IO.Read, WrittenBytes: t.Host.IO.Written,
+	}
+	res := &Result{Profile: p}
+	if t.Host.Samples >= enoughSamples {
+		res.HostMemPeak = t.Host.Peak
+	}
+	t.addCards(res)
+	t.addSpans(p)
+	return res
+}
+
+// ids returns the attempts in order, so that equal histories give equal files.
+func (r *Recorder) ids() []cluster.AttemptID {
+	return slices.SortedFunc(maps.Keys(r.tracks), func(a, b cluster.AttemptID) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.No, b.No))
+	})
+}
