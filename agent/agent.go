@@ -120,6 +120,7 @@ type Agent struct {
 	power    *powerMeter
 	mem      *memWatch
 	oomLog   *caps.OOMLog
+	cards    *cardStates
 
 	mu    sync.Mutex
 	tasks map[cluster.AttemptID]*task
@@ -157,7 +158,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, log: cfg.Log.With("component", "agent", "node", string(cfg.Node)),
 		journal: j, out: newOutbox(), power: newPowerMeter(), mem: newMemWatch(cfg.MemCaps.Watch), oomLog: caps.NewOOMLog(),
-		tasks: map[cluster.AttemptID]*task{}, synced: make(chan struct{}), recheck: make(chan struct{}, 1),
+		cards: newCardStates(), tasks: map[cluster.AttemptID]*task{}, synced: make(chan struct{}), recheck: make(chan struct{}, 1),
 	}
 	a.sampler, a.recorder = NewSampler(cfg.GPUs, cfg.Log), profile.New(filepath.Join(cfg.Dir, profilesFile), a.log)
 	a.sampler.Observe(a.observeMemory)
@@ -226,6 +227,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return a.sampler.Run(ctx) })
 	g.Go(func() error { return a.recorder.Run(ctx) })
+	g.Go(func() error { return a.watchProvider(ctx) })
 	g.Go(func() error { return a.runSessions(ctx) })
 	err := g.Wait()
 	a.workers.Wait()
@@ -275,6 +277,7 @@ func (a *Agent) apply(d *nodev1.Desired) {
 			t.release()
 		}
 	}
+	a.cards.resume(d.Resumes)
 	if d.Full {
 		for id, t := range a.tasks {
 			if _, ok := wanted[id]; !ok {

@@ -154,7 +154,18 @@ func (a *Agent) send(ctx context.Context, stream nodev1.NodeService_SessionClien
 		case <-granted:
 			unanswered = 0
 			continue
+		case <-a.cards.changed:
+			if err := a.sendHello(ctx, stream); err != nil {
+				return err
+			}
+			continue
 		case <-a.out.ready:
+			// What holds of a card must be known before what it says frees it.
+			if a.cards.takeChanged() {
+				if err := a.sendHello(ctx, stream); err != nil {
+					return err
+				}
+			}
 			rs := a.out.take(reportsPerMessage)
 			if len(rs) == 0 {
 				continue
@@ -203,6 +214,7 @@ func (a *Agent) hello(ctx context.Context) (*nodev1.Hello, error) {
 			Numa: int32(c.NUMA), Pci: c.PCI, CapMode: a.cfg.CapMode,
 		})
 	}
+	a.describeCards(h)
 	a.mu.Lock()
 	a.usable = usable
 	a.mu.Unlock()

@@ -39,7 +39,13 @@ type GPUUse struct {
 	UsedMilli   int64
 	Shares      int
 	Exclusive   bool // one attempt holds the whole card
+	// Closed cards keep what they hold and take nothing new: they are drained,
+	// or not sound.
+	Closed bool
 }
+
+// Idle tells whether the card holds nothing and would take something.
+func (g *GPUUse) Idle() bool { return g.Shares == 0 && !g.Closed }
 
 // FreeMiB is the memory that is left to give away, 0 under an exclusive share.
 func (g *GPUUse) FreeMiB() int64 {
@@ -60,7 +66,7 @@ func (g *GPUUse) FreeMilli() int64 {
 // FreeShares is how many more attempts may lie on the card.
 func (g *GPUUse) FreeShares() int {
 	switch {
-	case g.Exclusive, g.MaxShares == 0: // the card is gone
+	case g.Exclusive, g.Closed, g.MaxShares == 0: // the last: the card is gone
 		return 0
 	case !g.Shareable:
 		return max(0, 1-g.Shares)
@@ -107,16 +113,16 @@ func (l *Ledger) SetNode(n *Node) {
 	}
 	for k := range l.gpus {
 		if g := &l.gpus[k]; g.Node == n.ID && n.GPU(g.ID) == nil {
-			g.Type, g.SellableMiB, g.MaxShares, g.Shareable, g.Scope = "", 0, 0, false, ScopeAnyone
+			g.Type, g.SellableMiB, g.MaxShares, g.Shareable, g.Scope, g.Closed = "", 0, 0, false, ScopeAnyone, false
 		}
 	}
 	l.closeGone()
 	for k := range n.GPUs {
-		l.setGPU(n.ID, &n.GPUs[k])
+		l.setGPU(n, &n.GPUs[k])
 	}
 }
 
-func (l *Ledger) setGPU(node NodeID, c *GPU) {
+func (l *Ledger) setGPU(n *Node, c *GPU) {
 	i, ok := l.gpuAt[c.ID]
 	if !ok {
 		i = len(l.gpus)
@@ -124,8 +130,8 @@ func (l *Ledger) setGPU(node NodeID, c *GPU) {
 		l.gpuAt[c.ID] = i
 	}
 	g := &l.gpus[i]
-	g.Node, g.Type, g.SellableMiB = node, c.Type, c.SellableMiB
-	g.MaxShares, g.Shareable, g.Scope = max(1, c.MaxShares), c.Shareable(), c.Scope
+	g.Node, g.Type, g.SellableMiB = n.ID, c.Type, c.SellableMiB
+	g.MaxShares, g.Shareable, g.Scope, g.Closed = max(1, c.MaxShares), c.Shareable(), c.Scope, !n.Open(c)
 }
 
 // Node returns the account of a node; ok is false for an unknown one.
@@ -203,6 +209,8 @@ func (l *Ledger) fitsGPU(node NodeID, gs GPUShare) Reason {
 	switch {
 	case s.MemMiB < 0 || s.Milli < 0 || s.Milli > WholeGPU:
 		return Reason{ReasonStale, fmt.Sprintf("share of GPU %s is malformed", gs.GPU)}
+	case g.Closed:
+		return Reason{ReasonNodeDown, fmt.Sprintf("GPU %s is drained or not sound", gs.GPU)}
 	case s.Exclusive && g.Shares > 0:
 		return Reason{ReasonExclusive, fmt.Sprintf("GPU %s: %d jobs on it, needs it alone", gs.GPU, g.Shares)}
 	case g.FreeShares() < 1:

@@ -37,6 +37,9 @@ type GPU struct {
 	CapMode string
 	// Scope says whose jobs may share it under that.
 	Scope Scope
+	// State is what the agent says of it, StateReason why it is not OK.
+	State       GPUState
+	StateReason string
 }
 
 // Shareable tells whether more than one attempt may lie on g.
@@ -65,6 +68,14 @@ type Node struct {
 	// Fence is the log index at which the node was given up last; attempts
 	// with a lower token have ended, whatever their agent says. 0 is never.
 	Fence uint64
+	// Problem is what is wrong with the node as a whole, as its agent says; ""
+	// is nothing. It keeps nothing from running there.
+	Problem string
+	// Orders is what administrators made of single cards, by card.
+	Orders []GPUOrder
+	// History is the last of what befell the node and its cards, oldest first,
+	// at most MaxHistory.
+	History []NodeEvent
 }
 
 // Schedulable tells whether new attempts may be placed on n.

@@ -204,7 +204,7 @@ func (s *clusterServer) setDrain(ctx context.Context, id string, drain bool, rea
 	if _, ok := s.c.fsm.Node(cluster.NodeID(id)); !ok {
 		return nil, noNode(id)
 	}
-	_, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_DrainNode{DrainNode: &logv1.DrainNode{Node: id, Drain: drain, Reason: reason}}})
+	_, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_DrainNode{DrainNode: &logv1.DrainNode{Node: id, Drain: drain, Reason: reason, By: uint32(who.uid)}}})
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -108,6 +109,10 @@ type session struct {
 	// sent holds the attempts that the agent was told of, and how it was told to
 	// end them.
 	sent map[cluster.AttemptID]ending
+	// late is the newest hello, if it says what not every coordinator stores yet.
+	late *nodev1.Hello
+	// resumed is the newest index of a card's resumption that the agent was told.
+	resumed uint64
 	// fence is the node's when it registered; a node that was given up since
 	// must do so anew.
 	fence uint64
@@ -121,12 +126,17 @@ func (ss *session) register(ctx context.Context, h *nodev1.Hello) error {
 	if err != nil {
 		return err
 	}
+	ss.late = nil
+	if !ss.c.asAllRead(n) {
+		ss.late = h
+	}
 	ss.c.untilAgreed(n)
 	if old, ok := ss.c.fsm.Node(n.ID); !ok || old.State != cluster.NodeReady || !sameInventory(old, n) {
 		_, err := ss.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}})
 		if err != nil {
 			return err
 		}
+		ss.logCards(ctx, old, n)
 		ss.log.InfoContext(ctx, "node registered", "gpus", len(n.GPUs), "boot", n.BootID)
 	}
 	ss.c.live.heard(n.ID, nil)
@@ -151,7 +161,7 @@ func (ss *session) valid() error {
 
 func sameInventory(a, b *cluster.Node) bool {
 	if a.Address != b.Address || a.BootID != b.BootID || a.CPUMilli != b.CPUMilli || a.MemMiB != b.MemMiB ||
-		a.Version != b.Version || len(a.GPUs) != len(b.GPUs) || len(a.Runtimes) != len(b.Runtimes) {
+		a.Version != b.Version || a.Problem != b.Problem || len(a.GPUs) != len(b.GPUs) || len(a.Runtimes) != len(b.Runtimes) {
 		return false
 	}
 	for i := range a.GPUs {
@@ -203,6 +213,11 @@ func (ss *session) receive(ctx context.Context) error {
 				return err
 			}
 			ss.c.live.heard(ss.node, k.Heartbeat.Gpus)
+			if ss.late != nil && ss.c.prop.version.Load() >= fsm.EntryVersion {
+				if err := ss.register(ctx, ss.late); err != nil {
+					return err
+				}
+			}
 			ss.queue(ctx, &nodev1.SessionResponse{Kind: &nodev1.SessionResponse_LeaseGranted{LeaseGranted: &nodev1.LeaseGranted{
 				Sequence: k.Heartbeat.Sequence, Lease: durationpb.New(ss.c.cfg.Lease),
 			}}})
@@ -326,7 +341,8 @@ func (ss *session) sendDesired(full bool) error {
 		}
 	}
 	ss.sent = now
-	if !full && len(d.Assignments) == 0 && len(d.Released) == 0 {
+	resumes := ss.resumes(d)
+	if !full && !resumes && len(d.Assignments) == 0 && len(d.Released) == 0 {
 		return nil
 	}
 	return ss.stream.Send(&nodev1.SessionResponse{Kind: &nodev1.SessionResponse_Desired{Desired: d}})

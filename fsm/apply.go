@@ -39,6 +39,8 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.setNodeState(index, k.SetNodeState)
 	case *logv1.Command_DrainNode:
 		r = s.drain(index, k.DrainNode)
+	case *logv1.Command_DrainGpu:
+		r = s.drainGPU(index, k.DrainGpu)
 	case *logv1.Command_RemoveNode:
 		r = s.removeNode(index, k.RemoveNode)
 	case *logv1.Command_CreateToken:

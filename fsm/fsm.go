@@ -28,7 +28,7 @@ const (
 // NeedsVersion names. From 6 on an out-of-memory on a whole GPU leads to a
 // larger one, from 8 on attempts keep their profiles, a job that took more GPU
 // memory than it declared is not tried again, and one that others on its GPU
-// ended is, and jobs may need several nodes.
+// ended is, jobs may need several nodes, cards have states and nodes a history.
 const EntryVersion = 8
 
 // sharingVersion is the one from which on cards say whose jobs may share them.
@@ -114,6 +114,8 @@ type Result struct {
 // coordinators do not know it.
 func NeedsVersion(cmd *logv1.Command) uint32 {
 	switch k := cmd.Kind.(type) {
+	case *logv1.Command_DrainGpu:
+		return healthVersion
 	case *logv1.Command_SetPartition:
 		if len(k.SetPartition.GetPartition().GetNetworks()) > 0 {
 			return lifeVersion
@@ -151,6 +153,9 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 		}
 		return least
 	case *logv1.Command_RegisterNode:
+		if unsound(k.RegisterNode.GetNode()) {
+			return healthVersion
+		}
 		for _, g := range k.RegisterNode.GetNode().GetGpus() {
 			if g.GetScope() != "" {
 				return sharingVersion

@@ -312,7 +312,7 @@ func checkQueues(s *State, all []*cluster.Job) error {
 	held := map[cluster.JobID]cluster.GPUID{}
 	for gpu, q := range s.queues {
 		n := s.nodes[s.gpuNode[gpu]]
-		if len(q) == 0 || n == nil || n.GPU(gpu) == nil || !n.Schedulable() {
+		if len(q) == 0 || n == nil || n.GPU(gpu) == nil || !n.Schedulable() || !n.Open(n.GPU(gpu)) {
 			return fmt.Errorf("queue of GPU %s with %d jobs should not be", gpu, len(q))
 		}
 		for i, w := range q {

@@ -27,9 +27,10 @@ func (s *State) register(index uint64, m *logv1.Node) Result {
 	}
 	old := s.nodes[n.ID]
 	n.State, n.Revision, n.Changed, n.Registered = cluster.NodeReady, index, s.now, s.now
-	n.Drain, n.DrainReason, n.Fence = false, "", 0
+	n.Drain, n.DrainReason, n.Fence, n.Orders, n.History = false, "", 0, nil, nil
 	if old != nil {
 		n.Registered, n.Drain, n.DrainReason, n.Fence = old.Registered, old.Drain, old.DrainReason, old.Fence
+		n.Orders, n.History = ordersFor(n, old.Orders), old.History
 		for i := range old.GPUs {
 			if n.GPU(old.GPUs[i].ID) == nil {
 				s.dissolve(index, old.GPUs[i].ID, cluster.ReasonNodeDown)
@@ -37,7 +38,9 @@ func (s *State) register(index uint64, m *logv1.Node) Result {
 			}
 		}
 	}
+	s.noteRegistered(old, n)
 	s.putNode(n)
+	s.closeQueues(index, n)
 	for _, j := range s.liveOn(n.ID) {
 		if a := j.Last(); a.Gang != nil {
 			s.partIsBack(index, j, a.Rank(n.ID), n.BootID)
@@ -135,6 +138,7 @@ func (s *State) setNodeState(index uint64, c *logv1.SetNodeState) Result {
 	}
 	n := *old
 	n.State, n.Revision, n.Changed = cluster.NodeUnreachable, index, s.now
+	s.note(&n, cluster.NodeEvent{Kind: cluster.EventLost, Detail: "silent for longer than its lease"})
 	s.putNode(&n)
 	for _, was := range s.liveOn(n.ID) {
 		j := was.Clone()
@@ -170,6 +174,7 @@ func (s *State) fence(index uint64, c *logv1.FenceNode) Result {
 	}
 	n := *old
 	n.Fence, n.Revision, n.Changed = index, index, s.now
+	s.note(&n, cluster.NodeEvent{Kind: cluster.EventFenced, Asked: true, By: cluster.UID(c.By)})
 	s.putNode(&n)
 	var r Result
 	for _, was := range s.liveOn(n.ID) {
@@ -202,11 +207,23 @@ func (s *State) drain(index uint64, c *logv1.DrainNode) Result {
 	if !c.Drain {
 		n.DrainReason = ""
 	}
+	if c.Drain != old.Drain || n.DrainReason != old.DrainReason {
+		s.note(&n, ordered("", c.Drain, c.Reason, c.By))
+	}
 	s.putNode(&n)
 	if c.Drain {
 		s.emptyQueues(index, &n)
 	}
 	return Result{}
+}
+
+// ordered is what an administrator made of a node, or of one card of it.
+func ordered(gpu cluster.GPUID, drain bool, reason string, by uint32) cluster.NodeEvent {
+	e := cluster.NodeEvent{GPU: gpu, Kind: cluster.EventResumed, Asked: true, By: cluster.UID(by)}
+	if drain {
+		e.Kind, e.Detail = cluster.EventDrained, reason
+	}
+	return e
 }
 
 // removeNode forgets a node that holds nothing, and never lets it back under

@@ -18,6 +18,7 @@ func TestRegister(t *testing.T) {
 	first := m.now
 	want := *n
 	want.Revision, want.Registered, want.Changed = 1, first, first
+	want.History = []cluster.NodeEvent{{At: first, Kind: cluster.EventRegistered}}
 	got, ok := m.f.Node("n1")
 	if d := cmp.Diff(&want, got); d != "" || !ok {
 		t.Fatal(d)

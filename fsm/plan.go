@@ -214,6 +214,8 @@ func (s *State) immovable(m *cluster.QueueMove) cluster.Reason {
 		return stale("GPU %s is gone", m.GPU)
 	case !n.Schedulable():
 		return stale("node %s of GPU %s is drained or silent", n.ID, m.GPU)
+	case !n.Open(n.GPU(m.GPU)):
+		return stale("GPU %s of node %s is %s", m.GPU, n.ID, n.Why(n.GPU(m.GPU)))
 	case j.Spec.GPUs == 0:
 		return stale("job %d needs no GPU to wait for", m.Job)
 	case j.Spec.NodeCount() > 1:

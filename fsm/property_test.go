@@ -240,7 +240,9 @@ func (w *world) report() *logv1.Command {
 
 func (w *world) node() *logv1.Command {
 	id := rapid.SampledFrom(worldNodes).Draw(w.t, "node")
-	switch w.draw("node command", 9) {
+	switch w.draw("node command", 10) {
+	case 9:
+		return drainGPUCmd(id, cluster.GPUID(fmt.Sprintf("%s-g%d", id, w.draw("card", 3))), rapid.Bool().Draw(w.t, "drain card"))
 	case 8:
 		return fenceCmd(id)
 	case 0:
@@ -260,6 +262,10 @@ func (w *world) node() *logv1.Command {
 		for i := range n.GPUs {
 			n.GPUs[i].Scope = rapid.SampledFrom([]cluster.Scope{cluster.ScopeAnyone, cluster.ScopeSameGroup, cluster.ScopeSameUser, cluster.ScopeNever}).Draw(w.t, "scope")
 		}
+	}
+	if w.draw("unsound", 3) == 0 {
+		g := &n.GPUs[w.draw("which", len(n.GPUs))]
+		g.State, g.StateReason = rapid.SampledFrom([]cluster.GPUState{cluster.GPUUnknown, cluster.GPUQuarantined, cluster.GPUFailing, cluster.GPULost}).Draw(w.t, "card state"), "Xid 79"
 	}
 	if w.draw("stolen", 10) == 0 {
 		n.GPUs[0].ID = "n1-g0"

@@ -77,6 +77,7 @@ func everything(t testing.TB) *machine {
 	r = m.partOf(lame, 0, cluster.JobFailed, false)
 	r.Exit, r.Usage = exit(7), usage(100, false)
 	m.must(reportCmd(r))
+	m.sick()
 	return m
 }
 
@@ -337,6 +338,7 @@ func TestGolden(t *testing.T) {
 		submitCmd(6, "request-6", 1000, &cluster.Spec{Name: "c", Nodes: 2, Tasks: 4}), undoCmd(6, 1),
 		planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 6, Attempt: 1, Port: 20_001, Berth: cluster.Berth{Node: "n1", MemMiB: 1}, Rest: []cluster.Berth{{Node: "n2", CPUMilli: 2}}}}}),
 		reportCmd(&logv1.ReportAttempt{Node: "n2", Job: 6, Attempt: 1, Token: 1, State: uint32(cluster.JobStarting), Ready: true}),
+		registerCmd(unsoundNode("n1", "boot1")), drainGPUCmd("n1", "n1-g0", true),
 	)
 	for name, got := range map[string][]byte{"entry.v8.hex": entry, "snapshot.v8.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)

@@ -108,7 +108,7 @@ func newDemand(snap *cluster.Snapshot, pol *Policy) *demand {
 	for _, n := range sortedNodes(snap.Nodes) {
 		for i := range n.GPUs {
 			g := &n.GPUs[i]
-			if !n.Schedulable() || g.SellableMiB <= 0 {
+			if !n.Schedulable() || !n.Open(g) || g.SellableMiB <= 0 {
 				continue
 			}
 			if d.reps[g.Type] == nil || g.SellableMiB < d.reps[g.Type].SellableMiB {

@@ -121,6 +121,7 @@ type explainer struct {
 	cpu, mem int64
 	on       map[cluster.GPUID][]*cluster.Job
 	down     []*cluster.Node
+	closed   []string // cards that take no jobs, and why
 	places   []place
 	spares   map[cluster.JobID]*sparing
 	out      []finding
@@ -203,6 +204,22 @@ func (x *explainer) namesOfDown() string {
 			b.WriteString(" is silent")
 		}
 	}
+	if len(x.closed) > 0 {
+		if b.Len() > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "%s out of service: ", gpus(len(x.closed)))
+	}
+	for i, words := range x.closed {
+		switch {
+		case i+len(x.down) == mostDown:
+			fmt.Fprintf(&b, "; and %d more", len(x.closed)-i)
+			return b.String()
+		case i > 0:
+			b.WriteString("; ")
+		}
+		b.WriteString(words)
+	}
 	return b.String()
 }
 
@@ -276,7 +293,7 @@ func (x *explainer) strands(n *cluster.Node, u *cluster.NodeUse, free []int) boo
 
 func (x *explainer) idle(n *cluster.Node) (idle int) {
 	for i := range n.GPUs {
-		if g, ok := x.snap.Ledger.GPU(n.GPUs[i].ID); ok && g.Shares == 0 {
+		if g, ok := x.snap.Ledger.GPU(n.GPUs[i].ID); ok && g.Idle() {
 			idle++
 		}
 	}
@@ -313,6 +330,11 @@ func (x *explainer) gpu(n *cluster.Node, g *cluster.GPU) bool {
 	}
 	u, ok := x.snap.Ledger.GPU(g.ID)
 	if !ok {
+		return false
+	}
+	if u.Closed {
+		x.closed = append(x.closed, cardName(n, g)+" is "+n.Why(g))
+		x.tally(cluster.ReasonNodeDown, 1, 0, x.namesOfDown)
 		return false
 	}
 	code, short, what := x.lack(g, &nd, &u)

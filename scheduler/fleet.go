@@ -135,7 +135,8 @@ type fleet struct {
 	order []int32
 	// asksCPU and asksMem are the most that any waiting job asks of a node.
 	asksCPU, asksMem int64
-	next             int // where the ledger has the next card, likely
+	next             int            // where the ledger has the next card, likely
+	closed           map[string]int // see close
 }
 
 func newFleet(nodes []*cluster.Node, led *cluster.Ledger, queues map[cluster.GPUID][]cluster.Waiter, pol *Policy) *fleet {
@@ -176,6 +177,9 @@ func (f *fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]cluster.Wait
 		var q []cluster.Waiter
 		if len(queues) > 0 {
 			q = queues[u.ID]
+		}
+		if u.Closed && use.Schedulable {
+			f.close(u.Type)
 		}
 		c := card{gpu: &n.GPUs[k], use: u, host: int32(len(f.hosts)), class: -1, until: forever, queue: q}
 		f.cardAt[u.ID] = int32(len(f.cards))
@@ -236,7 +240,7 @@ func (f *fleet) eachClass(of func(k classKey, first int32), card func(i int32)) 
 	var last classKey
 	for i := range f.cards {
 		c := &f.cards[i]
-		if !f.hosts[c.host].use.Schedulable || c.use.SellableMiB <= 0 {
+		if !f.hosts[c.host].use.Schedulable || c.use.SellableMiB <= 0 || c.use.Closed {
 			continue
 		}
 		if k := (classKey{c.use.Type, c.use.SellableMiB, c.use.Shareable}); k != last {

@@ -214,7 +214,7 @@ func (c *clearing) alike(s *stage, j *cluster.Job, i, at int, alone []bool) (on 
 func (c *clearing) strands(s *stage, j *cluster.Job, on []int, cpu, mem int64) bool {
 	idle, takes := 0, 0
 	for k := range s.cards {
-		if s.cards[k].Shares == 0 {
+		if s.cards[k].Idle() {
 			idle++
 		}
 	}

@@ -107,7 +107,7 @@ func (p *pass) missing(it *item, c int, inWords bool) cluster.Reason {
 	if slowed != "" {
 		return cluster.Reason{Code: code, Detail: k.gpuType + ": " + slowed}
 	}
-	return cluster.Reason{Code: code, Detail: k.gpuType + ": " + p.words(it, c, code, &most, empty)}
+	return cluster.Reason{Code: code, Detail: k.gpuType + ": " + p.words(it, c, code, &most, empty) + p.f.closedWords(k.gpuType)}
 }
 
 // farWords tell of a gang for which enough GPUs are free, but in several NUMA
@@ -187,6 +187,9 @@ func (p *pass) neverReason(it *item) cluster.Reason {
 		return cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered"}
 	}
 	if len(p.f.classes) == 0 {
+		if closed := p.f.closedInAll(); closed > 0 {
+			return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: gpus(closed) + " drained or not sound, and no other on a node that takes jobs"}
+		}
 		return cluster.Reason{Code: cluster.ReasonNodeDown, Detail: "every node with GPUs is drained or silent"}
 	}
 	worst := cluster.Reason{}

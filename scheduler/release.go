@@ -201,7 +201,7 @@ func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *c
 func (r *release) strands(n *cluster.Node, s *spare, cpu, mem int64) bool {
 	idle, takes := 0, 0
 	for i := range n.GPUs {
-		if r.shares(n.GPUs[i].ID) == 0 {
+		if r.shares(n.GPUs[i].ID) == 0 && n.Open(&n.GPUs[i]) {
 			idle++
 		}
 	}

@@ -112,7 +112,7 @@ func (h *host) mostMem(takes int64) int64 {
 func (f *fleet) keepIdle(h *host) {
 	h.idleCPU, h.idleMem = 0, 0
 	for i := h.lo; i < h.hi; i++ {
-		if f.cards[i].use.Shares == 0 {
+		if f.cards[i].use.Idle() {
 			h.idleCPU += h.spare.leastCPU
 			h.idleMem += h.spare.leastMem
 		}
@@ -155,7 +155,7 @@ func (p *pass) keepForIdle() {
 		}
 		idle := int64(0)
 		for c := h.lo; c < h.hi; c++ {
-			if p.f.cards[c].use.Shares == 0 {
+			if p.f.cards[c].use.Idle() {
 				idle++
 			}
 		}

@@ -64,12 +64,14 @@ func placesOf(nodes []*cluster.Node) []place {
 		}
 		counts := map[classKey]int{}
 		for i := range n.GPUs {
-			counts[classOf(&n.GPUs[i])]++
+			if n.Open(&n.GPUs[i]) {
+				counts[classOf(&n.GPUs[i])]++
+			}
 		}
 		for i := range n.GPUs {
 			g := &n.GPUs[i]
 			k := kind{classOf(g), n.CPUMilli, n.MemMiB, counts[classOf(g)]}
-			if g.SellableMiB > 0 && !seen[k] {
+			if g.SellableMiB > 0 && n.Open(g) && !seen[k] {
 				seen[k] = true
 				out = append(out, place{g, k.cpu, k.mem, k.count})
 			}

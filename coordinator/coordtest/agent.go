@@ -34,10 +34,7 @@ func (c *Cluster) Agent(i int, node, boot string, gpus ...*nodev1.GPU) *Agent {
 	}
 	a := &Agent{t: c.t, stream: stream, cancel: cancel, Assigned: make(chan *nodev1.Assignment, 10_000), Ended: make(chan struct{})}
 	a.Visits, a.relay = make(chan *nodev1.Visit, 100), nodev1.NewRelayServiceClient(conn)
-	hello := &nodev1.Hello{Protocol: 1, Node: node, BootId: boot, CpuMilli: 64_000, MemMib: 1 << 20, Gpus: gpus, Runtimes: []string{"test"}}
-	if err := stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: hello}}); err != nil {
-		c.t.Fatal(err)
-	}
+	a.Hello(node, boot, gpus...)
 	m, err := stream.Recv()
 	if err != nil || m.GetDesired() == nil {
 		c.t.Fatalf("first message %v, %v; want the desired set", m, err)
@@ -56,6 +53,15 @@ func (c *Cluster) Agent(i int, node, boot string, gpus ...*nodev1.GPU) *Agent {
 	}()
 	c.t.Cleanup(cancel)
 	return a
+}
+
+// Hello describes the node, at first or anew.
+func (a *Agent) Hello(node, boot string, gpus ...*nodev1.GPU) {
+	a.t.Helper()
+	hello := &nodev1.Hello{Protocol: 1, Node: node, BootId: boot, CpuMilli: 64_000, MemMib: 1 << 20, Gpus: gpus, Runtimes: []string{"test"}}
+	if err := a.stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: hello}}); err != nil {
+		a.t.Fatal(err)
+	}
 }
 
 // Report says how an attempt stands.

@@ -293,7 +293,7 @@ func NodeToAPI(n *cluster.Node, led *cluster.Ledger) *apiv1.Node {
 	m := &apiv1.Node{
 		Id: string(n.ID), Address: n.Address, State: n.State.String(), Drain: n.Drain, DrainReason: n.DrainReason,
 		CpuMilli: n.CPUMilli, MemMib: n.MemMiB, Runtimes: n.Runtimes, Version: n.Version, BootId: n.BootID,
-		Registered: toTime(n.Registered),
+		Registered: toTime(n.Registered), Problem: n.Problem, History: historyToAPI(n),
 	}
 	if led != nil {
 		if u, ok := led.Node(n.ID); ok {
@@ -307,6 +307,7 @@ func NodeToAPI(n *cluster.Node, led *cluster.Ledger) *apiv1.Node {
 			MemMib: g.MemMiB, SellableMib: g.SellableMiB, MaxShares: uint32(max(0, g.MaxShares)), CapMode: g.CapMode,
 			MeasuredUsedMib: -1, MeasuredUtilMilli: -1, GossipFreeMib: -1,
 		}
+		healthToAPI(o, n, g)
 		if led != nil {
 			if u, ok := led.GPU(g.ID); ok {
 				o.LedgerUsedMib, o.LedgerUsedMilli = u.UsedMiB, u.UsedMilli

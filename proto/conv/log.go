@@ -307,12 +307,13 @@ func NodeToLog(n *cluster.Node) *logv1.Node {
 	m := &logv1.Node{
 		Id: string(n.ID), Revision: n.Revision, Address: n.Address, BootId: n.BootID, State: uint32(n.State), Drain: n.Drain, DrainReason: n.DrainReason,
 		CpuMilli: n.CPUMilli, MemMib: n.MemMiB, Runtimes: n.Runtimes, Version: n.Version, RegisteredUs: int64(n.Registered), ChangedUs: int64(n.Changed),
-		Fence: n.Fence,
+		Fence: n.Fence, Problem: n.Problem, Orders: ordersToLog(n.Orders), History: historyToLog(n.History),
 	}
 	for _, g := range n.GPUs {
 		m.Gpus = append(m.Gpus, &logv1.GPU{
 			Id: string(g.ID), Index: uint32(g.Index), Type: g.Type, MemMib: g.MemMiB, SellableMib: g.SellableMiB,
 			MaxShares: uint32(g.MaxShares), Numa: int32(g.NUMA), Pci: g.PCI, CapMode: g.CapMode, Scope: string(g.Scope),
+			State: uint32(g.State), StateReason: g.StateReason,
 		})
 	}
 	return m
@@ -325,7 +326,11 @@ func NodeFromLog(m *logv1.Node) (*cluster.Node, error) {
 		ID: cluster.NodeID(m.GetId()), Revision: m.GetRevision(), Address: m.GetAddress(), BootID: m.GetBootId(), State: nodeState(m.GetState()),
 		Drain: m.GetDrain(), DrainReason: m.GetDrainReason(), CPUMilli: m.GetCpuMilli(), MemMiB: m.GetMemMib(), Runtimes: m.GetRuntimes(),
 		Version: m.GetVersion(), Registered: cluster.Time(m.GetRegisteredUs()), Changed: cluster.Time(m.GetChangedUs()),
-		Fence: m.GetFence(),
+		Fence: m.GetFence(), Problem: m.GetProblem(), History: historyFromLog(m.GetHistory()),
+	}
+	var err error
+	if n.Orders, err = ordersFromLog(m.GetId(), m.GetOrders()); err != nil {
+		return nil, err
 	}
 	if n.ID == "" || n.State == 0 || n.CPUMilli < 0 || n.MemMiB < 0 {
 		return nil, fmt.Errorf("node %q in state %d with %d milli-cores and %d MiB is malformed", n.ID, m.GetState(), n.CPUMilli, n.MemMiB)
@@ -334,12 +339,13 @@ func NodeFromLog(m *logv1.Node) (*cluster.Node, error) {
 		if g.Id == "" || i > 0 && string(n.GPUs[i-1].ID) >= g.Id {
 			return nil, fmt.Errorf("node %s: GPU %q in place %d is not in order", n.ID, g.Id, i)
 		}
-		if g.SellableMib < 0 || g.MemMib < 0 || g.MaxShares > maxStored || g.Index > maxStored {
+		if g.SellableMib < 0 || g.MemMib < 0 || g.MaxShares > maxStored || g.Index > maxStored || g.State > uint32(cluster.GPULost) {
 			return nil, fmt.Errorf("node %s: GPU %s is malformed", n.ID, g.Id)
 		}
 		n.GPUs = append(n.GPUs, cluster.GPU{
 			ID: cluster.GPUID(g.Id), Index: int(g.Index), Type: g.Type, MemMiB: g.MemMib, SellableMiB: g.SellableMib,
 			MaxShares: int(g.MaxShares), NUMA: int(g.Numa), PCI: g.Pci, CapMode: g.CapMode, Scope: cluster.Scope(g.Scope),
+			State: cluster.GPUState(g.State), StateReason: g.StateReason,
 		})
 	}
 	return n, nil

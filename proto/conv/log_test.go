@@ -259,6 +259,10 @@ func validNode(t *rapid.T, n *cluster.Node) {
 	n.State = rapid.SampledFrom([]cluster.NodeState{cluster.NodeReady, cluster.NodeUnreachable}).Draw(t, "state")
 	for i := range n.GPUs {
 		n.GPUs[i].ID = cluster.GPUID(fmt.Sprintf("GPU-%d", i))
+		n.GPUs[i].State %= cluster.GPULost + 1
+	}
+	for i := range n.Orders {
+		n.Orders[i].GPU = cluster.GPUID(fmt.Sprintf("GPU-%d", i))
 	}
 }
 

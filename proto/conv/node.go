@@ -41,6 +41,7 @@ func NodeFromHello(h *nodev1.Hello, headroomMiB int64, maxShares int) (*cluster.
 	n := &cluster.Node{
 		ID: cluster.NodeID(h.Node), Address: h.Address, BootID: h.BootId, State: cluster.NodeReady,
 		CPUMilli: h.CpuMilli, MemMiB: h.MemMib, Runtimes: h.Runtimes, Version: h.Version,
+		Problem: clip(h.Problem, maxStateReason),
 	}
 	for _, g := range h.Gpus {
 		if g.Uuid == "" || len(g.Uuid) > 128 || g.Type == "" || len(g.Type) > 64 || g.MemMib <= 0 || g.MemMib > cluster.MaxMemMiB {
@@ -50,10 +51,12 @@ func NodeFromHello(h *nodev1.Hello, headroomMiB int64, maxShares int) (*cluster.
 		if err != nil {
 			return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: GPU %s: %v", h.Node, g.Uuid, err)
 		}
+		state, why := gpuState(g)
 		n.GPUs = append(n.GPUs, cluster.GPU{
 			ID: cluster.GPUID(g.Uuid), Index: int(g.Index), Type: g.Type, MemMiB: g.MemMib,
 			SellableMiB: cluster.Sellable(g.MemMib, g.ReservedMib, headroomMiB), MaxShares: max(1, maxShares),
 			NUMA: int(g.Numa), PCI: g.Pci, CapMode: g.CapMode, Scope: scope,
+			State: state, StateReason: why,
 		})
 	}
 	sort.Slice(n.GPUs, func(i, k int) bool { return n.GPUs[i].ID < n.GPUs[k].ID })

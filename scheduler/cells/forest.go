@@ -81,7 +81,7 @@ func (f *forest) add(n *cluster.Node, gs []*cluster.GPU) {
 	lo := int32(len(f.leaves))
 	for _, g := range gs {
 		f.leafAt[g.ID] = int32(len(f.leaves))
-		f.leaves = append(f.leaves, leaf{g.ID, n.ID, !n.Schedulable() || g.SellableMiB <= 0})
+		f.leaves = append(f.leaves, leaf{g.ID, n.ID, !n.Schedulable() || !n.Open(g) || g.SellableMiB <= 0})
 	}
 	hi := int32(len(f.leaves))
 	f.nodes = append(f.nodes, span{lo, hi})

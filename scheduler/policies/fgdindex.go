@@ -99,7 +99,7 @@ func (f *fgd) likeEarlier(p *pass, gi int32, i int) bool {
 	for _, o := range cards[:i] {
 		d := &p.f.cards[o]
 		if d.use.UsedMiB == c.use.UsedMiB && d.use.UsedMilli == c.use.UsedMilli && d.use.Shares == c.use.Shares &&
-			d.use.Exclusive == c.use.Exclusive && d.until == c.until && d.use.MaxShares == c.use.MaxShares {
+			d.use.Exclusive == c.use.Exclusive && d.until == c.until && d.use.MaxShares == c.use.MaxShares && d.use.Closed == c.use.Closed {
 			return true
 		}
 	}

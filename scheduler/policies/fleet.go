@@ -207,7 +207,7 @@ func (f *fleet) sum(gi int32, maxShares int) {
 	g.mem, g.milli, g.free, g.empty = -1, -1, false, 0
 	for _, i := range g.cards {
 		u := &f.cards[i].use
-		if u.Shares == 0 {
+		if u.Idle() {
 			g.empty++
 		}
 		if u.FreeShares() > 0 && u.Shares < maxShares {

@@ -122,7 +122,7 @@ func (f *fleet) reset(led *cluster.Ledger) bool {
 	for i := range f.cards {
 		c := &f.cards[i]
 		u, ok := led.GPUAt(c.at)
-		if !ok || u.ID != c.use.ID || u.Node != c.use.Node || u.Type != c.use.Type || u.SellableMiB != c.use.SellableMiB || u.MaxShares != c.use.MaxShares || u.Shareable != c.use.Shareable || u.Scope != c.use.Scope {
+		if !ok || u.ID != c.use.ID || u.Node != c.use.Node || u.Type != c.use.Type || u.SellableMiB != c.use.SellableMiB || u.MaxShares != c.use.MaxShares || u.Shareable != c.use.Shareable || u.Scope != c.use.Scope || u.Closed != c.use.Closed {
 			return false
 		}
 		c.take(u)

@@ -145,7 +145,7 @@ func nodeTable(nodes []*apiv1.Node) *table {
 		}
 		t.add(append(row, strconv.Itoa(len(n.GetGpus())), orDash(strings.Join(types, ",")), usedOf(used, sellable), use,
 			cores(n.GetCpuUsedMilli())+"/"+cores(n.GetCpuMilli()), usedOf(n.GetMemUsedMib(), n.GetMemMib()),
-			strconv.Itoa(len(n.GetJobs())), orDash(n.GetDrainReason()))...)
+			strconv.Itoa(len(n.GetJobs())), orDash(nodeReason(n)))...)
 	}
 	return t
 }
@@ -165,7 +165,7 @@ func gpuTable(nodes []*apiv1.Node, withNode bool) *table {
 	}
 	t.cols = append(t.cols, column{head: "GPU", right: true}, column{head: "TYPE", shrink: true}, column{head: "GIVEN", right: true},
 		column{head: "COMPUTE", right: true}, column{head: "SHARES", right: true}, column{head: "MEASURED", right: true}, column{head: "BUSY", right: true},
-		column{head: "CAP"}, column{head: "QUEUED", right: true}, column{head: "JOBS", shrink: true})
+		column{head: "CAP"}, column{head: "HEALTH"}, column{head: "QUEUED", right: true}, column{head: "JOBS", shrink: true})
 	for _, n := range nodes {
 		for _, g := range n.GetGpus() {
 			var row []string
@@ -177,7 +177,7 @@ func gpuTable(nodes []*apiv1.Node, withNode bool) *table {
 				shares = "whole"
 			}
 			t.add(append(row, strconv.Itoa(int(g.GetIndex())), g.GetType(), usedOf(g.GetLedgerUsedMib(), g.GetSellableMib()),
-				percentOf(g.GetLedgerUsedMilli()), shares, measuredMem(g), measuredUse(g), orDash(g.GetCapMode()),
+				percentOf(g.GetLedgerUsedMilli()), shares, measuredMem(g), measuredUse(g), orDash(g.GetCapMode()), gpuHealth(g),
 				strconv.Itoa(int(g.GetQueued())), orDash(idList(g.GetJobs())))...)
 		}
 	}
@@ -217,6 +217,7 @@ func runNodeShow(ctx context.Context, e *Env, c *client, f format, ids []string)
 			"Node", n.GetId(),
 			"State", nodeState(n),
 			"Reason", n.GetDrainReason(),
+			"Problem", n.GetProblem(),
 			"Partitions", strings.Join(n.GetPartitions(), ", "),
 			"Address", n.GetAddress(),
 			"Cores", cores(n.GetCpuUsedMilli())+" of "+cores(n.GetCpuMilli())+" given away",
@@ -233,6 +234,7 @@ func runNodeShow(ctx context.Context, e *Env, c *client, f format, ids []string)
 			e.printf("\n")
 			gpuTable([]*apiv1.Node{n}, false).print(e)
 		}
+		showHealth(e, n)
 	}
 	return err
 }
@@ -255,8 +257,8 @@ func runNodeDrain(ctx context.Context, e *Env, c *client, id, reason string) err
 	if err := cluster.CheckName("node", id); err != nil {
 		return Usagef("%w", err)
 	}
-	if strings.TrimSpace(reason) == "" || len(reason) > 256 || escape(reason) != reason {
-		return Usagef("--reason: want 1 to 256 bytes of printable text that says why, for whoever finds the node drained")
+	if err := checkReason(reason, "the node"); err != nil {
+		return err
 	}
 	var node *apiv1.Node
 	err := c.cluster(ctx, changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {

@@ -37,7 +37,7 @@ func New(env *Env, extra ...*cobra.Command) *cobra.Command {
 	root.PersistentFlags().DurationVar(&c.timeout, "timeout", defaultTimeout, "how long to go on asking for a definite answer")
 	root.AddCommand(
 		newSubmitCmd(env, c), newQueueCmd(env, c), newShowCmd(env, c), newWhyCmd(env, c), newLogsCmd(env, c),
-		newCancelCmd(env, c), newHoldCmd(env, c), newReleaseCmd(env, c), newRequeueCmd(env, c), newWaitCmd(env, c), newNodeCmd(env, c), newPartitionCmd(env, c), newClusterCmd(env, c), newTokenCmd(env, c),
+		newCancelCmd(env, c), newHoldCmd(env, c), newReleaseCmd(env, c), newRequeueCmd(env, c), newWaitCmd(env, c), newNodeCmd(env, c), newGPUCmd(env, c), newPartitionCmd(env, c), newClusterCmd(env, c), newTokenCmd(env, c),
 		newPredictCmd(env, c), newFeaturesCmd(env), newModelCmd(env, c), newSimCmd(env, c), newLintCmd(env), newSbatchCmd(env, c), newSqueueCmd(env, c), newScancelCmd(env, c), newSinfoCmd(env, c), newScontrolCmd(env, c), newSacctCmd(env, c), newCompletionCmd(env), newVersionCmd(env),
 	)
 	root.AddCommand(newImageCmd(env))

@@ -7,24 +7,36 @@ import (
 )
 
 type nodeView struct {
-	ID           string     `json:"id"`
-	Address      string     `json:"address"`
-	State        string     `json:"state"`
-	Drain        bool       `json:"drain"`
-	DrainReason  string     `json:"drain_reason"`
-	CPUMilli     int64      `json:"cpu_milli"`
-	CPUUsedMilli int64      `json:"cpu_used_milli"`
-	MemMiB       int64      `json:"mem_mib"`
-	MemUsedMiB   int64      `json:"mem_used_mib"`
-	GPUs         []gpuView  `json:"gpus"`
-	Runtimes     []string   `json:"runtimes"`
-	Version      string     `json:"version"`
-	BootID       string     `json:"boot_id"`
-	Registered   *time.Time `json:"registered"`
-	LastContact  *time.Time `json:"last_contact"`
-	Jobs         []uint64   `json:"jobs"`
-	Gossip       string     `json:"gossip"`
-	Partitions   []string   `json:"partitions"`
+	ID           string      `json:"id"`
+	Address      string      `json:"address"`
+	State        string      `json:"state"`
+	Drain        bool        `json:"drain"`
+	DrainReason  string      `json:"drain_reason"`
+	CPUMilli     int64       `json:"cpu_milli"`
+	CPUUsedMilli int64       `json:"cpu_used_milli"`
+	MemMiB       int64       `json:"mem_mib"`
+	MemUsedMiB   int64       `json:"mem_used_mib"`
+	GPUs         []gpuView   `json:"gpus"`
+	Runtimes     []string    `json:"runtimes"`
+	Version      string      `json:"version"`
+	BootID       string      `json:"boot_id"`
+	Registered   *time.Time  `json:"registered"`
+	LastContact  *time.Time  `json:"last_contact"`
+	Jobs         []uint64    `json:"jobs"`
+	Gossip       string      `json:"gossip"`
+	Partitions   []string    `json:"partitions"`
+	Problem      string      `json:"problem"`
+	History      []eventView `json:"history"`
+}
+
+// eventView has no gpu for what befell the node as a whole, and no by_uid for
+// what nobody asked for.
+type eventView struct {
+	At     *time.Time `json:"at"`
+	GPU    string     `json:"gpu"`
+	Kind   string     `json:"kind"`
+	Detail string     `json:"detail"`
+	ByUID  *uint32    `json:"by_uid"`
 }
 
 // gpuView has -1 for what was not measured.
@@ -47,6 +59,10 @@ type gpuView struct {
 	Jobs              []uint64   `json:"jobs"`
 	BusyMS            int64      `json:"busy_ms"`
 	BusySince         *time.Time `json:"busy_since"`
+	State             string     `json:"state"`
+	StateReason       string     `json:"state_reason"`
+	Drain             bool       `json:"drain"`
+	DrainReason       string     `json:"drain_reason"`
 }
 
 func viewNodes(in []*apiv1.Node) []nodeView {
@@ -57,7 +73,10 @@ func viewNodes(in []*apiv1.Node) []nodeView {
 			CPUMilli: n.GetCpuMilli(), CPUUsedMilli: n.GetCpuUsedMilli(), MemMiB: n.GetMemMib(), MemUsedMiB: n.GetMemUsedMib(),
 			GPUs: []gpuView{}, Runtimes: append([]string{}, n.GetRuntimes()...), Version: n.GetVersion(), BootID: n.GetBootId(),
 			Registered: stamp(n.GetRegistered()), LastContact: stamp(n.GetLastContact()), Jobs: list(n.GetJobs()), Gossip: n.GetGossip(),
-			Partitions: append([]string{}, n.GetPartitions()...),
+			Partitions: append([]string{}, n.GetPartitions()...), Problem: n.GetProblem(), History: []eventView{},
+		}
+		for _, h := range n.GetHistory() {
+			v.History = append(v.History, eventView{At: stamp(h.GetAt()), GPU: h.GetGpu(), Kind: h.GetKind(), Detail: h.GetDetail(), ByUID: h.ByUid})
 		}
 		for _, g := range n.GetGpus() {
 			v.GPUs = append(v.GPUs, gpuView{
@@ -65,6 +84,7 @@ func viewNodes(in []*apiv1.Node) []nodeView {
 				LedgerUsedMiB: g.GetLedgerUsedMib(), LedgerUsedMilli: g.GetLedgerUsedMilli(), Shares: g.GetShares(), MaxShares: g.GetMaxShares(),
 				Exclusive: g.GetExclusive(), CapMode: g.GetCapMode(), MeasuredUsedMiB: g.GetMeasuredUsedMib(), MeasuredUtilMilli: g.GetMeasuredUtilMilli(),
 				GossipFreeMiB: g.GetGossipFreeMib(), Queued: g.GetQueued(), Jobs: list(g.GetJobs()), BusyMS: g.GetBusyMs(), BusySince: stamp(g.GetBusySince()),
+				State: g.GetState(), StateReason: g.GetStateReason(), Drain: g.GetDrain(), DrainReason: g.GetDrainReason(),
 			})
 		}
 		out = append(out, v)

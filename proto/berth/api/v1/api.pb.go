@@ -3735,7 +3735,11 @@ type Node struct {
 	// What gossip says of the node: alive, suspect, dead or unknown. A hint.
 	Gossip string `protobuf:"bytes,17,opt,name=gossip,proto3" json:"gossip,omitempty"`
 	// Partitions that it belongs to, sorted.
-	Partitions    []string `protobuf:"bytes,18,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	Partitions []string `protobuf:"bytes,18,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	// What is wrong with the node as a whole; empty is nothing.
+	Problem string `protobuf:"bytes,19,opt,name=problem,proto3" json:"problem,omitempty"`
+	// The last of what befell it and its GPUs, oldest first.
+	History       []*NodeEvent `protobuf:"bytes,20,rep,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3896,6 +3900,20 @@ func (x *Node) GetPartitions() []string {
 	return nil
 }
 
+func (x *Node) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *Node) GetHistory() []*NodeEvent {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
 type GPU struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Uuid            string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
@@ -3915,10 +3933,16 @@ type GPU struct {
 	GossipFreeMib     int64 `protobuf:"varint,14,opt,name=gossip_free_mib,json=gossipFreeMib,proto3" json:"gossip_free_mib,omitempty"`
 	// Jobs that wait in its queue, and when the last of them is expected to
 	// have ended.
-	Queued        uint32                 `protobuf:"varint,15,opt,name=queued,proto3" json:"queued,omitempty"`
-	Jobs          []uint64               `protobuf:"varint,16,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
-	BusyMs        int64                  `protobuf:"varint,17,opt,name=busy_ms,json=busyMs,proto3" json:"busy_ms,omitempty"`
-	BusySince     *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=busy_since,json=busySince,proto3" json:"busy_since,omitempty"`
+	Queued    uint32                 `protobuf:"varint,15,opt,name=queued,proto3" json:"queued,omitempty"`
+	Jobs      []uint64               `protobuf:"varint,16,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
+	BusyMs    int64                  `protobuf:"varint,17,opt,name=busy_ms,json=busyMs,proto3" json:"busy_ms,omitempty"`
+	BusySince *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=busy_since,json=busySince,proto3" json:"busy_since,omitempty"`
+	// What its agent says of it: ok, unknown, quarantined, failing or lost, and
+	// why. An administrator's drain stands beside it.
+	State         string `protobuf:"bytes,19,opt,name=state,proto3" json:"state,omitempty"`
+	StateReason   string `protobuf:"bytes,20,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	Drain         bool   `protobuf:"varint,21,opt,name=drain,proto3" json:"drain,omitempty"`
+	DrainReason   string `protobuf:"bytes,22,opt,name=drain_reason,json=drainReason,proto3" json:"drain_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4079,6 +4103,356 @@ func (x *GPU) GetBusySince() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *GPU) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *GPU) GetStateReason() string {
+	if x != nil {
+		return x.StateReason
+	}
+	return ""
+}
+
+func (x *GPU) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+func (x *GPU) GetDrainReason() string {
+	if x != nil {
+		return x.DrainReason
+	}
+	return ""
+}
+
+// NodeEvent is something that befell a node or one of its GPUs.
+type NodeEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// UUID and index of the GPU; none for the node as a whole.
+	Gpu   string  `protobuf:"bytes,2,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	Index *uint32 `protobuf:"varint,3,opt,name=index,proto3,oneof" json:"index,omitempty"`
+	// registered, booted, lost, back, fenced, drained, resumed, or the new state
+	// of the GPU: ok, unknown, quarantined, failing, lost.
+	Kind   string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	Detail string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	// The user who asked for it, if one did.
+	ByUid         *uint32 `protobuf:"varint,6,opt,name=by_uid,json=byUid,proto3,oneof" json:"by_uid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeEvent) Reset() {
+	*x = NodeEvent{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeEvent) ProtoMessage() {}
+
+func (x *NodeEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
+func (*NodeEvent) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *NodeEvent) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *NodeEvent) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+func (x *NodeEvent) GetIndex() uint32 {
+	if x != nil && x.Index != nil {
+		return *x.Index
+	}
+	return 0
+}
+
+func (x *NodeEvent) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *NodeEvent) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *NodeEvent) GetByUid() uint32 {
+	if x != nil && x.ByUid != nil {
+		return *x.ByUid
+	}
+	return 0
+}
+
+// DrainGPURequest names a GPU by its UUID, or by its index on a node.
+type DrainGPURequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Index         *uint32                `protobuf:"varint,3,opt,name=index,proto3,oneof" json:"index,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainGPURequest) Reset() {
+	*x = DrainGPURequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainGPURequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainGPURequest) ProtoMessage() {}
+
+func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainGPURequest.ProtoReflect.Descriptor instead.
+func (*DrainGPURequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *DrainGPURequest) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+func (x *DrainGPURequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *DrainGPURequest) GetIndex() uint32 {
+	if x != nil && x.Index != nil {
+		return *x.Index
+	}
+	return 0
+}
+
+func (x *DrainGPURequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type DrainGPUResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Gpu           string                 `protobuf:"bytes,2,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainGPUResponse) Reset() {
+	*x = DrainGPUResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainGPUResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainGPUResponse) ProtoMessage() {}
+
+func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainGPUResponse.ProtoReflect.Descriptor instead.
+func (*DrainGPUResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *DrainGPUResponse) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *DrainGPUResponse) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+type ResumeGPURequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Index         *uint32                `protobuf:"varint,3,opt,name=index,proto3,oneof" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeGPURequest) Reset() {
+	*x = ResumeGPURequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeGPURequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeGPURequest) ProtoMessage() {}
+
+func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeGPURequest.ProtoReflect.Descriptor instead.
+func (*ResumeGPURequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ResumeGPURequest) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+func (x *ResumeGPURequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ResumeGPURequest) GetIndex() uint32 {
+	if x != nil && x.Index != nil {
+		return *x.Index
+	}
+	return 0
+}
+
+type ResumeGPUResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Gpu           string                 `protobuf:"bytes,2,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeGPUResponse) Reset() {
+	*x = ResumeGPUResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeGPUResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeGPUResponse) ProtoMessage() {}
+
+func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeGPUResponse.ProtoReflect.Descriptor instead.
+func (*ResumeGPUResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ResumeGPUResponse) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *ResumeGPUResponse) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
 type DrainNodeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -4089,7 +4463,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4101,7 +4475,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4114,7 +4488,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -4140,7 +4514,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4152,7 +4526,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4165,7 +4539,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -4184,7 +4558,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4196,7 +4570,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4209,7 +4583,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -4228,7 +4602,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4240,7 +4614,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4253,7 +4627,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -4272,7 +4646,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4284,7 +4658,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4297,7 +4671,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -4319,7 +4693,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4331,7 +4705,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4344,7 +4718,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -4377,7 +4751,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4389,7 +4763,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4402,7 +4776,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -4420,7 +4794,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4432,7 +4806,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4445,7 +4819,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 type CreateTokenRequest struct {
@@ -4459,7 +4833,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4471,7 +4845,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4484,7 +4858,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -4518,7 +4892,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4530,7 +4904,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4543,7 +4917,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -4595,7 +4969,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4607,7 +4981,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4620,7 +4994,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Partition) GetName() string {
@@ -4738,7 +5112,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4750,7 +5124,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4763,7 +5137,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -4782,7 +5156,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4794,7 +5168,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4807,7 +5181,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -4840,7 +5214,7 @@ type SetPartitionRequest struct {
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4852,7 +5226,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4865,7 +5239,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -4948,7 +5322,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4960,7 +5334,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4973,7 +5347,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -4999,7 +5373,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5011,7 +5385,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5024,7 +5398,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -5042,7 +5416,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5054,7 +5428,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5067,7 +5441,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 var File_berth_api_v1_api_proto protoreflect.FileDescriptor
@@ -5400,7 +5774,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\"S\n" +
 	"\x11ListNodesResponse\x12(\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x12.berth.api.v1.NodeR\x05nodes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xba\x04\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\x87\x05\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
@@ -5425,7 +5799,9 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x06gossip\x18\x11 \x01(\tR\x06gossip\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\x12 \x03(\tR\n" +
-	"partitions\"\xc7\x04\n" +
+	"partitions\x12\x18\n" +
+	"\aproblem\x18\x13 \x01(\tR\aproblem\x121\n" +
+	"\ahistory\x18\x14 \x03(\v2\x17.berth.api.v1.NodeEventR\ahistory\"\xb9\x05\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -5447,7 +5823,37 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x04jobs\x18\x10 \x03(\x04R\x04jobs\x12\x17\n" +
 	"\abusy_ms\x18\x11 \x01(\x03R\x06busyMs\x129\n" +
 	"\n" +
-	"busy_since\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tbusySince\":\n" +
+	"busy_since\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tbusySince\x12\x14\n" +
+	"\x05state\x18\x13 \x01(\tR\x05state\x12!\n" +
+	"\fstate_reason\x18\x14 \x01(\tR\vstateReason\x12\x14\n" +
+	"\x05drain\x18\x15 \x01(\bR\x05drain\x12!\n" +
+	"\fdrain_reason\x18\x16 \x01(\tR\vdrainReason\"\xc1\x01\n" +
+	"\tNodeEvent\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x10\n" +
+	"\x03gpu\x18\x02 \x01(\tR\x03gpu\x12\x19\n" +
+	"\x05index\x18\x03 \x01(\rH\x00R\x05index\x88\x01\x01\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\x12\x1a\n" +
+	"\x06by_uid\x18\x06 \x01(\rH\x01R\x05byUid\x88\x01\x01B\b\n" +
+	"\x06_indexB\t\n" +
+	"\a_by_uid\"t\n" +
+	"\x0fDrainGPURequest\x12\x10\n" +
+	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x19\n" +
+	"\x05index\x18\x03 \x01(\rH\x00R\x05index\x88\x01\x01\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reasonB\b\n" +
+	"\x06_index\"L\n" +
+	"\x10DrainGPUResponse\x12&\n" +
+	"\x04node\x18\x01 \x01(\v2\x12.berth.api.v1.NodeR\x04node\x12\x10\n" +
+	"\x03gpu\x18\x02 \x01(\tR\x03gpu\"]\n" +
+	"\x10ResumeGPURequest\x12\x10\n" +
+	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x19\n" +
+	"\x05index\x18\x03 \x01(\rH\x00R\x05index\x88\x01\x01B\b\n" +
+	"\x06_index\"M\n" +
+	"\x11ResumeGPUResponse\x12&\n" +
+	"\x04node\x18\x01 \x01(\v2\x12.berth.api.v1.NodeR\x04node\x12\x10\n" +
+	"\x03gpu\x18\x02 \x01(\tR\x03gpu\":\n" +
 	"\x10DrainNodeRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\";\n" +
@@ -5545,13 +5951,15 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"ExplainJob\x12\x1f.berth.api.v1.ExplainJobRequest\x1a .berth.api.v1.ExplainJobResponse\x12F\n" +
 	"\aPredict\x12\x1c.berth.api.v1.PredictRequest\x1a\x1d.berth.api.v1.PredictResponse\x12N\n" +
-	"\tWatchJobs\x12\x1e.berth.api.v1.WatchJobsRequest\x1a\x1f.berth.api.v1.WatchJobsResponse0\x012\xd2\x06\n" +
+	"\tWatchJobs\x12\x1e.berth.api.v1.WatchJobsRequest\x1a\x1f.berth.api.v1.WatchJobsResponse0\x012\xeb\a\n" +
 	"\x0eClusterService\x12L\n" +
 	"\tGetStatus\x12\x1e.berth.api.v1.GetStatusRequest\x1a\x1f.berth.api.v1.GetStatusResponse\x12L\n" +
 	"\tListNodes\x12\x1e.berth.api.v1.ListNodesRequest\x1a\x1f.berth.api.v1.ListNodesResponse\x12L\n" +
 	"\tDrainNode\x12\x1e.berth.api.v1.DrainNodeRequest\x1a\x1f.berth.api.v1.DrainNodeResponse\x12O\n" +
 	"\n" +
-	"ResumeNode\x12\x1f.berth.api.v1.ResumeNodeRequest\x1a .berth.api.v1.ResumeNodeResponse\x12L\n" +
+	"ResumeNode\x12\x1f.berth.api.v1.ResumeNodeRequest\x1a .berth.api.v1.ResumeNodeResponse\x12I\n" +
+	"\bDrainGPU\x12\x1d.berth.api.v1.DrainGPURequest\x1a\x1e.berth.api.v1.DrainGPUResponse\x12L\n" +
+	"\tResumeGPU\x12\x1e.berth.api.v1.ResumeGPURequest\x1a\x1f.berth.api.v1.ResumeGPUResponse\x12L\n" +
 	"\tFenceNode\x12\x1e.berth.api.v1.FenceNodeRequest\x1a\x1f.berth.api.v1.FenceNodeResponse\x12O\n" +
 	"\n" +
 	"RemoveNode\x12\x1f.berth.api.v1.RemoveNodeRequest\x1a .berth.api.v1.RemoveNodeResponse\x12R\n" +
@@ -5573,7 +5981,7 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(CancelOutcome)(0),              // 0: berth.api.v1.CancelOutcome
 	(JobAction)(0),                  // 1: berth.api.v1.JobAction
@@ -5622,58 +6030,63 @@ var file_berth_api_v1_api_proto_goTypes = []any{
 	(*ListNodesResponse)(nil),       // 44: berth.api.v1.ListNodesResponse
 	(*Node)(nil),                    // 45: berth.api.v1.Node
 	(*GPU)(nil),                     // 46: berth.api.v1.GPU
-	(*DrainNodeRequest)(nil),        // 47: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),       // 48: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),       // 49: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),      // 50: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),        // 51: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),       // 52: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),       // 53: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),      // 54: berth.api.v1.RemoveNodeResponse
-	(*CreateTokenRequest)(nil),      // 55: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 56: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),               // 57: berth.api.v1.Partition
-	(*ListPartitionsRequest)(nil),   // 58: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),  // 59: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),     // 60: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),    // 61: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),  // 62: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil), // 63: berth.api.v1.RemovePartitionResponse
-	(*durationpb.Duration)(nil),     // 64: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 65: google.protobuf.Timestamp
+	(*NodeEvent)(nil),               // 47: berth.api.v1.NodeEvent
+	(*DrainGPURequest)(nil),         // 48: berth.api.v1.DrainGPURequest
+	(*DrainGPUResponse)(nil),        // 49: berth.api.v1.DrainGPUResponse
+	(*ResumeGPURequest)(nil),        // 50: berth.api.v1.ResumeGPURequest
+	(*ResumeGPUResponse)(nil),       // 51: berth.api.v1.ResumeGPUResponse
+	(*DrainNodeRequest)(nil),        // 52: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 53: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),       // 54: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),      // 55: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),        // 56: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),       // 57: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),       // 58: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 59: berth.api.v1.RemoveNodeResponse
+	(*CreateTokenRequest)(nil),      // 60: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 61: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),               // 62: berth.api.v1.Partition
+	(*ListPartitionsRequest)(nil),   // 63: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),  // 64: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),     // 65: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),    // 66: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),  // 67: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil), // 68: berth.api.v1.RemovePartitionResponse
+	(*durationpb.Duration)(nil),     // 69: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 70: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	4,  // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	64, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	64, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	65, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	64, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	64, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	65, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	69, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	69, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	70, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	69, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	69, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	70, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
 	8,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
 	7,  // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
 	5,  // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
 	6,  // 10: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	64, // 11: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	69, // 11: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
 	10, // 12: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	12, // 13: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	14, // 14: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	65, // 15: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	65, // 16: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	65, // 17: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	65, // 18: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	70, // 15: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	70, // 16: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	70, // 17: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	70, // 18: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
 	4,  // 19: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	17, // 20: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	64, // 21: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	69, // 21: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
 	12, // 22: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
 	11, // 23: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
 	13, // 24: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
 	15, // 25: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
 	16, // 26: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
 	10, // 27: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	65, // 28: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	65, // 29: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	65, // 30: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	70, // 28: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	70, // 29: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	70, // 30: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
 	12, // 31: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
 	14, // 32: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
 	9,  // 33: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
@@ -5685,8 +6098,8 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	9,  // 39: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
 	31, // 40: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
 	30, // 41: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	65, // 42: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	65, // 43: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	70, // 42: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	70, // 43: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
 	4,  // 44: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
 	12, // 45: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
 	34, // 46: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
@@ -5697,61 +6110,69 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	42, // 51: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
 	45, // 52: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
 	46, // 53: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	65, // 54: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	65, // 55: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	65, // 56: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	45, // 57: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	45, // 58: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	45, // 59: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	64, // 60: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	65, // 61: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	64, // 62: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	64, // 63: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	57, // 64: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	64, // 65: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	64, // 66: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	57, // 67: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	2,  // 68: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	18, // 69: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	20, // 70: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	22, // 71: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	25, // 72: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	28, // 73: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	32, // 74: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	37, // 75: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	39, // 76: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	43, // 77: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	47, // 78: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	49, // 79: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	51, // 80: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	53, // 81: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	55, // 82: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	58, // 83: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	60, // 84: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	62, // 85: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	3,  // 86: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	19, // 87: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	21, // 88: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	23, // 89: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	26, // 90: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	29, // 91: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	33, // 92: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	38, // 93: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	40, // 94: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	44, // 95: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	48, // 96: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	50, // 97: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	52, // 98: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	54, // 99: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	56, // 100: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	59, // 101: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	61, // 102: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	63, // 103: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	86, // [86:104] is the sub-list for method output_type
-	68, // [68:86] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	70, // 54: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	70, // 55: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	47, // 56: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
+	70, // 57: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	70, // 58: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	45, // 59: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	45, // 60: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	45, // 61: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	45, // 62: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	45, // 63: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	69, // 64: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	70, // 65: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	69, // 66: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	69, // 67: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	62, // 68: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	69, // 69: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	69, // 70: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	62, // 71: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	2,  // 72: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	18, // 73: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	20, // 74: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	22, // 75: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	25, // 76: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	28, // 77: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	32, // 78: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	37, // 79: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	39, // 80: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	43, // 81: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	52, // 82: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	54, // 83: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	48, // 84: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	50, // 85: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	56, // 86: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	58, // 87: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	60, // 88: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	63, // 89: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	65, // 90: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	67, // 91: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	3,  // 92: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	19, // 93: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	21, // 94: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	23, // 95: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	26, // 96: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	29, // 97: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	33, // 98: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	38, // 99: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	40, // 100: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	44, // 101: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	53, // 102: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	55, // 103: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	49, // 104: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	51, // 105: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	57, // 106: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	59, // 107: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	61, // 108: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	64, // 109: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	66, // 110: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	68, // 111: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	92, // [92:112] is the sub-list for method output_type
+	72, // [72:92] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -5761,14 +6182,17 @@ func file_berth_api_v1_api_proto_init() {
 	}
 	file_berth_api_v1_api_proto_msgTypes[7].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[15].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[58].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[45].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[46].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[48].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[63].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   62,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

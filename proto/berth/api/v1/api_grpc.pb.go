@@ -411,6 +411,8 @@ const (
 	ClusterService_ListNodes_FullMethodName       = "/berth.api.v1.ClusterService/ListNodes"
 	ClusterService_DrainNode_FullMethodName       = "/berth.api.v1.ClusterService/DrainNode"
 	ClusterService_ResumeNode_FullMethodName      = "/berth.api.v1.ClusterService/ResumeNode"
+	ClusterService_DrainGPU_FullMethodName        = "/berth.api.v1.ClusterService/DrainGPU"
+	ClusterService_ResumeGPU_FullMethodName       = "/berth.api.v1.ClusterService/ResumeGPU"
 	ClusterService_FenceNode_FullMethodName       = "/berth.api.v1.ClusterService/FenceNode"
 	ClusterService_RemoveNode_FullMethodName      = "/berth.api.v1.ClusterService/RemoveNode"
 	ClusterService_CreateToken_FullMethodName     = "/berth.api.v1.ClusterService/CreateToken"
@@ -429,6 +431,9 @@ type ClusterServiceClient interface {
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 	DrainNode(ctx context.Context, in *DrainNodeRequest, opts ...grpc.CallOption) (*DrainNodeResponse, error)
 	ResumeNode(ctx context.Context, in *ResumeNodeRequest, opts ...grpc.CallOption) (*ResumeNodeResponse, error)
+	// DrainGPU keeps new jobs from one GPU; the others of its node go on.
+	DrainGPU(ctx context.Context, in *DrainGPURequest, opts ...grpc.CallOption) (*DrainGPUResponse, error)
+	ResumeGPU(ctx context.Context, in *ResumeGPURequest, opts ...grpc.CallOption) (*ResumeGPUResponse, error)
 	// FenceNode gives up a silent node: its jobs end, or wait again.
 	FenceNode(ctx context.Context, in *FenceNodeRequest, opts ...grpc.CallOption) (*FenceNodeResponse, error)
 	// RemoveNode forgets a node on which nothing runs, for good.
@@ -483,6 +488,26 @@ func (c *clusterServiceClient) ResumeNode(ctx context.Context, in *ResumeNodeReq
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ResumeNodeResponse)
 	err := c.cc.Invoke(ctx, ClusterService_ResumeNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) DrainGPU(ctx context.Context, in *DrainGPURequest, opts ...grpc.CallOption) (*DrainGPUResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DrainGPUResponse)
+	err := c.cc.Invoke(ctx, ClusterService_DrainGPU_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) ResumeGPU(ctx context.Context, in *ResumeGPURequest, opts ...grpc.CallOption) (*ResumeGPUResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeGPUResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ResumeGPU_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -559,6 +584,9 @@ type ClusterServiceServer interface {
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	DrainNode(context.Context, *DrainNodeRequest) (*DrainNodeResponse, error)
 	ResumeNode(context.Context, *ResumeNodeRequest) (*ResumeNodeResponse, error)
+	// DrainGPU keeps new jobs from one GPU; the others of its node go on.
+	DrainGPU(context.Context, *DrainGPURequest) (*DrainGPUResponse, error)
+	ResumeGPU(context.Context, *ResumeGPURequest) (*ResumeGPUResponse, error)
 	// FenceNode gives up a silent node: its jobs end, or wait again.
 	FenceNode(context.Context, *FenceNodeRequest) (*FenceNodeResponse, error)
 	// RemoveNode forgets a node on which nothing runs, for good.
@@ -590,6 +618,12 @@ func (UnimplementedClusterServiceServer) DrainNode(context.Context, *DrainNodeRe
 }
 func (UnimplementedClusterServiceServer) ResumeNode(context.Context, *ResumeNodeRequest) (*ResumeNodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeNode not implemented")
+}
+func (UnimplementedClusterServiceServer) DrainGPU(context.Context, *DrainGPURequest) (*DrainGPUResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DrainGPU not implemented")
+}
+func (UnimplementedClusterServiceServer) ResumeGPU(context.Context, *ResumeGPURequest) (*ResumeGPUResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeGPU not implemented")
 }
 func (UnimplementedClusterServiceServer) FenceNode(context.Context, *FenceNodeRequest) (*FenceNodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FenceNode not implemented")
@@ -698,6 +732,42 @@ func _ClusterService_ResumeNode_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServiceServer).ResumeNode(ctx, req.(*ResumeNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_DrainGPU_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainGPURequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).DrainGPU(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_DrainGPU_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).DrainGPU(ctx, req.(*DrainGPURequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_ResumeGPU_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeGPURequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ResumeGPU(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ResumeGPU_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ResumeGPU(ctx, req.(*ResumeGPURequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -832,6 +902,14 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResumeNode",
 			Handler:    _ClusterService_ResumeNode_Handler,
+		},
+		{
+			MethodName: "DrainGPU",
+			Handler:    _ClusterService_DrainGPU_Handler,
+		},
+		{
+			MethodName: "ResumeGPU",
+			Handler:    _ClusterService_ResumeGPU_Handler,
 		},
 		{
 			MethodName: "FenceNode",

@@ -30,7 +30,7 @@ const (
 // applied in order, each with its own result.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The rules by which it is applied, 1 to 7. Entries of version 1 keep less in
+	// The rules by which it is applied, 1 to 8. Entries of version 1 keep less in
 	// samples, and check less of what enters them; from version 3 on samples say
 	// with whom an attempt shared.
 	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -132,6 +132,7 @@ type Command struct {
 	//	*Command_HoldJob
 	//	*Command_RequeueJob
 	//	*Command_UndoGang
+	//	*Command_DrainGpu
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -408,6 +409,15 @@ func (x *Command) GetUndoGang() *UndoGang {
 	return nil
 }
 
+func (x *Command) GetDrainGpu() *DrainGPU {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_DrainGpu); ok {
+			return x.DrainGpu
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -516,6 +526,10 @@ type Command_UndoGang struct {
 	UndoGang *UndoGang `protobuf:"bytes,26,opt,name=undo_gang,json=undoGang,proto3,oneof"`
 }
 
+type Command_DrainGpu struct {
+	DrainGpu *DrainGPU `protobuf:"bytes,27,opt,name=drain_gpu,json=drainGpu,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -567,6 +581,8 @@ func (*Command_HoldJob) isCommand_Kind() {}
 func (*Command_RequeueJob) isCommand_Kind() {}
 
 func (*Command_UndoGang) isCommand_Kind() {}
+
+func (*Command_DrainGpu) isCommand_Kind() {}
 
 // SubmitJob adds the jobs of one request, all or none, under ids that the
 // leader stamped: first_job and those that follow it.
@@ -1230,10 +1246,12 @@ func (x *SetNodeState) GetBootId() string {
 }
 
 type DrainNode struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Drain         bool                   `protobuf:"varint,2,opt,name=drain,proto3" json:"drain,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Node   string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Drain  bool                   `protobuf:"varint,2,opt,name=drain,proto3" json:"drain,omitempty"`
+	Reason string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Who asked for it; not known in entries before version 8.
+	By            uint32 `protobuf:"varint,4,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1289,6 +1307,91 @@ func (x *DrainNode) GetReason() string {
 	return ""
 }
 
+func (x *DrainNode) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
+// DrainGPU keeps new attempts from one card, or lets them come again: then
+// what its agent held against it is void, too.
+type DrainGPU struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Gpu           string                 `protobuf:"bytes,2,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	Drain         bool                   `protobuf:"varint,3,opt,name=drain,proto3" json:"drain,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	By            uint32                 `protobuf:"varint,5,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainGPU) Reset() {
+	*x = DrainGPU{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainGPU) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainGPU) ProtoMessage() {}
+
+func (x *DrainGPU) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainGPU.ProtoReflect.Descriptor instead.
+func (*DrainGPU) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DrainGPU) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *DrainGPU) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+func (x *DrainGPU) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+func (x *DrainGPU) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DrainGPU) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
 // RemoveNode forgets a node that holds nothing and denies its identity.
 type RemoveNode struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1299,7 +1402,7 @@ type RemoveNode struct {
 
 func (x *RemoveNode) Reset() {
 	*x = RemoveNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	mi := &file_berth_log_v1_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1414,7 @@ func (x *RemoveNode) String() string {
 func (*RemoveNode) ProtoMessage() {}
 
 func (x *RemoveNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[12]
+	mi := &file_berth_log_v1_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1427,7 @@ func (x *RemoveNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNode.ProtoReflect.Descriptor instead.
 func (*RemoveNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{12}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RemoveNode) GetNode() string {
@@ -1343,7 +1446,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[13]
+	mi := &file_berth_log_v1_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1458,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[13]
+	mi := &file_berth_log_v1_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1471,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{13}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CreateToken) GetToken() *Token {
@@ -1388,7 +1491,7 @@ type UseToken struct {
 
 func (x *UseToken) Reset() {
 	*x = UseToken{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[14]
+	mi := &file_berth_log_v1_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1400,7 +1503,7 @@ func (x *UseToken) String() string {
 func (*UseToken) ProtoMessage() {}
 
 func (x *UseToken) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[14]
+	mi := &file_berth_log_v1_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +1516,7 @@ func (x *UseToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseToken.ProtoReflect.Descriptor instead.
 func (*UseToken) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{14}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UseToken) GetHash() []byte {
@@ -1440,7 +1543,7 @@ type DenyIdentity struct {
 
 func (x *DenyIdentity) Reset() {
 	*x = DenyIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[15]
+	mi := &file_berth_log_v1_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1555,7 @@ func (x *DenyIdentity) String() string {
 func (*DenyIdentity) ProtoMessage() {}
 
 func (x *DenyIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[15]
+	mi := &file_berth_log_v1_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1568,7 @@ func (x *DenyIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DenyIdentity.ProtoReflect.Descriptor instead.
 func (*DenyIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{15}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DenyIdentity) GetRole() string {
@@ -1495,7 +1598,7 @@ type FenceNode struct {
 
 func (x *FenceNode) Reset() {
 	*x = FenceNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	mi := &file_berth_log_v1_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1610,7 @@ func (x *FenceNode) String() string {
 func (*FenceNode) ProtoMessage() {}
 
 func (x *FenceNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	mi := &file_berth_log_v1_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1623,7 @@ func (x *FenceNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNode.ProtoReflect.Descriptor instead.
 func (*FenceNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{16}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FenceNode) GetNode() string {
@@ -1550,7 +1653,7 @@ type PublishWeights struct {
 
 func (x *PublishWeights) Reset() {
 	*x = PublishWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[17]
+	mi := &file_berth_log_v1_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1562,7 +1665,7 @@ func (x *PublishWeights) String() string {
 func (*PublishWeights) ProtoMessage() {}
 
 func (x *PublishWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[17]
+	mi := &file_berth_log_v1_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1575,7 +1678,7 @@ func (x *PublishWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishWeights.ProtoReflect.Descriptor instead.
 func (*PublishWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{17}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PublishWeights) GetVersion() uint64 {
@@ -1614,7 +1717,7 @@ type InstallWeights struct {
 
 func (x *InstallWeights) Reset() {
 	*x = InstallWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1626,7 +1729,7 @@ func (x *InstallWeights) String() string {
 func (*InstallWeights) ProtoMessage() {}
 
 func (x *InstallWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1639,7 +1742,7 @@ func (x *InstallWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallWeights.ProtoReflect.Descriptor instead.
 func (*InstallWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{18}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *InstallWeights) GetVersion() uint64 {
@@ -1682,7 +1785,7 @@ type RollbackWeights struct {
 
 func (x *RollbackWeights) Reset() {
 	*x = RollbackWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1797,7 @@ func (x *RollbackWeights) String() string {
 func (*RollbackWeights) ProtoMessage() {}
 
 func (x *RollbackWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +1810,7 @@ func (x *RollbackWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackWeights.ProtoReflect.Descriptor instead.
 func (*RollbackWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RollbackWeights) GetVersion() uint64 {
@@ -1744,7 +1847,7 @@ type PinWeights struct {
 
 func (x *PinWeights) Reset() {
 	*x = PinWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1859,7 @@ func (x *PinWeights) String() string {
 func (*PinWeights) ProtoMessage() {}
 
 func (x *PinWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1872,7 @@ func (x *PinWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinWeights.ProtoReflect.Descriptor instead.
 func (*PinWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PinWeights) GetVersion() uint64 {
@@ -1811,7 +1914,7 @@ type InstallInterference struct {
 
 func (x *InstallInterference) Reset() {
 	*x = InstallInterference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +1926,7 @@ func (x *InstallInterference) String() string {
 func (*InstallInterference) ProtoMessage() {}
 
 func (x *InstallInterference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +1939,7 @@ func (x *InstallInterference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallInterference.ProtoReflect.Descriptor instead.
 func (*InstallInterference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *InstallInterference) GetVersion() uint64 {
@@ -1884,7 +1987,7 @@ type ExpireJobs struct {
 
 func (x *ExpireJobs) Reset() {
 	*x = ExpireJobs{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +1999,7 @@ func (x *ExpireJobs) String() string {
 func (*ExpireJobs) ProtoMessage() {}
 
 func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +2012,7 @@ func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireJobs.ProtoReflect.Descriptor instead.
 func (*ExpireJobs) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExpireJobs) GetJobs() []uint64 {
@@ -1932,7 +2035,7 @@ type SetPartition struct {
 
 func (x *SetPartition) Reset() {
 	*x = SetPartition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1944,7 +2047,7 @@ func (x *SetPartition) String() string {
 func (*SetPartition) ProtoMessage() {}
 
 func (x *SetPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1957,7 +2060,7 @@ func (x *SetPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartition.ProtoReflect.Descriptor instead.
 func (*SetPartition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SetPartition) GetPartition() *Partition {
@@ -1984,7 +2087,7 @@ type RemovePartition struct {
 
 func (x *RemovePartition) Reset() {
 	*x = RemovePartition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +2099,7 @@ func (x *RemovePartition) String() string {
 func (*RemovePartition) ProtoMessage() {}
 
 func (x *RemovePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +2112,7 @@ func (x *RemovePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartition.ProtoReflect.Descriptor instead.
 func (*RemovePartition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RemovePartition) GetName() string {
@@ -2035,7 +2138,7 @@ type PreemptAttempt struct {
 
 func (x *PreemptAttempt) Reset() {
 	*x = PreemptAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2047,7 +2150,7 @@ func (x *PreemptAttempt) String() string {
 func (*PreemptAttempt) ProtoMessage() {}
 
 func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2060,7 +2163,7 @@ func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptAttempt.ProtoReflect.Descriptor instead.
 func (*PreemptAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PreemptAttempt) GetJob() uint64 {
@@ -2105,7 +2208,7 @@ type HoldJob struct {
 
 func (x *HoldJob) Reset() {
 	*x = HoldJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2220,7 @@ func (x *HoldJob) String() string {
 func (*HoldJob) ProtoMessage() {}
 
 func (x *HoldJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2233,7 @@ func (x *HoldJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldJob.ProtoReflect.Descriptor instead.
 func (*HoldJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HoldJob) GetJob() uint64 {
@@ -2175,7 +2278,7 @@ type RequeueJob struct {
 
 func (x *RequeueJob) Reset() {
 	*x = RequeueJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2187,7 +2290,7 @@ func (x *RequeueJob) String() string {
 func (*RequeueJob) ProtoMessage() {}
 
 func (x *RequeueJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2200,7 +2303,7 @@ func (x *RequeueJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueJob.ProtoReflect.Descriptor instead.
 func (*RequeueJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RequeueJob) GetJob() uint64 {
@@ -2244,7 +2347,7 @@ type UndoGang struct {
 
 func (x *UndoGang) Reset() {
 	*x = UndoGang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2359,7 @@ func (x *UndoGang) String() string {
 func (*UndoGang) ProtoMessage() {}
 
 func (x *UndoGang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2372,7 @@ func (x *UndoGang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoGang.ProtoReflect.Descriptor instead.
 func (*UndoGang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UndoGang) GetJob() uint64 {
@@ -2304,7 +2407,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2316,7 +2419,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +2432,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -2355,7 +2458,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2367,7 +2470,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2380,7 +2483,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -2405,7 +2508,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2520,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2533,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -2487,7 +2590,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2602,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2615,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -2763,7 +2866,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2775,7 +2878,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2788,7 +2891,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -2821,7 +2924,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2833,7 +2936,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2846,7 +2949,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -2910,7 +3013,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2922,7 +3025,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2935,7 +3038,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Config) GetClusterId() string {
@@ -2970,7 +3073,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2982,7 +3085,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2995,7 +3098,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -3079,7 +3182,7 @@ type Spec struct {
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3091,7 +3194,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3104,7 +3207,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Spec) GetName() string {
@@ -3410,7 +3513,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3422,7 +3525,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3435,7 +3538,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Container) GetNetwork() string {
@@ -3484,7 +3587,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3496,7 +3599,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3509,7 +3612,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -3547,7 +3650,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3559,7 +3662,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3572,7 +3675,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Warning) GetSignal() string {
@@ -3606,7 +3709,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3721,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3734,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Dependency) GetKind() string {
@@ -3666,7 +3769,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3678,7 +3781,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3691,7 +3794,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -3774,7 +3877,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3786,7 +3889,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3799,7 +3902,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Reason) GetCode() string {
@@ -3826,7 +3929,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3838,7 +3941,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3851,7 +3954,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -3886,7 +3989,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3898,7 +4001,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3911,7 +4014,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -4000,7 +4103,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4012,7 +4115,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4025,7 +4128,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -4117,7 +4220,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4129,7 +4232,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4142,7 +4245,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -4185,7 +4288,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4197,7 +4300,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4210,7 +4313,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Berth) GetNode() string {
@@ -4270,7 +4373,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4282,7 +4385,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4295,7 +4398,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Job) GetId() uint64 {
@@ -4442,7 +4545,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4454,7 +4557,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4467,7 +4570,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -4502,7 +4605,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4514,7 +4617,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4527,7 +4630,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -4579,7 +4682,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4591,7 +4694,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4604,7 +4707,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -4747,7 +4850,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4759,7 +4862,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4772,7 +4875,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Gang) GetRest() []*Berth {
@@ -4826,7 +4929,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4838,7 +4941,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4851,7 +4954,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Part) GetBootId() string {
@@ -4926,7 +5029,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4938,7 +5041,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4951,7 +5054,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -5015,14 +5118,17 @@ type GPU struct {
 	Pci         string                 `protobuf:"bytes,8,opt,name=pci,proto3" json:"pci,omitempty"`
 	CapMode     string                 `protobuf:"bytes,9,opt,name=cap_mode,json=capMode,proto3" json:"cap_mode,omitempty"`
 	// Whose jobs may share it: "" for anyone, same-group, same-user, never.
-	Scope         string `protobuf:"bytes,10,opt,name=scope,proto3" json:"scope,omitempty"`
+	Scope string `protobuf:"bytes,10,opt,name=scope,proto3" json:"scope,omitempty"`
+	// A cluster.GPUState, 0 is ok, and why.
+	State         uint32 `protobuf:"varint,11,opt,name=state,proto3" json:"state,omitempty"`
+	StateReason   string `protobuf:"bytes,12,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5034,7 +5140,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5047,7 +5153,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GPU) GetId() string {
@@ -5120,6 +5226,193 @@ func (x *GPU) GetScope() string {
 	return ""
 }
 
+func (x *GPU) GetState() uint32 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+func (x *GPU) GetStateReason() string {
+	if x != nil {
+		return x.StateReason
+	}
+	return ""
+}
+
+// GPUOrder is what administrators made of one card of a node.
+type GPUOrder struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Gpu    string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	Drain  bool                   `protobuf:"varint,2,opt,name=drain,proto3" json:"drain,omitempty"`
+	Reason string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	By     uint32                 `protobuf:"varint,4,opt,name=by,proto3" json:"by,omitempty"`
+	AtUs   int64                  `protobuf:"varint,5,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	// The index at which it was resumed last; 0 is never.
+	Resumed       uint64 `protobuf:"varint,6,opt,name=resumed,proto3" json:"resumed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GPUOrder) Reset() {
+	*x = GPUOrder{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GPUOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GPUOrder) ProtoMessage() {}
+
+func (x *GPUOrder) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
+func (*GPUOrder) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *GPUOrder) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+func (x *GPUOrder) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+func (x *GPUOrder) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *GPUOrder) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
+func (x *GPUOrder) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *GPUOrder) GetResumed() uint64 {
+	if x != nil {
+		return x.Resumed
+	}
+	return 0
+}
+
+// NodeEvent is something that befell a node or one of its cards.
+type NodeEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	AtUs  int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	// Empty for the node as a whole.
+	Gpu    string `protobuf:"bytes,2,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	Kind   string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Whether a user caused it, and who.
+	Asked         bool   `protobuf:"varint,5,opt,name=asked,proto3" json:"asked,omitempty"`
+	By            uint32 `protobuf:"varint,6,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeEvent) Reset() {
+	*x = NodeEvent{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeEvent) ProtoMessage() {}
+
+func (x *NodeEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
+func (*NodeEvent) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *NodeEvent) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *NodeEvent) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+func (x *NodeEvent) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *NodeEvent) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *NodeEvent) GetAsked() bool {
+	if x != nil {
+		return x.Asked
+	}
+	return false
+}
+
+func (x *NodeEvent) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
 type Node struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Id           string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -5137,14 +5430,19 @@ type Node struct {
 	RegisteredUs int64                  `protobuf:"varint,13,opt,name=registered_us,json=registeredUs,proto3" json:"registered_us,omitempty"`
 	ChangedUs    int64                  `protobuf:"varint,14,opt,name=changed_us,json=changedUs,proto3" json:"changed_us,omitempty"`
 	// The index at which it was fenced last; 0 is never.
-	Fence         uint64 `protobuf:"varint,15,opt,name=fence,proto3" json:"fence,omitempty"`
+	Fence   uint64 `protobuf:"varint,15,opt,name=fence,proto3" json:"fence,omitempty"`
+	Problem string `protobuf:"bytes,16,opt,name=problem,proto3" json:"problem,omitempty"`
+	// By card.
+	Orders []*GPUOrder `protobuf:"bytes,17,rep,name=orders,proto3" json:"orders,omitempty"`
+	// The last of what befell it, oldest first.
+	History       []*NodeEvent `protobuf:"bytes,18,rep,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5156,7 +5454,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5169,7 +5467,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Node) GetId() string {
@@ -5277,6 +5575,27 @@ func (x *Node) GetFence() uint64 {
 	return 0
 }
 
+func (x *Node) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *Node) GetOrders() []*GPUOrder {
+	if x != nil {
+		return x.Orders
+	}
+	return nil
+}
+
+func (x *Node) GetHistory() []*NodeEvent {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
 // Partition is a named part of the cluster.
 type Partition struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -5298,7 +5617,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5310,7 +5629,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5323,7 +5642,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Partition) GetName() string {
@@ -5399,7 +5718,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5411,7 +5730,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5424,7 +5743,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Queue) GetGpu() string {
@@ -5451,7 +5770,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5463,7 +5782,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5476,7 +5795,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -5507,7 +5826,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5519,7 +5838,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5532,7 +5851,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Request) GetKey() []byte {
@@ -5577,7 +5896,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5589,7 +5908,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5602,7 +5921,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Token) GetHash() []byte {
@@ -5651,7 +5970,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5663,7 +5982,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5676,7 +5995,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -5713,7 +6032,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5725,7 +6044,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5738,7 +6057,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -5802,7 +6121,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5814,7 +6133,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5827,7 +6146,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -5904,7 +6223,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5916,7 +6235,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5929,7 +6248,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -5961,7 +6280,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5973,7 +6292,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5986,7 +6305,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -6045,7 +6364,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6057,7 +6376,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6070,7 +6389,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Company) GetSignature() string {
@@ -6128,7 +6447,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6140,7 +6459,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6153,7 +6472,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -6291,7 +6610,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xa3\r\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xda\r\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -6330,7 +6649,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bhold_job\x18\x18 \x01(\v2\x15.berth.log.v1.HoldJobH\x00R\aholdJob\x12;\n" +
 	"\vrequeue_job\x18\x19 \x01(\v2\x18.berth.log.v1.RequeueJobH\x00R\n" +
 	"requeueJob\x125\n" +
-	"\tundo_gang\x18\x1a \x01(\v2\x16.berth.log.v1.UndoGangH\x00R\bundoGangB\x06\n" +
+	"\tundo_gang\x18\x1a \x01(\v2\x16.berth.log.v1.UndoGangH\x00R\bundoGang\x125\n" +
+	"\tdrain_gpu\x18\x1b \x01(\v2\x16.berth.log.v1.DrainGPUH\x00R\bdrainGpuB\x06\n" +
 	"\x04kind\"\xb9\x01\n" +
 	"\tSubmitJob\x12\x1b\n" +
 	"\tfirst_job\x18\x01 \x01(\x04R\bfirstJob\x12\x1d\n" +
@@ -6386,11 +6706,18 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\fSetNodeState\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\rR\x05state\x12\x17\n" +
-	"\aboot_id\x18\x03 \x01(\tR\x06bootId\"M\n" +
+	"\aboot_id\x18\x03 \x01(\tR\x06bootId\"]\n" +
 	"\tDrainNode\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05drain\x18\x02 \x01(\bR\x05drain\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\" \n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\rR\x02by\"n\n" +
+	"\bDrainGPU\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
+	"\x03gpu\x18\x02 \x01(\tR\x03gpu\x12\x14\n" +
+	"\x05drain\x18\x03 \x01(\bR\x05drain\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\rR\x02by\" \n" +
 	"\n" +
 	"RemoveNode\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\"8\n" +
@@ -6711,7 +7038,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\arequeue\x18\x04 \x01(\bR\arequeue\x12\x12\n" +
 	"\x04hold\x18\x05 \x01(\bR\x04hold\x12\x0e\n" +
 	"\x02by\x18\x06 \x01(\rR\x02by\x12\x14\n" +
-	"\x05admin\x18\a \x01(\bR\x05admin\"\xf1\x01\n" +
+	"\x05admin\x18\a \x01(\bR\x05admin\"\xaa\x02\n" +
 	"\x03GPU\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -6724,7 +7051,23 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03pci\x18\b \x01(\tR\x03pci\x12\x19\n" +
 	"\bcap_mode\x18\t \x01(\tR\acapMode\x12\x14\n" +
 	"\x05scope\x18\n" +
-	" \x01(\tR\x05scope\"\xa1\x03\n" +
+	" \x01(\tR\x05scope\x12\x14\n" +
+	"\x05state\x18\v \x01(\rR\x05state\x12!\n" +
+	"\fstate_reason\x18\f \x01(\tR\vstateReason\"\x89\x01\n" +
+	"\bGPUOrder\x12\x10\n" +
+	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x14\n" +
+	"\x05drain\x18\x02 \x01(\bR\x05drain\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\rR\x02by\x12\x13\n" +
+	"\x05at_us\x18\x05 \x01(\x03R\x04atUs\x12\x18\n" +
+	"\aresumed\x18\x06 \x01(\x04R\aresumed\"\x84\x01\n" +
+	"\tNodeEvent\x12\x13\n" +
+	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x10\n" +
+	"\x03gpu\x18\x02 \x01(\tR\x03gpu\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x14\n" +
+	"\x05asked\x18\x05 \x01(\bR\x05asked\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\rR\x02by\"\x9e\x04\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x18\n" +
@@ -6742,7 +7085,10 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\rregistered_us\x18\r \x01(\x03R\fregisteredUs\x12\x1d\n" +
 	"\n" +
 	"changed_us\x18\x0e \x01(\x03R\tchangedUs\x12\x14\n" +
-	"\x05fence\x18\x0f \x01(\x04R\x05fence\"\x80\x02\n" +
+	"\x05fence\x18\x0f \x01(\x04R\x05fence\x12\x18\n" +
+	"\aproblem\x18\x10 \x01(\tR\aproblem\x12.\n" +
+	"\x06orders\x18\x11 \x03(\v2\x16.berth.log.v1.GPUOrderR\x06orders\x121\n" +
+	"\ahistory\x18\x12 \x03(\v2\x17.berth.log.v1.NodeEventR\ahistory\"\x80\x02\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
@@ -6847,7 +7193,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 	return file_berth_log_v1_log_proto_rawDescData
 }
 
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Entry)(nil),               // 0: berth.log.v1.Entry
 	(*Command)(nil),             // 1: berth.log.v1.Command
@@ -6861,64 +7207,67 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*RegisterNode)(nil),        // 9: berth.log.v1.RegisterNode
 	(*SetNodeState)(nil),        // 10: berth.log.v1.SetNodeState
 	(*DrainNode)(nil),           // 11: berth.log.v1.DrainNode
-	(*RemoveNode)(nil),          // 12: berth.log.v1.RemoveNode
-	(*CreateToken)(nil),         // 13: berth.log.v1.CreateToken
-	(*UseToken)(nil),            // 14: berth.log.v1.UseToken
-	(*DenyIdentity)(nil),        // 15: berth.log.v1.DenyIdentity
-	(*FenceNode)(nil),           // 16: berth.log.v1.FenceNode
-	(*PublishWeights)(nil),      // 17: berth.log.v1.PublishWeights
-	(*InstallWeights)(nil),      // 18: berth.log.v1.InstallWeights
-	(*RollbackWeights)(nil),     // 19: berth.log.v1.RollbackWeights
-	(*PinWeights)(nil),          // 20: berth.log.v1.PinWeights
-	(*InstallInterference)(nil), // 21: berth.log.v1.InstallInterference
-	(*ExpireJobs)(nil),          // 22: berth.log.v1.ExpireJobs
-	(*SetPartition)(nil),        // 23: berth.log.v1.SetPartition
-	(*RemovePartition)(nil),     // 24: berth.log.v1.RemovePartition
-	(*PreemptAttempt)(nil),      // 25: berth.log.v1.PreemptAttempt
-	(*HoldJob)(nil),             // 26: berth.log.v1.HoldJob
-	(*RequeueJob)(nil),          // 27: berth.log.v1.RequeueJob
-	(*UndoGang)(nil),            // 28: berth.log.v1.UndoGang
-	(*Checkpoint)(nil),          // 29: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),         // 30: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil),      // 31: berth.log.v1.SnapshotHeader
-	(*Record)(nil),              // 32: berth.log.v1.Record
-	(*SnapshotEnd)(nil),         // 33: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),                // 34: berth.log.v1.Meta
-	(*Config)(nil),              // 35: berth.log.v1.Config
-	(*Owner)(nil),               // 36: berth.log.v1.Owner
-	(*Spec)(nil),                // 37: berth.log.v1.Spec
-	(*Container)(nil),           // 38: berth.log.v1.Container
-	(*Mount)(nil),               // 39: berth.log.v1.Mount
-	(*Warning)(nil),             // 40: berth.log.v1.Warning
-	(*Dependency)(nil),          // 41: berth.log.v1.Dependency
-	(*Estimate)(nil),            // 42: berth.log.v1.Estimate
-	(*Reason)(nil),              // 43: berth.log.v1.Reason
-	(*Exit)(nil),                // 44: berth.log.v1.Exit
-	(*Usage)(nil),               // 45: berth.log.v1.Usage
-	(*Profile)(nil),             // 46: berth.log.v1.Profile
-	(*GPUShare)(nil),            // 47: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 48: berth.log.v1.Berth
-	(*Job)(nil),                 // 49: berth.log.v1.Job
-	(*Hold)(nil),                // 50: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 51: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 52: berth.log.v1.Attempt
-	(*Gang)(nil),                // 53: berth.log.v1.Gang
-	(*Part)(nil),                // 54: berth.log.v1.Part
-	(*PreemptRequest)(nil),      // 55: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 56: berth.log.v1.GPU
-	(*Node)(nil),                // 57: berth.log.v1.Node
-	(*Partition)(nil),           // 58: berth.log.v1.Partition
-	(*Queue)(nil),               // 59: berth.log.v1.Queue
-	(*Waiter)(nil),              // 60: berth.log.v1.Waiter
-	(*Request)(nil),             // 61: berth.log.v1.Request
-	(*Token)(nil),               // 62: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 63: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 64: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 65: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 66: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 67: berth.log.v1.Interference
-	(*Company)(nil),             // 68: berth.log.v1.Company
-	(*Sample)(nil),              // 69: berth.log.v1.Sample
+	(*DrainGPU)(nil),            // 12: berth.log.v1.DrainGPU
+	(*RemoveNode)(nil),          // 13: berth.log.v1.RemoveNode
+	(*CreateToken)(nil),         // 14: berth.log.v1.CreateToken
+	(*UseToken)(nil),            // 15: berth.log.v1.UseToken
+	(*DenyIdentity)(nil),        // 16: berth.log.v1.DenyIdentity
+	(*FenceNode)(nil),           // 17: berth.log.v1.FenceNode
+	(*PublishWeights)(nil),      // 18: berth.log.v1.PublishWeights
+	(*InstallWeights)(nil),      // 19: berth.log.v1.InstallWeights
+	(*RollbackWeights)(nil),     // 20: berth.log.v1.RollbackWeights
+	(*PinWeights)(nil),          // 21: berth.log.v1.PinWeights
+	(*InstallInterference)(nil), // 22: berth.log.v1.InstallInterference
+	(*ExpireJobs)(nil),          // 23: berth.log.v1.ExpireJobs
+	(*SetPartition)(nil),        // 24: berth.log.v1.SetPartition
+	(*RemovePartition)(nil),     // 25: berth.log.v1.RemovePartition
+	(*PreemptAttempt)(nil),      // 26: berth.log.v1.PreemptAttempt
+	(*HoldJob)(nil),             // 27: berth.log.v1.HoldJob
+	(*RequeueJob)(nil),          // 28: berth.log.v1.RequeueJob
+	(*UndoGang)(nil),            // 29: berth.log.v1.UndoGang
+	(*Checkpoint)(nil),          // 30: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),         // 31: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),      // 32: berth.log.v1.SnapshotHeader
+	(*Record)(nil),              // 33: berth.log.v1.Record
+	(*SnapshotEnd)(nil),         // 34: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),                // 35: berth.log.v1.Meta
+	(*Config)(nil),              // 36: berth.log.v1.Config
+	(*Owner)(nil),               // 37: berth.log.v1.Owner
+	(*Spec)(nil),                // 38: berth.log.v1.Spec
+	(*Container)(nil),           // 39: berth.log.v1.Container
+	(*Mount)(nil),               // 40: berth.log.v1.Mount
+	(*Warning)(nil),             // 41: berth.log.v1.Warning
+	(*Dependency)(nil),          // 42: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 43: berth.log.v1.Estimate
+	(*Reason)(nil),              // 44: berth.log.v1.Reason
+	(*Exit)(nil),                // 45: berth.log.v1.Exit
+	(*Usage)(nil),               // 46: berth.log.v1.Usage
+	(*Profile)(nil),             // 47: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 48: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 49: berth.log.v1.Berth
+	(*Job)(nil),                 // 50: berth.log.v1.Job
+	(*Hold)(nil),                // 51: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 52: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 53: berth.log.v1.Attempt
+	(*Gang)(nil),                // 54: berth.log.v1.Gang
+	(*Part)(nil),                // 55: berth.log.v1.Part
+	(*PreemptRequest)(nil),      // 56: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 57: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 58: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 59: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 60: berth.log.v1.Node
+	(*Partition)(nil),           // 61: berth.log.v1.Partition
+	(*Queue)(nil),               // 62: berth.log.v1.Queue
+	(*Waiter)(nil),              // 63: berth.log.v1.Waiter
+	(*Request)(nil),             // 64: berth.log.v1.Request
+	(*Token)(nil),               // 65: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 66: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 67: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 68: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 69: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 70: berth.log.v1.Interference
+	(*Company)(nil),             // 71: berth.log.v1.Company
+	(*Sample)(nil),              // 72: berth.log.v1.Sample
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	1,  // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -6929,93 +7278,96 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	9,  // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
 	10, // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
 	11, // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
-	13, // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
-	14, // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
-	15, // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
-	17, // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	29, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	30, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
-	12, // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
-	18, // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
-	19, // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
-	20, // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
-	16, // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
-	21, // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
-	22, // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
-	25, // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
-	23, // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
-	24, // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
-	26, // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
-	27, // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
-	28, // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
-	36, // 27: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	3,  // 28: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	37, // 29: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	42, // 30: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	6,  // 31: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	7,  // 32: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	48, // 33: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	42, // 34: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	48, // 35: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	43, // 36: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	44, // 37: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	45, // 38: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	57, // 39: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	62, // 40: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	65, // 41: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	58, // 42: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	35, // 43: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	34, // 44: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	35, // 45: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	57, // 46: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	49, // 47: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	59, // 48: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	61, // 49: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	62, // 50: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	63, // 51: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	64, // 52: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	69, // 53: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	33, // 54: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	64, // 55: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	66, // 56: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	67, // 57: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	58, // 58: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	41, // 59: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	40, // 60: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	38, // 61: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	39, // 62: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	46, // 63: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	47, // 64: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	36, // 65: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	37, // 66: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	43, // 67: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	42, // 68: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	51, // 69: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	52, // 70: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	50, // 71: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	43, // 72: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	48, // 73: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	42, // 74: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	44, // 75: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	45, // 76: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	55, // 77: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	53, // 78: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	48, // 79: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	54, // 80: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	43, // 81: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	44, // 82: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	43, // 83: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	45, // 84: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	56, // 85: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	60, // 86: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	65, // 87: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	42, // 88: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	68, // 89: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	90, // [90:90] is the sub-list for method output_type
-	90, // [90:90] is the sub-list for method input_type
-	90, // [90:90] is the sub-list for extension type_name
-	90, // [90:90] is the sub-list for extension extendee
-	0,  // [0:90] is the sub-list for field type_name
+	14, // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
+	15, // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
+	16, // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
+	18, // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
+	30, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	31, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	13, // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
+	19, // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
+	20, // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
+	21, // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
+	17, // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
+	22, // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
+	23, // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
+	26, // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
+	24, // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
+	25, // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
+	27, // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
+	28, // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
+	29, // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
+	12, // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
+	37, // 28: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	3,  // 29: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	38, // 30: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	43, // 31: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	6,  // 32: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	7,  // 33: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	49, // 34: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	43, // 35: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	49, // 36: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	44, // 37: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	45, // 38: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	46, // 39: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	60, // 40: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	65, // 41: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	68, // 42: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	61, // 43: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	36, // 44: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	35, // 45: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	36, // 46: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	60, // 47: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	50, // 48: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	62, // 49: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	64, // 50: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	65, // 51: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	66, // 52: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	67, // 53: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	72, // 54: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	34, // 55: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	67, // 56: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	69, // 57: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	70, // 58: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	61, // 59: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	42, // 60: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	41, // 61: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	39, // 62: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	40, // 63: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	47, // 64: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	48, // 65: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	37, // 66: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	38, // 67: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	44, // 68: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	43, // 69: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	52, // 70: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	53, // 71: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	51, // 72: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	44, // 73: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	49, // 74: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	43, // 75: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	45, // 76: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	46, // 77: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	56, // 78: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	54, // 79: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	49, // 80: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	55, // 81: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	44, // 82: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	45, // 83: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	44, // 84: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	46, // 85: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	57, // 86: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	58, // 87: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	59, // 88: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	63, // 89: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	68, // 90: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	43, // 91: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	71, // 92: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	93, // [93:93] is the sub-list for method output_type
+	93, // [93:93] is the sub-list for method input_type
+	93, // [93:93] is the sub-list for extension type_name
+	93, // [93:93] is the sub-list for extension extendee
+	0,  // [0:93] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -7050,8 +7402,9 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_HoldJob)(nil),
 		(*Command_RequeueJob)(nil),
 		(*Command_UndoGang)(nil),
+		(*Command_DrainGpu)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[32].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[33].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -7074,7 +7427,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   70,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

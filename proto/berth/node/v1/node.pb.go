@@ -26,6 +26,71 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// GPUState says whether a card may be given to new attempts. What runs on it
+// goes on, whatever the state.
+type GPUState int32
+
+const (
+	GPUState_GPU_STATE_UNSPECIFIED GPUState = 0 // of an agent that does not tell: as OK
+	GPUState_GPU_STATE_OK          GPUState = 1
+	// The driver does not answer.
+	GPUState_GPU_STATE_UNKNOWN GPUState = 2
+	// Something of an attempt that ended is still on it, or a check failed; it
+	// heals by itself.
+	GPUState_GPU_STATE_QUARANTINED GPUState = 3
+	// The hardware is at fault, until it was reset or an administrator resumes it.
+	GPUState_GPU_STATE_FAILING GPUState = 4
+	// It is gone from the bus or from the driver.
+	GPUState_GPU_STATE_LOST GPUState = 5
+)
+
+// Enum value maps for GPUState.
+var (
+	GPUState_name = map[int32]string{
+		0: "GPU_STATE_UNSPECIFIED",
+		1: "GPU_STATE_OK",
+		2: "GPU_STATE_UNKNOWN",
+		3: "GPU_STATE_QUARANTINED",
+		4: "GPU_STATE_FAILING",
+		5: "GPU_STATE_LOST",
+	}
+	GPUState_value = map[string]int32{
+		"GPU_STATE_UNSPECIFIED": 0,
+		"GPU_STATE_OK":          1,
+		"GPU_STATE_UNKNOWN":     2,
+		"GPU_STATE_QUARANTINED": 3,
+		"GPU_STATE_FAILING":     4,
+		"GPU_STATE_LOST":        5,
+	}
+)
+
+func (x GPUState) Enum() *GPUState {
+	p := new(GPUState)
+	*p = x
+	return p
+}
+
+func (x GPUState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (GPUState) Descriptor() protoreflect.EnumDescriptor {
+	return file_berth_node_v1_node_proto_enumTypes[0].Descriptor()
+}
+
+func (GPUState) Type() protoreflect.EnumType {
+	return &file_berth_node_v1_node_proto_enumTypes[0]
+}
+
+func (x GPUState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use GPUState.Descriptor instead.
+func (GPUState) EnumDescriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{0}
+}
+
 type AttemptState int32
 
 const (
@@ -85,11 +150,11 @@ func (x AttemptState) String() string {
 }
 
 func (AttemptState) Descriptor() protoreflect.EnumDescriptor {
-	return file_berth_node_v1_node_proto_enumTypes[0].Descriptor()
+	return file_berth_node_v1_node_proto_enumTypes[1].Descriptor()
 }
 
 func (AttemptState) Type() protoreflect.EnumType {
-	return &file_berth_node_v1_node_proto_enumTypes[0]
+	return &file_berth_node_v1_node_proto_enumTypes[1]
 }
 
 func (x AttemptState) Number() protoreflect.EnumNumber {
@@ -98,7 +163,7 @@ func (x AttemptState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AttemptState.Descriptor instead.
 func (AttemptState) EnumDescriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{0}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{1}
 }
 
 type HookState int32
@@ -134,11 +199,11 @@ func (x HookState) String() string {
 }
 
 func (HookState) Descriptor() protoreflect.EnumDescriptor {
-	return file_berth_node_v1_node_proto_enumTypes[1].Descriptor()
+	return file_berth_node_v1_node_proto_enumTypes[2].Descriptor()
 }
 
 func (HookState) Type() protoreflect.EnumType {
-	return &file_berth_node_v1_node_proto_enumTypes[1]
+	return &file_berth_node_v1_node_proto_enumTypes[2]
 }
 
 func (x HookState) Number() protoreflect.EnumNumber {
@@ -147,7 +212,7 @@ func (x HookState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HookState.Descriptor instead.
 func (HookState) EnumDescriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{1}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{2}
 }
 
 type SessionRequest struct {
@@ -476,7 +541,10 @@ type Hello struct {
 	Runtimes []string               `protobuf:"bytes,9,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
 	// The agent waits for the others of an attempt on several nodes, and runs
 	// several processes; without this it is given neither.
-	Gangs         bool `protobuf:"varint,10,opt,name=gangs,proto3" json:"gangs,omitempty"`
+	Gangs bool `protobuf:"varint,10,opt,name=gangs,proto3" json:"gangs,omitempty"`
+	// What is wrong with the node as a whole, for administrators; empty is
+	// nothing. It keeps nothing from running.
+	Problem       string `protobuf:"bytes,11,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -581,6 +649,13 @@ func (x *Hello) GetGangs() bool {
 	return false
 }
 
+func (x *Hello) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 type GPU struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Uuid        string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
@@ -595,7 +670,10 @@ type GPU struct {
 	// Whose jobs may share it: "" for anyone, same-group, same-user, never.
 	Scope string `protobuf:"bytes,9,opt,name=scope,proto3" json:"scope,omitempty"`
 	// Why the better ways to enforce shares are not used, for people.
-	CapReason     string `protobuf:"bytes,10,opt,name=cap_reason,json=capReason,proto3" json:"cap_reason,omitempty"`
+	CapReason string   `protobuf:"bytes,10,opt,name=cap_reason,json=capReason,proto3" json:"cap_reason,omitempty"`
+	State     GPUState `protobuf:"varint,11,opt,name=state,proto3,enum=berth.node.v1.GPUState" json:"state,omitempty"`
+	// Why it is not OK, for people.
+	StateReason   string `protobuf:"bytes,12,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -696,6 +774,20 @@ func (x *GPU) GetScope() string {
 func (x *GPU) GetCapReason() string {
 	if x != nil {
 		return x.CapReason
+	}
+	return ""
+}
+
+func (x *GPU) GetState() GPUState {
+	if x != nil {
+		return x.State
+	}
+	return GPUState_GPU_STATE_UNSPECIFIED
+}
+
+func (x *GPU) GetStateReason() string {
+	if x != nil {
+		return x.StateReason
 	}
 	return ""
 }
@@ -1493,7 +1585,9 @@ type Desired struct {
 	Full        bool          `protobuf:"varint,3,opt,name=full,proto3" json:"full,omitempty"`
 	Assignments []*Assignment `protobuf:"bytes,4,rep,name=assignments,proto3" json:"assignments,omitempty"`
 	// Attempts that the agent may forget: their end is committed.
-	Released      []*AttemptRef `protobuf:"bytes,5,rep,name=released,proto3" json:"released,omitempty"`
+	Released []*AttemptRef `protobuf:"bytes,5,rep,name=released,proto3" json:"released,omitempty"`
+	// Cards that an administrator resumed, all there are.
+	Resumes       []*GPUResume `protobuf:"bytes,6,rep,name=resumes,proto3" json:"resumes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1563,6 +1657,67 @@ func (x *Desired) GetReleased() []*AttemptRef {
 	return nil
 }
 
+func (x *Desired) GetResumes() []*GPUResume {
+	if x != nil {
+		return x.Resumes
+	}
+	return nil
+}
+
+// GPUResume says that an administrator takes a card to be sound again: what an
+// agent held against it before is void. A higher index is a later one.
+type GPUResume struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GPUResume) Reset() {
+	*x = GPUResume{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GPUResume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GPUResume) ProtoMessage() {}
+
+func (x *GPUResume) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GPUResume.ProtoReflect.Descriptor instead.
+func (*GPUResume) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *GPUResume) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *GPUResume) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
 type AttemptRef struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -1573,7 +1728,7 @@ type AttemptRef struct {
 
 func (x *AttemptRef) Reset() {
 	*x = AttemptRef{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1740,7 @@ func (x *AttemptRef) String() string {
 func (*AttemptRef) ProtoMessage() {}
 
 func (x *AttemptRef) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1753,7 @@ func (x *AttemptRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRef.ProtoReflect.Descriptor instead.
 func (*AttemptRef) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AttemptRef) GetJob() uint64 {
@@ -1663,7 +1818,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +1830,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +1843,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Assignment) GetJob() uint64 {
@@ -1914,7 +2069,7 @@ type MemBreach struct {
 
 func (x *MemBreach) Reset() {
 	*x = MemBreach{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1926,7 +2081,7 @@ func (x *MemBreach) String() string {
 func (*MemBreach) ProtoMessage() {}
 
 func (x *MemBreach) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1939,7 +2094,7 @@ func (x *MemBreach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemBreach.ProtoReflect.Descriptor instead.
 func (*MemBreach) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MemBreach) GetUuid() string {
@@ -2005,7 +2160,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +2172,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,7 +2185,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Progress) GetWarned() bool {
@@ -2070,7 +2225,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2082,7 +2237,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2095,7 +2250,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Container) GetNetwork() string {
@@ -2144,7 +2299,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2156,7 +2311,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2169,7 +2324,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -2207,7 +2362,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2374,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2387,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Warning) GetSignal() string {
@@ -2276,7 +2431,7 @@ type Ranks struct {
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2288,7 +2443,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2301,7 +2456,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Ranks) GetNodes() []string {
@@ -2363,7 +2518,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2375,7 +2530,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2388,7 +2543,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Preempt) GetSignal() string {
@@ -2431,7 +2586,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +2598,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +2611,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Share) GetUuid() string {
@@ -2496,7 +2651,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2508,7 +2663,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2521,7 +2676,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -2544,7 +2699,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2556,7 +2711,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2569,7 +2724,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -2611,7 +2766,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2623,7 +2778,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2636,7 +2791,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -2675,7 +2830,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2687,7 +2842,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2700,7 +2855,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -2754,7 +2909,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +2921,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +2934,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -2799,7 +2954,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2966,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2979,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -2863,7 +3018,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12,\n" +
 	"\x04open\x18\x04 \x01(\v2\x18.berth.api.v1.AttachOpenR\x04open\x12)\n" +
-	"\x02of\x18\x05 \x01(\v2\x19.berth.node.v1.AssignmentR\x02of\"\x94\x02\n" +
+	"\x02of\x18\x05 \x01(\v2\x19.berth.node.v1.AssignmentR\x02of\"\xae\x02\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
@@ -2875,7 +3030,8 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x04gpus\x18\b \x03(\v2\x12.berth.node.v1.GPUR\x04gpus\x12\x1a\n" +
 	"\bruntimes\x18\t \x03(\tR\bruntimes\x12\x14\n" +
 	"\x05gangs\x18\n" +
-	" \x01(\bR\x05gangs\"\xf5\x01\n" +
+	" \x01(\bR\x05gangs\x12\x18\n" +
+	"\aproblem\x18\v \x01(\tR\aproblem\"\xc7\x02\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -2888,7 +3044,9 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x05scope\x18\t \x01(\tR\x05scope\x12\x1d\n" +
 	"\n" +
 	"cap_reason\x18\n" +
-	" \x01(\tR\tcapReason\":\n" +
+	" \x01(\tR\tcapReason\x12-\n" +
+	"\x05state\x18\v \x01(\x0e2\x17.berth.node.v1.GPUStateR\x05state\x12!\n" +
+	"\fstate_reason\x18\f \x01(\tR\vstateReason\":\n" +
 	"\aReports\x12/\n" +
 	"\areports\x18\x01 \x03(\v2\x15.berth.node.v1.ReportR\areports\"\x80\x03\n" +
 	"\x06Report\x12\x10\n" +
@@ -2956,13 +3114,17 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\tleader_id\x18\x01 \x01(\tR\bleaderId\x12\x1f\n" +
 	"\vleader_addr\x18\x02 \x01(\tR\n" +
 	"leaderAddr\x12\"\n" +
-	"\fcoordinators\x18\x03 \x03(\tR\fcoordinators\"\xc1\x01\n" +
+	"\fcoordinators\x18\x03 \x03(\tR\fcoordinators\"\xf5\x01\n" +
 	"\aDesired\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x12\n" +
 	"\x04full\x18\x03 \x01(\bR\x04full\x12;\n" +
 	"\vassignments\x18\x04 \x03(\v2\x19.berth.node.v1.AssignmentR\vassignments\x125\n" +
-	"\breleased\x18\x05 \x03(\v2\x19.berth.node.v1.AttemptRefR\breleased\"8\n" +
+	"\breleased\x18\x05 \x03(\v2\x19.berth.node.v1.AttemptRefR\breleased\x122\n" +
+	"\aresumes\x18\x06 \x03(\v2\x18.berth.node.v1.GPUResumeR\aresumes\"5\n" +
+	"\tGPUResume\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"8\n" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -3069,7 +3231,14 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x03csr\x18\x01 \x01(\fR\x03csr\"A\n" +
 	"\rRenewResponse\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x0e\n" +
-	"\x02ca\x18\x02 \x01(\fR\x02ca*\xc7\x02\n" +
+	"\x02ca\x18\x02 \x01(\fR\x02ca*\x94\x01\n" +
+	"\bGPUState\x12\x19\n" +
+	"\x15GPU_STATE_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fGPU_STATE_OK\x10\x01\x12\x15\n" +
+	"\x11GPU_STATE_UNKNOWN\x10\x02\x12\x19\n" +
+	"\x15GPU_STATE_QUARANTINED\x10\x03\x12\x15\n" +
+	"\x11GPU_STATE_FAILING\x10\x04\x12\x12\n" +
+	"\x0eGPU_STATE_LOST\x10\x05*\xc7\x02\n" +
 	"\fAttemptState\x12\x1d\n" +
 	"\x19ATTEMPT_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ATTEMPT_STATE_STARTING\x10\x01\x12\x19\n" +
@@ -3104,102 +3273,106 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 	return file_berth_node_v1_node_proto_rawDescData
 }
 
-var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_berth_node_v1_node_proto_goTypes = []any{
-	(AttemptState)(0),             // 0: berth.node.v1.AttemptState
-	(HookState)(0),                // 1: berth.node.v1.HookState
-	(*SessionRequest)(nil),        // 2: berth.node.v1.SessionRequest
-	(*SessionResponse)(nil),       // 3: berth.node.v1.SessionResponse
-	(*Visit)(nil),                 // 4: berth.node.v1.Visit
-	(*Hello)(nil),                 // 5: berth.node.v1.Hello
-	(*GPU)(nil),                   // 6: berth.node.v1.GPU
-	(*Reports)(nil),               // 7: berth.node.v1.Reports
-	(*Report)(nil),                // 8: berth.node.v1.Report
-	(*Exit)(nil),                  // 9: berth.node.v1.Exit
-	(*Usage)(nil),                 // 10: berth.node.v1.Usage
-	(*Profile)(nil),               // 11: berth.node.v1.Profile
-	(*NeighbourSpan)(nil),         // 12: berth.node.v1.NeighbourSpan
-	(*Heartbeat)(nil),             // 13: berth.node.v1.Heartbeat
-	(*GPUUsage)(nil),              // 14: berth.node.v1.GPUUsage
-	(*LeaseGranted)(nil),          // 15: berth.node.v1.LeaseGranted
-	(*Redirect)(nil),              // 16: berth.node.v1.Redirect
-	(*Desired)(nil),               // 17: berth.node.v1.Desired
-	(*AttemptRef)(nil),            // 18: berth.node.v1.AttemptRef
-	(*Assignment)(nil),            // 19: berth.node.v1.Assignment
-	(*MemBreach)(nil),             // 20: berth.node.v1.MemBreach
-	(*Progress)(nil),              // 21: berth.node.v1.Progress
-	(*Container)(nil),             // 22: berth.node.v1.Container
-	(*Mount)(nil),                 // 23: berth.node.v1.Mount
-	(*Warning)(nil),               // 24: berth.node.v1.Warning
-	(*Ranks)(nil),                 // 25: berth.node.v1.Ranks
-	(*Preempt)(nil),               // 26: berth.node.v1.Preempt
-	(*Share)(nil),                 // 27: berth.node.v1.Share
-	(*Acks)(nil),                  // 28: berth.node.v1.Acks
-	(*Ack)(nil),                   // 29: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 30: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 31: berth.node.v1.JoinResponse
-	(*RenewRequest)(nil),          // 32: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 33: berth.node.v1.RenewResponse
-	(*v1.AttachOpen)(nil),         // 34: berth.api.v1.AttachOpen
-	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
+	(GPUState)(0),                 // 0: berth.node.v1.GPUState
+	(AttemptState)(0),             // 1: berth.node.v1.AttemptState
+	(HookState)(0),                // 2: berth.node.v1.HookState
+	(*SessionRequest)(nil),        // 3: berth.node.v1.SessionRequest
+	(*SessionResponse)(nil),       // 4: berth.node.v1.SessionResponse
+	(*Visit)(nil),                 // 5: berth.node.v1.Visit
+	(*Hello)(nil),                 // 6: berth.node.v1.Hello
+	(*GPU)(nil),                   // 7: berth.node.v1.GPU
+	(*Reports)(nil),               // 8: berth.node.v1.Reports
+	(*Report)(nil),                // 9: berth.node.v1.Report
+	(*Exit)(nil),                  // 10: berth.node.v1.Exit
+	(*Usage)(nil),                 // 11: berth.node.v1.Usage
+	(*Profile)(nil),               // 12: berth.node.v1.Profile
+	(*NeighbourSpan)(nil),         // 13: berth.node.v1.NeighbourSpan
+	(*Heartbeat)(nil),             // 14: berth.node.v1.Heartbeat
+	(*GPUUsage)(nil),              // 15: berth.node.v1.GPUUsage
+	(*LeaseGranted)(nil),          // 16: berth.node.v1.LeaseGranted
+	(*Redirect)(nil),              // 17: berth.node.v1.Redirect
+	(*Desired)(nil),               // 18: berth.node.v1.Desired
+	(*GPUResume)(nil),             // 19: berth.node.v1.GPUResume
+	(*AttemptRef)(nil),            // 20: berth.node.v1.AttemptRef
+	(*Assignment)(nil),            // 21: berth.node.v1.Assignment
+	(*MemBreach)(nil),             // 22: berth.node.v1.MemBreach
+	(*Progress)(nil),              // 23: berth.node.v1.Progress
+	(*Container)(nil),             // 24: berth.node.v1.Container
+	(*Mount)(nil),                 // 25: berth.node.v1.Mount
+	(*Warning)(nil),               // 26: berth.node.v1.Warning
+	(*Ranks)(nil),                 // 27: berth.node.v1.Ranks
+	(*Preempt)(nil),               // 28: berth.node.v1.Preempt
+	(*Share)(nil),                 // 29: berth.node.v1.Share
+	(*Acks)(nil),                  // 30: berth.node.v1.Acks
+	(*Ack)(nil),                   // 31: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 32: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 33: berth.node.v1.JoinResponse
+	(*RenewRequest)(nil),          // 34: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 35: berth.node.v1.RenewResponse
+	(*v1.AttachOpen)(nil),         // 36: berth.api.v1.AttachOpen
+	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
-	5,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
-	7,  // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
-	13, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
-	16, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
-	17, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	28, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
-	15, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
-	4,  // 7: berth.node.v1.SessionResponse.visit:type_name -> berth.node.v1.Visit
-	34, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
-	19, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
-	6,  // 10: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
-	8,  // 11: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
-	0,  // 12: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
-	9,  // 13: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	35, // 14: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	35, // 15: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
-	10, // 16: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
-	11, // 17: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
-	12, // 18: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
-	14, // 19: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	35, // 20: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	36, // 21: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
-	19, // 22: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
-	18, // 23: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	36, // 24: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	36, // 25: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	27, // 26: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	26, // 27: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	20, // 28: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
-	24, // 29: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
-	22, // 30: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
-	21, // 31: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
-	25, // 32: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
-	35, // 33: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	35, // 34: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	1,  // 35: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
-	1,  // 36: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
-	23, // 37: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
-	36, // 38: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
-	36, // 39: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	35, // 40: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	29, // 41: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	0,  // 42: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	2,  // 43: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	30, // 44: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	32, // 45: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
-	3,  // 46: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	31, // 47: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	33, // 48: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
-	46, // [46:49] is the sub-list for method output_type
-	43, // [43:46] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	6,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
+	8,  // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
+	14, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
+	17, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
+	18, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
+	30, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	16, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
+	5,  // 7: berth.node.v1.SessionResponse.visit:type_name -> berth.node.v1.Visit
+	36, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
+	21, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
+	7,  // 10: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
+	0,  // 11: berth.node.v1.GPU.state:type_name -> berth.node.v1.GPUState
+	9,  // 12: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
+	1,  // 13: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
+	10, // 14: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
+	37, // 15: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	37, // 16: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	11, // 17: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
+	12, // 18: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
+	13, // 19: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
+	15, // 20: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
+	37, // 21: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	38, // 22: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	21, // 23: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
+	20, // 24: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
+	19, // 25: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
+	38, // 26: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	38, // 27: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	29, // 28: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	28, // 29: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	22, // 30: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
+	26, // 31: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
+	24, // 32: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
+	23, // 33: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
+	27, // 34: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
+	37, // 35: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	37, // 36: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	2,  // 37: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
+	2,  // 38: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
+	25, // 39: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
+	38, // 40: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	38, // 41: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	37, // 42: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	31, // 43: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	1,  // 44: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	3,  // 45: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
+	32, // 46: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
+	34, // 47: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
+	4,  // 48: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
+	33, // 49: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
+	35, // 50: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
+	48, // [48:51] is the sub-list for method output_type
+	45, // [45:48] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -3224,8 +3397,8 @@ func file_berth_node_v1_node_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   32,
+			NumEnums:      3,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
