@@ -124,6 +124,7 @@ func showJob(e *Env, j *apiv1.Job) {
 		kv = append(kv, specKeys(s)...)
 	}
 	keyValues(e, "", kv...)
+	showUsed(e, j)
 	if len(j.GetAttempts()) > 0 {
 		e.printf("Attempts\n")
 		for _, a := range j.GetAttempts() {
@@ -295,8 +296,9 @@ func predictedText(p *apiv1.Prediction) string {
 	return text
 }
 
+// measuredText says in one line what an older node measured; see showUsed.
 func measuredText(m *apiv1.Measured) string {
-	if m == nil {
+	if m == nil || m.GetProfile() != nil {
 		return ""
 	}
 	text := fmt.Sprintf("GPU memory %s, GPU %s, %s, host memory %s, %s cores",

@@ -87,6 +87,8 @@ type measuredView struct {
 	CPUMilli   int64   `json:"cpu_milli"`
 	GPUOOM     bool    `json:"gpu_oom"`
 	PowerW     int64   `json:"power_w"` // 0 when it is not known
+	// Profile is null when the node did not look while the job ran.
+	Profile *profileView `json:"profile"`
 }
 
 type attemptView struct {
@@ -214,7 +216,7 @@ func viewMeasured(m *apiv1.Measured) *measuredView {
 	if m == nil {
 		return nil
 	}
-	return &measuredView{m.GetGpuMemMib(), float64(m.GetGpuUtilMilli()) / 1000, m.GetSeconds(), m.GetHostMemMib(), m.GetCpuMilli(), m.GetGpuOom(), m.GetPowerW()}
+	return &measuredView{m.GetGpuMemMib(), float64(m.GetGpuUtilMilli()) / 1000, m.GetSeconds(), m.GetHostMemMib(), m.GetCpuMilli(), m.GetGpuOom(), m.GetPowerW(), viewProfile(m.GetProfile())}
 }
 
 func viewSpec(s *apiv1.JobSpec) *specView {
