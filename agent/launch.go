@@ -86,6 +86,7 @@ func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*Launch, err
 	}
 	a.setOutput(l, as, submitDir)
 	l.Truncate = as.Truncate
+	a.placeRanks(l, as)
 	return l, nil
 }
 
@@ -139,6 +140,9 @@ func (a *Agent) jobEnv(as *nodev1.Assignment, u User, submitDir string, gpuEnv [
 			set(line)
 		}
 	}
+	for _, line := range rankEnv(as) {
+		set(line)
+	}
 	return env
 }
 
@@ -182,6 +186,11 @@ func (a *Agent) setOutput(l *Launch, as *nodev1.Assignment, submitDir string) {
 // %% a percent sign. A number between % and the letter pads with zeros, up to
 // ten digits. A backslash anywhere turns patterns off, and is removed.
 func ExpandPath(p string, as *nodev1.Assignment, node string) string {
+	return expandPath(p, as, node, strconv.FormatUint(uint64(as.GetRanks().GetNodeRank()*as.GetRanks().GetTasks()), 10))
+}
+
+// expandPath does so with a given rank.
+func expandPath(p string, as *nodev1.Assignment, node, rank string) string {
 	if strings.Contains(p, `\`) {
 		return strings.ReplaceAll(p, `\`, "")
 	}
@@ -198,7 +207,7 @@ func ExpandPath(p string, as *nodev1.Assignment, node string) string {
 		width, _ := strconv.Atoi(p[i+1 : k])
 		val, ok := "", false
 		if k < len(p) {
-			val, ok = pathField(p[k], as, node)
+			val, ok = pathField(p[k], as, node, rank)
 		}
 		if !ok {
 			b.WriteByte('%')
@@ -215,7 +224,7 @@ func ExpandPath(p string, as *nodev1.Assignment, node string) string {
 	return b.String()
 }
 
-func pathField(c byte, as *nodev1.Assignment, node string) (string, bool) {
+func pathField(c byte, as *nodev1.Assignment, node, rank string) (string, bool) {
 	switch c {
 	case '%':
 		return "%", true
@@ -229,7 +238,11 @@ func pathField(c byte, as *nodev1.Assignment, node string) (string, bool) {
 		return as.User, true
 	case 'N':
 		return node, true
-	case 'n', 't', 's':
+	case 'n':
+		return strconv.FormatUint(uint64(as.GetRanks().GetNodeRank()), 10), true
+	case 't':
+		return rank, true
+	case 's':
 		return "0", true
 	}
 	return "", false

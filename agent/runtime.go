@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/agent/proc"
+	"github.com/berth-scheduler/berth/agent/ranks"
 	"github.com/berth-scheduler/berth/cluster"
 )
 
@@ -40,9 +41,16 @@ type Launch struct {
 	CPUMilli int64
 	// Mounts are bind mounts into an image job's root.
 	Mounts []Mount
+	// Ranks, when there, makes the first process one that runs Args several
+	// times at once, see RankArgs.
+	Ranks *ranks.Config
 	// CDIDevices are fully qualified CDI device names for the assigned GPUs.
 	CDIDevices []string
 }
+
+// RankArgs is the argument vector with which Berth's own program, called name,
+// runs the ranks of l.
+func (l *Launch) RankArgs(name string) []string { return ranks.Args(name, *l.Ranks, l.Args) }
 
 // plainLaunch is a Launch without its methods.
 type plainLaunch Launch

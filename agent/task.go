@@ -55,6 +55,7 @@ type task struct {
 	signaled time.Time // when it was told to, zero before
 	killAt   time.Time // zero until it got TERM
 	killed   bool
+	ready    bool // it said that it waits for the other nodes
 	end      *nodev1.Report
 	measured measured
 
@@ -185,6 +186,9 @@ func (t *task) resumeAt(ctx context.Context, s Task, as *nodev1.Assignment) {
 		t.points.running()
 		t.measure(as)
 		t.agent.mem.hold(as)
+		if as.GetRanks() != nil && s.Phase == TaskRunning {
+			t.sayRunning() // whoever started it may have died before it could
+		}
 	}
 	if as != nil && t.phase != phaseNew {
 		if _, err := t.agent.admit(ctx, as); err != nil {
@@ -282,6 +286,9 @@ func (t *task) start(ctx context.Context) error {
 	if as == nil || released || as.Stop {
 		return t.ended(&nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_CANCELLED})
 	}
+	if wait, err := t.barrier(ctx, as); wait || err != nil {
+		return err
+	}
 	t.agent.mem.hold(as)
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -292,11 +299,15 @@ func (t *task) start(ctx context.Context) error {
 	t.phase = phaseRunning
 	t.points.running()
 	t.measure(as)
+	t.sayRunning()
+	return nil
+}
+
+func (t *task) sayRunning() {
 	t.agent.out.put(&nodev1.Report{
 		Job: uint64(t.id.Job), Attempt: t.id.No, Token: uint64(t.token),
 		State: nodev1.AttemptState_ATTEMPT_STATE_RUNNING, Started: timestamppb.New(t.started),
 	})
-	return nil
 }
 
 // launchFailed ends an attempt whose process never ran. When ctx ended the

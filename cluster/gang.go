@@ -182,6 +182,18 @@ func (s *Start) Berths() iter.Seq2[int, *Berth] {
 	}
 }
 
+// AllGPUs are the shares of all nodes, those of the first one first.
+func (s *Start) AllGPUs() []GPUShare {
+	if len(s.Rest) == 0 {
+		return s.Berth.GPUs
+	}
+	var out []GPUShare
+	for _, b := range s.Berths() {
+		out = append(out, b.GPUs...)
+	}
+	return out
+}
+
 // Undone counts the attempts of j that were given up before any part of them
 // started.
 func (j *Job) Undone() int {

@@ -160,13 +160,19 @@ func (c *Coordinator) slowdown(j *cluster.Job) float64 {
 		return 0
 	}
 	worst := 0.0
-	for _, gs := range a.Berth.GPUs {
-		on := c.fsm.GPUJobs(gs.GPU)
-		n, ok := c.fsm.Node(a.Berth.Node)
+	at := map[cluster.GPUID]cluster.NodeID{}
+	for _, b := range a.Held() {
+		for _, gs := range b.GPUs {
+			at[gs.GPU] = b.Node
+		}
+	}
+	for gpu, node := range at { // the maximum does not depend on the order
+		on := c.fsm.GPUJobs(gpu)
+		n, ok := c.fsm.Node(node)
 		if !ok || len(on) < 2 {
 			continue
 		}
-		g := n.GPU(gs.GPU)
+		g := n.GPU(gpu)
 		if g == nil {
 			continue
 		}

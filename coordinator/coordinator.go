@@ -79,6 +79,12 @@ type Config struct {
 	Interval   time.Duration
 	// Learning may be left zero.
 	Learning Learning
+	// GangTimeout is how long the nodes of a job on several may take until all
+	// are ready to start it, images pulled; 0 means ten minutes. GangPorts are
+	// where the processes of a job with several meet, the first and the last; 0
+	// means 20000 to 29999.
+	GangTimeout time.Duration
+	GangPorts   [2]uint16
 	// MaxQueued is how many jobs may wait; 0 means 200,000.
 	MaxQueued int
 	// MaxStreams is how many shells, commands and outputs users may have open

@@ -72,7 +72,9 @@ func (f *feed) wake(cs []fsm.Change) {
 		}
 		if j, ok := f.fsm.Job(c.Job); ok {
 			if a := j.Last(); a != nil {
-				touched[a.Berth.Node] = struct{}{}
+				for _, b := range a.Berths() {
+					touched[b.Node] = struct{}{}
+				}
 			}
 		}
 	}

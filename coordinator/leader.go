@@ -92,6 +92,7 @@ func (c *Coordinator) govern(ctx context.Context) error {
 	g.Go(func() error { return c.live.run(ctx) })
 	g.Go(func() error { return c.learn.run(ctx) })
 	g.Go(func() error { return c.expire(ctx) })
+	g.Go(func() error { return c.undoLate(ctx) })
 	g.Go(func() error { return c.checkpoints(ctx) })
 	c.office.Store(&office{ctx: ctx, term: term})
 	c.log.InfoContext(ctx, "leading", "term", term, "index", c.fsm.Index(), "dur", time.Since(began))

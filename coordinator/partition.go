@@ -92,8 +92,11 @@ func within(snap *cluster.Snapshot, p *cluster.Partition) *cluster.Snapshot {
 	out.Running, out.Waiting = nil, nil
 	for _, j := range snap.Running {
 		if a := j.Live(); a != nil {
-			if _, ok := at[a.Berth.Node]; ok {
-				out.Running = append(out.Running, j)
+			for _, b := range a.Held() {
+				if _, ok := at[b.Node]; ok {
+					out.Running = append(out.Running, j)
+					break
+				}
 			}
 		}
 	}

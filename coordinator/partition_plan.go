@@ -48,7 +48,9 @@ func planPartitions(snap *cluster.Snapshot, sched *Scheduling, arrival bool) clu
 	}
 	for _, j := range snap.Running {
 		if a := j.Live(); a != nil {
-			d.live[a.Berth.Node] = append(d.live[a.Berth.Node], j)
+			for _, b := range a.Held() {
+				d.live[b.Node] = append(d.live[b.Node], j)
+			}
 		}
 	}
 	d.divide()
@@ -182,7 +184,7 @@ func (d *division) own(q []cluster.Waiter, p *partPass) []cluster.Waiter {
 func (d *division) take(p *partPass, plan cluster.Plan) {
 	for i := range plan.Starts {
 		st := plan.Starts[i]
-		if !d.snap.Ledger.Take(&st.Berth) {
+		if !takeAll(d.snap.Ledger, &st) {
 			continue // a node that is not there; the state machine would refuse it
 		}
 		j := p.find(st.Job)
@@ -193,8 +195,12 @@ func (d *division) take(p *partPass, plan cluster.Plan) {
 		d.plan.Starts = append(d.plan.Starts, st)
 		run := j.Clone()
 		run.State, run.Queue = cluster.JobStarting, ""
-		run.Attempts = append(run.Attempts, cluster.Attempt{No: st.Attempt, State: cluster.JobStarting, Berth: st.Berth, Estimate: st.Estimate, Placed: d.snap.Now})
-		d.live[st.Berth.Node] = append(d.live[st.Berth.Node], run)
+		run.Attempts = append(run.Attempts, cluster.Attempt{
+			No: st.Attempt, State: cluster.JobStarting, Berth: st.Berth, Gang: gangOf(&st), Estimate: st.Estimate, Placed: d.snap.Now,
+		})
+		for _, b := range st.Berths() {
+			d.live[b.Node] = append(d.live[b.Node], run)
+		}
 	}
 	for _, m := range plan.Moves {
 		d.leave(p.find(m.Job))
@@ -246,7 +252,7 @@ func (d *division) leave(j *cluster.Job) {
 // passed says why a start comes before those of other partitions who head the
 // queues of its cards, nothing when there are none.
 func (d *division) passed(st *cluster.Start) string {
-	for _, g := range st.Berth.GPUs {
+	for _, g := range st.AllGPUs() {
 		if q := d.snap.Queues[g.GPU]; len(q) > 0 {
 			return fmt.Sprintf("job %d of partition %s waits there, too; partitions that share a GPU take turns by age", q[0].Job, orNone(d.of[q[0].Job]))
 		}

@@ -170,7 +170,7 @@ func (c *Coordinator) doubts(p *cluster.Partition) []string {
 		Keep:   func(j *cluster.Job) bool { return j.Spec.Partition == p.Name },
 	})
 	for _, j := range running {
-		if a := j.Live(); a != nil && !p.Nodes.Holds(a.Berth.Node) {
+		if a := j.Live(); a != nil && slices.ContainsFunc(a.NodeIDs(), func(id cluster.NodeID) bool { return !p.Nodes.Holds(id) }) {
 			outside++
 		}
 	}

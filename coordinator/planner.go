@@ -44,6 +44,7 @@ type planner struct {
 	log     *slog.Logger
 	metrics *metrics
 	company *company
+	ports   [2]uint16
 
 	mu       sync.Mutex
 	released map[cluster.GPUID]struct{}
@@ -66,7 +67,7 @@ type planner struct {
 func newPlanner(c *Coordinator) *planner {
 	return &planner{
 		fsm: c.fsm, prop: c.prop, sched: c.scheduling, clock: c.cfg.Clock, log: c.log.With("component", "planner"),
-		metrics: c.metrics, company: c.learn.company, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
+		metrics: c.metrics, company: c.learn.company, ports: c.cfg.GangPorts, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -332,6 +333,7 @@ func (p *planner) propose(ctx context.Context, plan *cluster.Plan, kind string) 
 		if ns < len(plan.Starts) {
 			nm = 0
 		}
+		p.assignPorts(plan.Starts[:ns])
 		part := cluster.Plan{BaseIndex: plan.BaseIndex, Starts: plan.Starts[:ns], Moves: plan.Moves[:nm]}
 		plan.Starts, plan.Moves = plan.Starts[ns:], plan.Moves[nm:]
 		pctx, cancel := context.WithTimeout(ctx, planTimeout)

@@ -82,7 +82,8 @@ func (s *attachServer) lead(of *office, who caller, open *apiv1.AttachOpen, stre
 	if err != nil {
 		return err
 	}
-	node := a.Berth.Node
+	rank := rankOf(a, open)
+	node := a.BerthAt(rank).Node
 	owner := j.Owner.UID == who.uid
 	kind := "logs"
 	if open.GetExec() != nil {
@@ -94,7 +95,7 @@ func (s *attachServer) lead(of *office, who caller, open *apiv1.AttachOpen, stre
 			"job", j.ID.String(), "attempt", a.No, "node", node, "owner", j.Owner.UID)
 	}
 	end, leave, err := s.c.visit(ctx, node, &nodev1.Visit{
-		Uid: uint32(who.uid), Admin: who.admin && !owner, Open: open, Of: conv.VisitOf(j, a),
+		Uid: uint32(who.uid), Admin: who.admin && !owner, Open: open, Of: conv.VisitOf(j, a, rank),
 	})
 	if err != nil {
 		return err
@@ -138,8 +139,8 @@ func (c *Coordinator) attachable(who caller, open *apiv1.AttachOpen) (*cluster.J
 	if open.GetAttempt() != 0 && a.No != open.GetAttempt() {
 		return nil, nil, cluster.Errorf(cluster.CodeNotFound, "attempt %d of job %d is no longer known, its last one is %d", open.GetAttempt(), open.GetJob(), last.No)
 	}
-	if n := open.GetNode(); n != "" && cluster.NodeID(n) != a.Berth.Node {
-		return nil, nil, cluster.Errorf(cluster.CodeNotFound, "job %d is not on node %s but on %s", open.GetJob(), n, a.Berth.Node)
+	if n := open.GetNode(); n != "" && a.Rank(cluster.NodeID(n)) < 0 {
+		return nil, nil, cluster.Errorf(cluster.CodeNotFound, "job %d is not on node %s but on %s", open.GetJob(), n, cluster.FoldNames(a.NodeIDs()))
 	}
 	if open.GetExec() == nil {
 		return j, a, nil
@@ -223,4 +224,9 @@ func splice(ctx context.Context, near attachStream, far farEnd) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// rankOf is the rank of the node that is asked for, the first when none is.
+func rankOf(a *cluster.Attempt, open *apiv1.AttachOpen) int {
+	return max(0, a.Rank(cluster.NodeID(open.GetNode())))
 }

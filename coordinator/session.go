@@ -116,6 +116,8 @@ type session struct {
 	// fence is the node's when it registered; a node that was given up since
 	// must do so anew.
 	fence uint64
+	// gangs tells that the agent knows what several processes are.
+	gangs bool
 	// gone closes when the session has ended.
 	gone <-chan struct{}
 }
@@ -139,6 +141,7 @@ func (ss *session) register(ctx context.Context, h *nodev1.Hello) error {
 		ss.logCards(ctx, old, n)
 		ss.log.InfoContext(ctx, "node registered", "gpus", len(n.GPUs), "boot", n.BootID)
 	}
+	ss.gangs = h.Gangs
 	ss.c.live.heard(n.ID, nil)
 	if now, ok := ss.c.fsm.Node(n.ID); ok {
 		ss.fence = now.Fence
@@ -313,8 +316,8 @@ func (ss *session) push(ctx context.Context) error {
 }
 
 // ending is how an attempt is to end that should not go on: at once, or after
-// it saved its state.
-type ending struct{ stop, room bool }
+// it saved its state. With begin, one on several nodes may start.
+type ending struct{ stop, room, begin bool }
 
 // sendDesired sends what should be on the node: all of it when full, else
 // what differs from what was sent last.
@@ -324,14 +327,21 @@ func (ss *session) sendDesired(full bool) error {
 	now := map[cluster.AttemptID]ending{}
 	for _, j := range ss.c.fsm.NodeJobs(ss.node) {
 		a := j.Live()
-		if a == nil || a.Berth.Node != ss.node {
+		if a == nil {
 			continue
 		}
-		id, end := cluster.AttemptID{Job: j.ID, No: a.No}, ending{stop: j.Cancel != nil, room: a.Preempt != nil}
+		rank := a.Rank(ss.node)
+		if rank < 0 || !a.PartLive(rank) || j.Spec.Ranked() && !ss.gangs {
+			continue
+		}
+		id, end := cluster.AttemptID{Job: j.ID, No: a.No}, endingOf(j, a)
 		now[id] = end
 		if was, known := ss.sent[id]; full || !known || was != end {
-			as := conv.Assignment(j, a)
+			as := conv.Assignment(j, a, rank)
 			as.Stop = end.stop
+			if as.Ranks != nil {
+				as.Ranks.MasterAddr = ss.c.masterAddr(a)
+			}
 			d.Assignments = append(d.Assignments, as)
 		}
 	}

@@ -93,7 +93,11 @@ func execJob(l *agent.Launch) error {
 	if err != nil {
 		return err
 	}
-	return asuser.ExecError(prog, syscall.Exec(prog, l.Args, l.Env))
+	args := l.Args
+	if l.Ranks != nil {
+		prog, args = helperBinary, l.RankArgs("berth")
+	}
+	return asuser.ExecError(prog, syscall.Exec(prog, args, l.Env))
 }
 
 // copyOutput copies what the shim reads of a container to its user's files.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/agent/containerdrt/daemon"
+	"github.com/berth-scheduler/berth/agent/ranks"
 	"github.com/berth-scheduler/berth/agent/runtimetest"
 )
 
@@ -25,6 +26,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == probeArg {
 		probe()
 		return
+	}
+	if len(os.Args) > 2 && os.Args[1] == ranks.Arg {
+		os.Exit(ranks.Main(os.Args[2:], os.Stderr))
 	}
 	if len(os.Args) == 3 && os.Args[1] == loggerArg {
 		if err := LoggerMain(os.Args[2]); err != nil {

@@ -56,7 +56,11 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string, b *binds) ([]oci.
 			// is not there, as root.
 			oci.WithProcessCwd("/"), oci.WithProcessArgs(helperBinary, loggerArg, helperFile))
 	} else {
-		opts = append(opts, oci.WithProcessArgs(l.Args...), oci.WithProcessCwd(l.Dir),
+		args, helper, err := r.imageArgs(l)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, oci.WithProcessArgs(args...), oci.WithProcessCwd(l.Dir), oci.WithMounts(helper),
 			oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.CgroupNamespace}),
 			oci.WithMounts([]specs.Mount{{
 				Destination: "/tmp", Type: "tmpfs", Source: "tmpfs",

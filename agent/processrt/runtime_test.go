@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/berth-scheduler/berth/agent/ranks"
 	"github.com/berth-scheduler/berth/agent/runtimetest"
 )
 
@@ -23,6 +24,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	}
+	if len(os.Args) > 2 && os.Args[1] == ranks.Arg {
+		os.Exit(ranks.Main(os.Args[2:], os.Stderr))
 	}
 	os.Exit(m.Run())
 }

@@ -35,6 +35,10 @@ type spawned struct {
 
 const spawnThreads = 2
 
+// ownBinary is the keeper's program, which runs the processes of an attempt that
+// has several. The link leads there whoever may reach the path.
+const ownBinary = "/proc/self/exe"
+
 func newSpawner() *spawner {
 	s := &spawner{reqs: make(chan spawnRequest)}
 	for range spawnThreads {
@@ -72,7 +76,11 @@ func spawn(r spawnRequest) (int, error) {
 	if os.Getuid() == 0 {
 		attr.Sys.Credential = &syscall.Credential{Uid: l.UID, Gid: l.GID, Groups: l.Groups}
 	}
-	pid, err := syscall.ForkExec(r.prog, l.Args, attr)
+	args := l.Args
+	if l.Ranks != nil {
+		r.prog, args = ownBinary, l.RankArgs("berth")
+	}
+	pid, err := syscall.ForkExec(r.prog, args, attr)
 	if err != nil {
 		return 0, asuser.ExecError(r.prog, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime/debug"
 
+	"github.com/berth-scheduler/berth/agent/ranks"
 	"github.com/berth-scheduler/berth/cmd/internal/cli"
 	"github.com/berth-scheduler/berth/cmd/internal/daemon"
 	"github.com/berth-scheduler/berth/cmd/internal/demo"
@@ -14,6 +15,10 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == ranks.Arg {
+		// It is part of a job, and starts as fast as it can.
+		os.Exit(ranks.Main(os.Args[2:], os.Stderr))
+	}
 	commands := append(daemon.Commands(version()),
 		dev.NewCommand(os.Stdout, os.Stderr),
 		demo.NewCommand(os.Stdout, os.Stderr),

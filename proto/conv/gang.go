@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
 func berthsToLog(bs []cluster.Berth) []*logv1.Berth {
@@ -77,4 +78,20 @@ func gangFromLog(m *logv1.Gang) (*cluster.Gang, error) {
 		g.Parts = append(g.Parts, p)
 	}
 	return g, nil
+}
+
+// ranks say which processes of an attempt are on the node of a rank, nil when it
+// has but one in all. Where they meet is the coordinator's to add.
+func ranks(s *cluster.Spec, a *cluster.Attempt, rank int) *nodev1.Ranks {
+	if !s.Ranked() {
+		return nil
+	}
+	m := &nodev1.Ranks{
+		NodeRank: uint32(rank), Tasks: uint32(s.TaskCount()), MasterPort: uint32(a.Port),
+		Go: a.Gang == nil || a.Gang.Go,
+	}
+	for _, id := range a.NodeIDs() {
+		m.Nodes = append(m.Nodes, string(id))
+	}
+	return m
 }

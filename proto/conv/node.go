@@ -126,15 +126,16 @@ func clip(s string, n int) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// Assignment tells an agent to run attempt a of j.
-func Assignment(j *cluster.Job, a *cluster.Attempt) *nodev1.Assignment {
-	s := j.Spec
+// Assignment tells an agent to run its part of attempt a of j: that of the node
+// with the given rank.
+func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment {
+	s, b := j.Spec, a.BerthAt(rank)
 	as := &nodev1.Assignment{
 		Job: uint64(j.ID), Attempt: a.No, Token: uint64(a.Token),
 		Uid: uint32(j.Owner.UID), Gid: j.Owner.GID, User: j.Owner.Name, Name: s.Name,
 		Dir: []byte(s.Dir), Image: s.Image,
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
-		CpuMilli: a.Berth.CPUMilli, MemMib: a.Berth.MemMiB, Script: s.Script,
+		CpuMilli: b.CPUMilli, MemMib: b.MemMiB, Script: s.Script,
 		Warning: warningToNode(s.Warning), Truncate: s.Truncate, Container: containerToNode(&s.Container), Partition: s.Partition,
 	}
 	switch {
@@ -153,7 +154,8 @@ func Assignment(j *cluster.Job, a *cluster.Attempt) *nodev1.Assignment {
 	for _, e := range slurmPartition(s) {
 		as.Env = append(as.Env, []byte(e))
 	}
-	for _, g := range a.Berth.GPUs {
+	as.Ranks = ranks(s, a, rank)
+	for _, g := range b.GPUs {
 		as.Gpus = append(as.Gpus, &nodev1.Share{
 			Uuid: string(g.GPU), MemMib: g.Share.MemMiB, Milli: g.Share.Milli, Exclusive: g.Share.Exclusive,
 		})

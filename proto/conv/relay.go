@@ -41,11 +41,11 @@ func RefusalFromNode(r *nodev1.Refusal) *cluster.Error {
 
 // VisitOf is what an agent must know of an attempt to show its output after it
 // was forgotten there.
-func VisitOf(j *cluster.Job, a *cluster.Attempt) *nodev1.Assignment {
-	as := Assignment(j, a)
+func VisitOf(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment {
+	as := Assignment(j, a, rank)
 	return &nodev1.Assignment{
 		Job: as.Job, Attempt: as.Attempt, Token: as.Token, Uid: as.Uid, Gid: as.Gid, User: as.User, Name: as.Name,
-		Dir: as.Dir, Image: as.Image, Stdout: as.Stdout, Stderr: as.Stderr,
+		Dir: as.Dir, Image: as.Image, Stdout: as.Stdout, Stderr: as.Stderr, Ranks: as.Ranks,
 	}
 }
 
