@@ -54,6 +54,7 @@ func (s *clusterServer) GetStatus(ctx context.Context, _ *apiv1.GetStatusRequest
 		}
 	}
 	sort.Slice(resp.Jobs, func(i, k int) bool { return resp.Jobs[i].State < resp.Jobs[k].State })
+	resp.Now = timestamppb.New(s.c.cfg.Clock()) // last: the members were asked meanwhile
 	return resp, nil
 }
 

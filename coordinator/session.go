@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm"
@@ -365,6 +366,14 @@ func (s *nodeServer) Join(ctx context.Context, req *nodev1.JoinRequest) (*nodev1
 		return nil, toStatus(ctx, s.c.log, err)
 	}
 	return resp, nil
+}
+
+// GetClock tells the time, to whoever has a certificate of the cluster.
+func (s *nodeServer) GetClock(ctx context.Context, _ *nodev1.GetClockRequest) (*nodev1.GetClockResponse, error) {
+	if role, _, err := s.c.cfg.Peer(ctx); err != nil || role == "" {
+		return nil, status.Error(codes.Unauthenticated, "a certificate is needed to ask for the time")
+	}
+	return &nodev1.GetClockResponse{Now: timestamppb.New(s.c.cfg.Clock())}, nil
 }
 
 // Renew issues a new certificate for the identity that asks.

@@ -3323,8 +3323,10 @@ type GetStatusResponse struct {
 	AnsweredBy string `protobuf:"bytes,6,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
 	// How it decides what runs where, and how many jobs may share a GPU where the
 	// node does not say so.
-	Policy        string `protobuf:"bytes,7,opt,name=policy,proto3" json:"policy,omitempty"`
-	MaxShares     uint32 `protobuf:"varint,8,opt,name=max_shares,json=maxShares,proto3" json:"max_shares,omitempty"`
+	Policy    string `protobuf:"bytes,7,opt,name=policy,proto3" json:"policy,omitempty"`
+	MaxShares uint32 `protobuf:"varint,8,opt,name=max_shares,json=maxShares,proto3" json:"max_shares,omitempty"`
+	// The time by the clock of the coordinator that answered.
+	Now           *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=now,proto3" json:"now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3413,6 +3415,13 @@ func (x *GetStatusResponse) GetMaxShares() uint32 {
 		return x.MaxShares
 	}
 	return 0
+}
+
+func (x *GetStatusResponse) GetNow() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Now
+	}
+	return nil
 }
 
 type Member struct {
@@ -5736,7 +5745,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.berth.api.v1.JobR\x04jobs\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
 	"\bsnapshot\x18\x03 \x01(\bR\bsnapshot\"\x12\n" +
-	"\x10GetStatusRequest\"\x90\x02\n" +
+	"\x10GetStatusRequest\"\xbe\x02\n" +
 	"\x11GetStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x12\n" +
@@ -5748,7 +5757,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"answeredBy\x12\x16\n" +
 	"\x06policy\x18\a \x01(\tR\x06policy\x12\x1d\n" +
 	"\n" +
-	"max_shares\x18\b \x01(\rR\tmaxShares\"\x93\x03\n" +
+	"max_shares\x18\b \x01(\rR\tmaxShares\x12,\n" +
+	"\x03now\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x03now\"\x93\x03\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
@@ -6108,71 +6118,72 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	9,  // 49: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
 	41, // 50: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
 	42, // 51: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	45, // 52: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	46, // 53: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	70, // 54: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	70, // 55: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	47, // 56: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	70, // 57: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	70, // 58: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	45, // 59: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	45, // 60: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	45, // 61: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	45, // 62: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	45, // 63: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	69, // 64: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	70, // 65: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	69, // 66: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	69, // 67: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	62, // 68: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	69, // 69: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	69, // 70: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	62, // 71: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	2,  // 72: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	18, // 73: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	20, // 74: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	22, // 75: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	25, // 76: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	28, // 77: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	32, // 78: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	37, // 79: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	39, // 80: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	43, // 81: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	52, // 82: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	54, // 83: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	48, // 84: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	50, // 85: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	56, // 86: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	58, // 87: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	60, // 88: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	63, // 89: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	65, // 90: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	67, // 91: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	3,  // 92: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	19, // 93: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	21, // 94: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	23, // 95: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	26, // 96: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	29, // 97: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	33, // 98: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	38, // 99: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	40, // 100: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	44, // 101: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	53, // 102: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	55, // 103: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	49, // 104: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	51, // 105: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	57, // 106: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	59, // 107: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	61, // 108: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	64, // 109: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	66, // 110: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	68, // 111: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	92, // [92:112] is the sub-list for method output_type
-	72, // [72:92] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	70, // 52: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	45, // 53: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	46, // 54: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	70, // 55: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	70, // 56: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	47, // 57: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
+	70, // 58: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	70, // 59: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	45, // 60: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	45, // 61: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	45, // 62: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	45, // 63: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	45, // 64: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	69, // 65: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	70, // 66: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	69, // 67: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	69, // 68: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	62, // 69: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	69, // 70: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	69, // 71: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	62, // 72: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	2,  // 73: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	18, // 74: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	20, // 75: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	22, // 76: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	25, // 77: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	28, // 78: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	32, // 79: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	37, // 80: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	39, // 81: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	43, // 82: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	52, // 83: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	54, // 84: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	48, // 85: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	50, // 86: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	56, // 87: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	58, // 88: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	60, // 89: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	63, // 90: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	65, // 91: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	67, // 92: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	3,  // 93: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	19, // 94: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	21, // 95: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	23, // 96: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	26, // 97: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	29, // 98: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	33, // 99: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	38, // 100: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	40, // 101: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	44, // 102: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	53, // 103: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	55, // 104: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	49, // 105: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	51, // 106: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	57, // 107: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	59, // 108: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	61, // 109: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	64, // 110: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	66, // 111: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	68, // 112: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	93, // [93:113] is the sub-list for method output_type
+	73, // [73:93] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }

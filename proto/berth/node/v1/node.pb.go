@@ -2900,6 +2900,86 @@ func (x *JoinResponse) GetGossipPeers() []string {
 	return nil
 }
 
+type GetClockRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetClockRequest) Reset() {
+	*x = GetClockRequest{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetClockRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetClockRequest) ProtoMessage() {}
+
+func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetClockRequest.ProtoReflect.Descriptor instead.
+func (*GetClockRequest) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
+}
+
+type GetClockResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Now           *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=now,proto3" json:"now,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetClockResponse) Reset() {
+	*x = GetClockResponse{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetClockResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetClockResponse) ProtoMessage() {}
+
+func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetClockResponse.ProtoReflect.Descriptor instead.
+func (*GetClockResponse) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *GetClockResponse) GetNow() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Now
+	}
+	return nil
+}
+
 type RenewRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Csr           []byte                 `protobuf:"bytes,1,opt,name=csr,proto3" json:"csr,omitempty"`
@@ -2909,7 +2989,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2921,7 +3001,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2934,7 +3014,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -2954,7 +3034,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2966,7 +3046,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2979,7 +3059,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -3226,7 +3306,10 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\fcoordinators\x18\x04 \x03(\tR\fcoordinators\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x05 \x01(\tR\tclusterId\x12!\n" +
-	"\fgossip_peers\x18\x06 \x03(\tR\vgossipPeers\" \n" +
+	"\fgossip_peers\x18\x06 \x03(\tR\vgossipPeers\"\x11\n" +
+	"\x0fGetClockRequest\"@\n" +
+	"\x10GetClockResponse\x12,\n" +
+	"\x03now\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x03now\" \n" +
 	"\fRenewRequest\x12\x10\n" +
 	"\x03csr\x18\x01 \x01(\fR\x03csr\"A\n" +
 	"\rRenewResponse\x12 \n" +
@@ -3255,11 +3338,12 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\tHookState\x12\x1a\n" +
 	"\x16HOOK_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10HOOK_STATE_BEGUN\x10\x01\x12\x14\n" +
-	"\x10HOOK_STATE_ENDED\x10\x022\xe0\x01\n" +
+	"\x10HOOK_STATE_ENDED\x10\x022\xad\x02\n" +
 	"\vNodeService\x12L\n" +
 	"\aSession\x12\x1d.berth.node.v1.SessionRequest\x1a\x1e.berth.node.v1.SessionResponse(\x010\x01\x12?\n" +
 	"\x04Join\x12\x1a.berth.node.v1.JoinRequest\x1a\x1b.berth.node.v1.JoinResponse\x12B\n" +
-	"\x05Renew\x12\x1b.berth.node.v1.RenewRequest\x1a\x1c.berth.node.v1.RenewResponseB=Z;github.com/berth-scheduler/berth/proto/berth/node/v1;nodev1b\x06proto3"
+	"\x05Renew\x12\x1b.berth.node.v1.RenewRequest\x1a\x1c.berth.node.v1.RenewResponse\x12K\n" +
+	"\bGetClock\x12\x1e.berth.node.v1.GetClockRequest\x1a\x1f.berth.node.v1.GetClockResponseB=Z;github.com/berth-scheduler/berth/proto/berth/node/v1;nodev1b\x06proto3"
 
 var (
 	file_berth_node_v1_node_proto_rawDescOnce sync.Once
@@ -3274,7 +3358,7 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(GPUState)(0),                 // 0: berth.node.v1.GPUState
 	(AttemptState)(0),             // 1: berth.node.v1.AttemptState
@@ -3310,11 +3394,13 @@ var file_berth_node_v1_node_proto_goTypes = []any{
 	(*Ack)(nil),                   // 31: berth.node.v1.Ack
 	(*JoinRequest)(nil),           // 32: berth.node.v1.JoinRequest
 	(*JoinResponse)(nil),          // 33: berth.node.v1.JoinResponse
-	(*RenewRequest)(nil),          // 34: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 35: berth.node.v1.RenewResponse
-	(*v1.AttachOpen)(nil),         // 36: berth.api.v1.AttachOpen
-	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
+	(*GetClockRequest)(nil),       // 34: berth.node.v1.GetClockRequest
+	(*GetClockResponse)(nil),      // 35: berth.node.v1.GetClockResponse
+	(*RenewRequest)(nil),          // 36: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 37: berth.node.v1.RenewResponse
+	(*v1.AttachOpen)(nil),         // 38: berth.api.v1.AttachOpen
+	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
 	6,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
@@ -3325,26 +3411,26 @@ var file_berth_node_v1_node_proto_depIdxs = []int32{
 	30, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
 	16, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
 	5,  // 7: berth.node.v1.SessionResponse.visit:type_name -> berth.node.v1.Visit
-	36, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
+	38, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
 	21, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
 	7,  // 10: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
 	0,  // 11: berth.node.v1.GPU.state:type_name -> berth.node.v1.GPUState
 	9,  // 12: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
 	1,  // 13: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
 	10, // 14: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	37, // 15: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	37, // 16: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	39, // 15: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	39, // 16: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
 	11, // 17: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
 	12, // 18: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
 	13, // 19: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
 	15, // 20: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	37, // 21: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	38, // 22: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	39, // 21: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	40, // 22: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
 	21, // 23: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
 	20, // 24: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
 	19, // 25: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
-	38, // 26: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	38, // 27: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	40, // 26: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	40, // 27: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
 	29, // 28: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
 	28, // 29: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
 	22, // 30: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
@@ -3352,27 +3438,30 @@ var file_berth_node_v1_node_proto_depIdxs = []int32{
 	24, // 32: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
 	23, // 33: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
 	27, // 34: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
-	37, // 35: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	37, // 36: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	39, // 35: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	39, // 36: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
 	2,  // 37: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
 	2,  // 38: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
 	25, // 39: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
-	38, // 40: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
-	38, // 41: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	37, // 42: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	40, // 40: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	40, // 41: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	39, // 42: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
 	31, // 43: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
 	1,  // 44: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	3,  // 45: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	32, // 46: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	34, // 47: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
-	4,  // 48: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	33, // 49: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	35, // 50: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
-	48, // [48:51] is the sub-list for method output_type
-	45, // [45:48] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	39, // 45: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
+	3,  // 46: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
+	32, // 47: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
+	36, // 48: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
+	34, // 49: berth.node.v1.NodeService.GetClock:input_type -> berth.node.v1.GetClockRequest
+	4,  // 50: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
+	33, // 51: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
+	37, // 52: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
+	35, // 53: berth.node.v1.NodeService.GetClock:output_type -> berth.node.v1.GetClockResponse
+	50, // [50:54] is the sub-list for method output_type
+	46, // [46:50] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -3398,7 +3487,7 @@ func file_berth_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,9 +21,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	NodeService_Session_FullMethodName = "/berth.node.v1.NodeService/Session"
-	NodeService_Join_FullMethodName    = "/berth.node.v1.NodeService/Join"
-	NodeService_Renew_FullMethodName   = "/berth.node.v1.NodeService/Renew"
+	NodeService_Session_FullMethodName  = "/berth.node.v1.NodeService/Session"
+	NodeService_Join_FullMethodName     = "/berth.node.v1.NodeService/Join"
+	NodeService_Renew_FullMethodName    = "/berth.node.v1.NodeService/Renew"
+	NodeService_GetClock_FullMethodName = "/berth.node.v1.NodeService/GetClock"
 )
 
 // NodeServiceClient is the client API for NodeService service.
@@ -39,6 +40,8 @@ type NodeServiceClient interface {
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinResponse, error)
 	// Renew issues a new certificate for the caller's own identity.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
+	// GetClock tells the time by this coordinator's clock, whether it leads or not.
+	GetClock(ctx context.Context, in *GetClockRequest, opts ...grpc.CallOption) (*GetClockResponse, error)
 }
 
 type nodeServiceClient struct {
@@ -82,6 +85,16 @@ func (c *nodeServiceClient) Renew(ctx context.Context, in *RenewRequest, opts ..
 	return out, nil
 }
 
+func (c *nodeServiceClient) GetClock(ctx context.Context, in *GetClockRequest, opts ...grpc.CallOption) (*GetClockResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetClockResponse)
+	err := c.cc.Invoke(ctx, NodeService_GetClock_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodeServiceServer is the server API for NodeService service.
 // All implementations must embed UnimplementedNodeServiceServer
 // for forward compatibility.
@@ -95,6 +108,8 @@ type NodeServiceServer interface {
 	Join(context.Context, *JoinRequest) (*JoinResponse, error)
 	// Renew issues a new certificate for the caller's own identity.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
+	// GetClock tells the time by this coordinator's clock, whether it leads or not.
+	GetClock(context.Context, *GetClockRequest) (*GetClockResponse, error)
 	mustEmbedUnimplementedNodeServiceServer()
 }
 
@@ -113,6 +128,9 @@ func (UnimplementedNodeServiceServer) Join(context.Context, *JoinRequest) (*Join
 }
 func (UnimplementedNodeServiceServer) Renew(context.Context, *RenewRequest) (*RenewResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
+}
+func (UnimplementedNodeServiceServer) GetClock(context.Context, *GetClockRequest) (*GetClockResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetClock not implemented")
 }
 func (UnimplementedNodeServiceServer) mustEmbedUnimplementedNodeServiceServer() {}
 func (UnimplementedNodeServiceServer) testEmbeddedByValue()                     {}
@@ -178,6 +196,24 @@ func _NodeService_Renew_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _NodeService_GetClock_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetClockRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServiceServer).GetClock(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeService_GetClock_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServiceServer).GetClock(ctx, req.(*GetClockRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // NodeService_ServiceDesc is the grpc.ServiceDesc for NodeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -192,6 +228,10 @@ var NodeService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Renew",
 			Handler:    _NodeService_Renew_Handler,
+		},
+		{
+			MethodName: "GetClock",
+			Handler:    _NodeService_GetClock_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
