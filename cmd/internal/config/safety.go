@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/agent/gpu/cdi"
+	"github.com/berth-scheduler/berth/agent/holes"
 )
 
 // CDI says where the specifications of devices lie, and which nodes jobs get
@@ -19,9 +20,13 @@ type CDI struct {
 // those of others.
 const UnsafeIsolation = "gpu-isolation"
 
+// UnsafeData is the key with which the agent keeps its journal on a disk of
+// another machine.
+const UnsafeData = "data-on-network"
+
 // unsafeKeys are what Agent.Unsafe may name.
 func unsafeKeys() []string {
-	return []string{UnsafeIsolation}
+	return append([]string{UnsafeIsolation, UnsafeData}, holes.Keys()...)
 }
 
 func (p *Problems) cdi(c CDI) {

@@ -22,7 +22,7 @@ import (
 // Commands returns the commands that run and set up daemons.
 func Commands(version string) []*cobra.Command {
 	return []*cobra.Command{
-		newCoordinatorCommand(version), newAgentCommand(version), newKeeperCommand(), newLoggerCommand(), newProbeCommand(), newConfigCommand(), newClusterCommand(),
+		newCoordinatorCommand(version), newAgentCommand(version), newKeeperCommand(), newLoggerCommand(), newProbeCommand(), newDoctorCommand(), newConfigCommand(), newClusterCommand(),
 	}
 }
 
@@ -125,6 +125,9 @@ func newAgentCommand(version string) *cobra.Command {
 			}
 			for _, w := range l.Config.Warnings() {
 				log.Warn("configuration", "detail", w)
+			}
+			if err := refuseUnsafe(cmd.Context(), l.Config); err != nil {
+				return err
 			}
 			ctx, stop := untilStopped(cmd.Context())
 			defer stop()
