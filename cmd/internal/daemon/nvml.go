@@ -8,6 +8,7 @@ import (
 	"os/user"
 	"runtime/debug"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -63,12 +64,29 @@ func newNVMLCommand() *cobra.Command {
 			debug.SetGCPercent(50) // memory matters more than time here
 			log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 			err := nvmlproc.Main(os.Stdin, os.Stdout, os.Stderr, func() (nvmlproc.Driver, error) {
-				return nvml.New(nvml.Config{Log: log})
+				d, err := nvml.New(nvml.Config{Log: log})
+				if err != nil {
+					return nil, err
+				}
+				rest(log)
+				return d, nil
 			}, log)
 			if errors.Is(err, gpu.ErrNoDriver) {
 				return nil // the agent was told, and says so
 			}
 			return err
 		},
+	}
+}
+
+// restAfter is when an agent has started and adopted what runs.
+const restAfter = 15 * time.Second
+
+// rest makes the process small after it started, for the long time in which it
+// has little to do.
+func rest(log *slog.Logger) {
+	debug.FreeOSMemory()
+	if err := trim(); err != nil {
+		log.Debug("cannot give memory back", "err", err)
 	}
 }
