@@ -83,7 +83,6 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 		return err
 	}
 	g.Go(func() error { return a.Run(gctx) })
-	defer time.AfterFunc(restAfter, func() { rest(log) }).Stop()
 	g.Go(func() error { return src.Run(gctx, renewAgent(ac.Dial, cfg.Coordinators)) })
 	if err := svc.run(gctx, g, cfg.Listen.Metrics, func() error { return nil }); err != nil {
 		return err

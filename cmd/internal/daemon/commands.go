@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -131,6 +132,7 @@ func newAgentCommand(version string) *cobra.Command {
 			}
 			ctx, stop := untilStopped(cmd.Context())
 			defer stop()
+			defer time.AfterFunc(restAfter, func() { rest(log) }).Stop()
 			return RunAgent(ctx, l.Config, version, log)
 		},
 	}
