@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
