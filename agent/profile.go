@@ -6,7 +6,6 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/cgroup"
 	"github.com/berth-scheduler/berth/agent/gpu"
-	"github.com/berth-scheduler/berth/agent/proc"
 	"github.com/berth-scheduler/berth/agent/profile"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -78,7 +77,7 @@ func (a *Agent) usage(ctx context.Context, t *task, s Task) *nodev1.Usage {
 		}
 		u.GpuMemPeakMib, u.GpuMilli, u.Profile = res.GPUMemPeakMiB, res.Milli, res.Profile
 		u.Profile.HostHighWaterMib = s.MemPeakBytes >> 20
-		io := proc.IO{Read: u.Profile.ReadBytes, Written: u.Profile.WrittenBytes}.Max(s.IO)
+		io := res.IO().Max(s.IO)
 		u.Profile.ReadBytes, u.Profile.WrittenBytes = io.Read, io.Written
 	}
 	a.accounted(ctx, t, u)

@@ -171,6 +171,17 @@ func (t *track) take(now time.Time, d *due) {
 	}
 }
 
+// Looks returns how often the memory of an attempt was looked at, if the last
+// time was after t.
+func (r *Recorder) Looks(id cluster.AttemptID, t time.Time) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.tracks[id]; a != nil && a.sampled.After(t) {
+		return a.Host.Samples
+	}
+	return 0
+}
+
 // Pid tells the first process of an attempt where it was not known when it
 // began.
 func (r *Recorder) Pid(id cluster.AttemptID, pid int) {

@@ -62,6 +62,11 @@ type Result struct {
 	Profile *nodev1.Profile
 }
 
+// IO returns what was read from and written to storage.
+func (r *Result) IO() proc.IO {
+	return proc.IO{Read: r.Profile.ReadBytes, Written: r.Profile.WrittenBytes}
+}
+
 // track is what is kept of one attempt. Fields with names in JSON outlive the
 // agent.
 type track struct {

@@ -44,6 +44,7 @@ func Run(t *testing.T, open Open) {
 		{"out of memory in a part", testOutOfMemoryInPart},
 		{"output in order, as the user", testOutput},
 		{"output through the user's links", testOutputLinks},
+		{"what a job used", testMeasured},
 		{"input", testInput},
 		{"environment", testEnv},
 		{"bytes that are no text", testBytes},
