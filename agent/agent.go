@@ -59,6 +59,8 @@ type Config struct {
 	CPUMilli, MemMiB int64
 	// Users resolves who jobs run as.
 	Users Users
+	// Hooks run before and after each attempt; nil for none.
+	Hooks Hooks
 	// Env is added to every job's environment; the job's own wins. Grace is
 	// the time between SIGTERM and SIGKILL, 0 means 30 s.
 	Env   []string
@@ -179,6 +181,7 @@ func (a *Agent) adopt(ctx context.Context) error {
 		t := newTask(a, id, rec.Assignment)
 		if rec.End != nil {
 			t.end, t.phase = rec.End, phaseEnded
+			t.remember(rec.Assignment)
 			t.points.ended()
 		} else {
 			t.adopted = true

@@ -137,7 +137,7 @@ func (j *Journal) replay(payload []byte) error {
 			return err
 		}
 		if kind == recIntent {
-			j.live[attemptOf(a)] = &Record{Assignment: a}
+			j.intend(a)
 		}
 		j.noteToken(cluster.JobID(a.Job), cluster.Token(a.Token))
 	case recEnd:
@@ -184,10 +184,20 @@ func (j *Journal) Token(job cluster.JobID) cluster.Token {
 	return j.tokens[job]
 }
 
-// Begin records that the agent takes a on. It is on disk when Begin returns.
+// intend takes over an assignment, or what is news of one; the end of its
+// attempt stays.
+func (j *Journal) intend(a *nodev1.Assignment) {
+	if rec := j.live[attemptOf(a)]; rec != nil {
+		rec.Assignment = a
+		return
+	}
+	j.live[attemptOf(a)] = &Record{Assignment: a}
+}
+
+// Begin records that the agent takes a on, or how far it is with it. It is on disk when Begin returns.
 func (j *Journal) Begin(a *nodev1.Assignment) error {
 	return j.put(recIntent, a, func() {
-		j.live[attemptOf(a)] = &Record{Assignment: a}
+		j.intend(a)
 		j.noteToken(cluster.JobID(a.Job), cluster.Token(a.Token))
 	})
 }

@@ -79,6 +79,13 @@ func (o *outbox) ack(id cluster.AttemptID, s nodev1.AttemptState) {
 	}
 }
 
+// has tells whether something of an attempt waits to be acknowledged.
+func (o *outbox) has(id cluster.AttemptID) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.latest[id] != nil
+}
+
 // drop forgets an attempt whatever was to be said of it.
 func (o *outbox) drop(id cluster.AttemptID) {
 	o.mu.Lock()

@@ -60,6 +60,7 @@ type task struct {
 	measured measured
 
 	progress  nodev1.Progress   // what was done for it, see note
+	drain     string            // why the node is to be drained, see prolog
 	breach    *nodev1.MemBreach // it is above its share of a GPU, see endOver
 	busySince time.Time         // since when it waits for memory, see awaitMemory
 	points    *milestones       // for visitors
@@ -251,6 +252,9 @@ func (t *task) create(ctx context.Context) error {
 	t.rt = t.agent.runtimeFor(as)
 	if t.rt == nil {
 		return t.launchFailed(&LaunchError{Code: 125, Reason: "IMAGE", Err: errors.New("this node runs no images: it has no containerd")})
+	}
+	if err := t.prolog(ctx, as); err != nil {
+		return t.launchFailed(err)
 	}
 	l, err := t.agent.launch(ctx, as)
 	if err == nil {
@@ -444,6 +448,7 @@ func (t *task) ended(r *nodev1.Report) error {
 	if r.Started == nil && !t.started.IsZero() {
 		r.Started = timestamppb.New(t.started)
 	}
+	r.Drain = t.drain
 	if err := t.agent.journal.End(r); err != nil {
 		return err
 	}
@@ -456,6 +461,9 @@ func (t *task) ended(r *nodev1.Report) error {
 // finish cleans up after an attempt whose end is on disk, reports it, and is
 // done when the leader has committed the report or wants none.
 func (t *task) finish(ctx context.Context) (done bool, err error) {
+	if err := t.epilog(ctx); err != nil {
+		return false, err
+	}
 	if g := t.agent.cfg.GPUs; g != nil {
 		if err := g.Retire(ctx, t.id.String()); err != nil {
 			return false, fmt.Errorf("retire GPUs: %w", err)
@@ -463,14 +471,10 @@ func (t *task) finish(ctx context.Context) (done bool, err error) {
 	}
 	t.agent.mem.drop(t.id.String())
 	_, released := t.wants()
-	if !released {
+	if !released || t.end.Drain != "" {
 		t.agent.out.put(t.end)
 	}
-	if t.rt == nil {
-		as, _ := t.wants()
-		t.rt = t.agent.runtimeFor(as)
-	}
-	if t.rt != nil {
+	if t.runtime() != nil {
 		if err := t.rt.Delete(ctx, t.id); err != nil {
 			return false, fmt.Errorf("delete: %w", err)
 		}
@@ -485,6 +489,9 @@ func (t *task) finish(ctx context.Context) (done bool, err error) {
 		case <-t.wake:
 			_, released = t.wants()
 		}
+	}
+	if err := t.drained(ctx); err != nil {
+		return false, err
 	}
 	t.agent.out.drop(t.id)
 	return true, nil

@@ -266,7 +266,8 @@ func (ss *session) commitReports(ctx context.Context) error {
 				break gather
 			}
 		}
-		cmds := make([]*logv1.Command, 0, len(batch))
+		cmds := ss.drains(batch)
+		first := len(cmds)
 		for _, r := range batch {
 			cmds = append(cmds, &logv1.Command{Kind: &logv1.Command_ReportAttempt{ReportAttempt: conv.ReportToLog(ss.node, r)}})
 		}
@@ -277,6 +278,7 @@ func (ss *session) commitReports(ctx context.Context) error {
 			return err // the agent finds the next leader and says it again
 		}
 		acks := &nodev1.Acks{}
+		results = results[first:]
 		for i, r := range batch {
 			if results[i].Err != nil {
 				// Refused for good: an attempt of another node, or long over.

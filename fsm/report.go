@@ -212,6 +212,8 @@ func (s *State) again(j *cluster.Job, a *cluster.Attempt) bool {
 		return true
 	case s.rules >= sharingVersion && a.State == cluster.JobNodeFail && a.Reason.Code == cluster.ReasonGPUNeighbour:
 		return j.Spec.RequeueOnLoss || disturbed(j) <= maxDisturbed
+	case s.rules >= lifeVersion && a.State == cluster.JobNodeFail && a.Reason.Code == cluster.ReasonNodeFault:
+		return true // it never ran
 	case a.State == cluster.JobNodeFail:
 		return j.Spec.RequeueOnLoss || a.Preempt != nil && a.Preempt.Requeue
 	case a.State == cluster.JobOutOfMemory:

@@ -175,6 +175,27 @@ func TestReasonsOfAnEnd(t *testing.T) {
 	}
 }
 
+// TestTheNodesFaultIsNotTheJobs: what never ran waits again without having
+// asked for it, as often as any job tries.
+func TestTheNodesFaultIsNotTheJobs(t *testing.T) {
+	t.Parallel()
+	m := lab(t)
+	id := running(m, spec(1), 8000)
+	for range maxAttempts - 1 {
+		r := m.reportOf(id, cluster.JobNodeFail)
+		r.Reason = &logv1.Reason{Code: string(cluster.ReasonNodeFault), Detail: "PROLOG: exit code 1"}
+		m.must(reportCmd(r))
+		if j := m.wantState(id, cluster.JobPending); j.Reason.Code != cluster.ReasonRequeued {
+			t.Fatalf("waits as %s", j.Reason)
+		}
+		m.start(id, share1("n1-g0", 8000, 300))
+	}
+	r := m.reportOf(id, cluster.JobNodeFail)
+	r.Reason = &logv1.Reason{Code: string(cluster.ReasonNodeFault)}
+	m.must(reportCmd(r))
+	m.wantState(id, cluster.JobNodeFail)
+}
+
 func TestOutOfGPUMemory(t *testing.T) {
 	t.Parallel()
 	declared := func() *cluster.Spec {

@@ -77,6 +77,12 @@ func (a *Agent) ReportUsage(as *nodev1.Assignment, state nodev1.AttemptState, co
 	if state >= nodev1.AttemptState_ATTEMPT_STATE_COMPLETED {
 		r.Exit = &nodev1.Exit{Code: code}
 	}
+	a.SendReport(r)
+}
+
+// SendReport sends a report as it is.
+func (a *Agent) SendReport(r *nodev1.Report) {
+	a.t.Helper()
 	err := a.stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Reports{Reports: &nodev1.Reports{Reports: []*nodev1.Report{r}}}})
 	if err != nil {
 		a.t.Fatal(err)

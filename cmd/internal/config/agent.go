@@ -1,8 +1,11 @@
 package config
 
 import (
+	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/agent/hooks"
 )
 
 // Agent is the configuration of berth agent, written as Coordinator is.
@@ -98,6 +101,11 @@ type Jobs struct {
 	// Scripts is a directory for batch scripts; every user must be able to
 	// enter the folders above it, and only root to write to them.
 	Scripts string `yaml:"scripts"`
+	// Prolog and Epilog are programs that run as root before and after each
+	// attempt, empty for none; HookTimeout is how long each may take.
+	Prolog      string        `yaml:"prolog"`
+	Epilog      string        `yaml:"epilog"`
+	HookTimeout time.Duration `yaml:"hook_timeout"`
 }
 
 // DefaultAgent returns the configuration of an empty file. It lacks
@@ -113,7 +121,7 @@ func DefaultAgent() Agent {
 		Runtime:    Runtime{Kind: "auto", Containerd: Containerd{Socket: "/run/containerd/containerd.sock", Namespace: "berth"}},
 		Cgroup:     Cgroup{Parent: "/berth"},
 		Containers: defaultContainers(),
-		Jobs:       Jobs{Grace: 30 * time.Second, Scripts: "/run/berth-scripts"},
+		Jobs:       Jobs{Grace: 30 * time.Second, Scripts: "/run/berth-scripts", HookTimeout: time.Minute},
 		Users:      Users{MinUID: 1000},
 		Log:        Log{Level: "info", Format: "auto"},
 	}
@@ -190,7 +198,19 @@ func (a *Agent) CheckFiles() error {
 		p.file("gossip.key_file", a.Gossip.KeyFile, true)
 	}
 	p.dataDir("data.dir", a.Data.Dir)
+	p.hook("jobs.prolog", a.Jobs.Prolog)
+	p.hook("jobs.epilog", a.Jobs.Epilog)
 	return p.err()
+}
+
+// hook checks a program that is to run as root.
+func (p *Problems) hook(key, path string) {
+	if path == "" || !filepath.IsAbs(path) { // the latter is said elsewhere
+		return
+	}
+	if err := hooks.Check(path); err != nil {
+		*p = append(*p, Problem{Key: key, Text: err.Error(), Err: err})
+	}
 }
 
 func (p *Problems) coordinators(addrs []string) {
@@ -224,6 +244,9 @@ func (p *Problems) jobs(j Jobs) {
 	}
 	p.span("jobs.grace", j.Grace, time.Second, time.Hour)
 	p.path("jobs.scripts", j.Scripts, required)
+	p.path("jobs.prolog", j.Prolog, optional)
+	p.path("jobs.epilog", j.Epilog, optional)
+	p.span("jobs.hook_timeout", j.HookTimeout, time.Second, time.Hour)
 }
 
 func envName(s string) bool {

@@ -63,6 +63,9 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 		return err
 	}
 	defer closeGPUs()
+	if err := openHooks(cfg, &ac, log); err != nil {
+		return err
+	}
 	closeRuntimes, err := openRuntimes(ctx, cfg, &ac, log)
 	if err != nil {
 		return err

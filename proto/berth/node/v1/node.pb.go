@@ -852,7 +852,10 @@ type Report struct {
 	Usage   *Usage                 `protobuf:"bytes,10,opt,name=usage,proto3" json:"usage,omitempty"`
 	// With STARTING: its part of an attempt on several nodes is prepared and
 	// waits for the word to go.
-	Ready         bool `protobuf:"varint,11,opt,name=ready,proto3" json:"ready,omitempty"`
+	Ready bool `protobuf:"varint,11,opt,name=ready,proto3" json:"ready,omitempty"`
+	// Why the node is to take no more jobs from now on, for administrators;
+	// empty when it may.
+	Drain         string `protobuf:"bytes,12,opt,name=drain,proto3" json:"drain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -962,6 +965,13 @@ func (x *Report) GetReady() bool {
 		return x.Ready
 	}
 	return false
+}
+
+func (x *Report) GetDrain() string {
+	if x != nil {
+		return x.Drain
+	}
+	return ""
 }
 
 type Exit struct {
@@ -3128,7 +3138,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x05state\x18\v \x01(\x0e2\x17.berth.node.v1.GPUStateR\x05state\x12!\n" +
 	"\fstate_reason\x18\f \x01(\tR\vstateReason\":\n" +
 	"\aReports\x12/\n" +
-	"\areports\x18\x01 \x03(\v2\x15.berth.node.v1.ReportR\areports\"\x80\x03\n" +
+	"\areports\x18\x01 \x03(\v2\x15.berth.node.v1.ReportR\areports\"\x96\x03\n" +
 	"\x06Report\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -3141,7 +3151,8 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x05ended\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12*\n" +
 	"\x05usage\x18\n" +
 	" \x01(\v2\x14.berth.node.v1.UsageR\x05usage\x12\x14\n" +
-	"\x05ready\x18\v \x01(\bR\x05ready\"2\n" +
+	"\x05ready\x18\v \x01(\bR\x05ready\x12\x14\n" +
+	"\x05drain\x18\f \x01(\tR\x05drain\"2\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\x8f\x02\n" +

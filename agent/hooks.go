@@ -1,0 +1,182 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// HookKind is when a hook runs.
+type HookKind string
+
+// The hooks of a node.
+const (
+	HookProlog HookKind = "prolog" // before an attempt is made
+	HookEpilog HookKind = "epilog" // after its processes have ended
+)
+
+// Hooks runs an operator's programs before and after each attempt. Calls are
+// safe for concurrent use on different attempts.
+type Hooks interface {
+	// Has tells whether there is a hook of a kind.
+	Has(HookKind) bool
+	// Run runs it to its end; without one it does nothing. The error says in
+	// one line what is wrong.
+	Run(ctx context.Context, kind HookKind, job *HookJob) error
+}
+
+// HookJob is what a hook is told of a job, in JSON.
+type HookJob struct {
+	Hook     HookKind `json:"hook"`
+	Job      uint64   `json:"job_id"`
+	Attempt  string   `json:"attempt"`
+	Name     string   `json:"name"`
+	User     string   `json:"user"`
+	UID      uint32   `json:"uid"`
+	GID      uint32   `json:"gid"`
+	Node     string   `json:"node"`
+	Restarts uint32   `json:"restart_count"`
+	// Partition is "" where there are none, Image for a job on the node's own
+	// files.
+	Partition string    `json:"partition"`
+	Image     string    `json:"image"`
+	GPUs      []HookGPU `json:"gpus"`
+	CPUMilli  int64     `json:"cpu_milli"`
+	MemMiB    int64     `json:"mem_mib"`
+	// End is there in an epilog.
+	End *HookEnd `json:"end,omitempty"`
+}
+
+// HookGPU is a job's share of a card.
+type HookGPU struct {
+	UUID      string `json:"uuid"`
+	MemMiB    int64  `json:"mem_mib"`
+	Milli     int64  `json:"milli"`
+	Exclusive bool   `json:"exclusive"`
+}
+
+// HookEnd is how an attempt ended.
+type HookEnd struct {
+	State    string `json:"state"`
+	ExitCode int32  `json:"exit_code"`
+	Signal   int32  `json:"signal"`
+	Reason   string `json:"reason"`
+}
+
+func (a *Agent) hookJob(kind HookKind, as *nodev1.Assignment, end *nodev1.Report) *HookJob {
+	j := &HookJob{
+		Hook: kind, Job: as.Job, Attempt: attemptOf(as).String(), Name: as.Name, User: as.User, UID: as.Uid, GID: as.Gid,
+		Node: string(a.cfg.Node), Restarts: max(1, as.Attempt) - 1, Partition: as.Partition, Image: as.Image,
+		CPUMilli: as.CpuMilli, MemMiB: as.MemMib, GPUs: []HookGPU{},
+	}
+	for _, g := range as.Gpus {
+		j.GPUs = append(j.GPUs, HookGPU{UUID: g.Uuid, MemMiB: g.MemMib, Milli: g.Milli, Exclusive: g.Exclusive})
+	}
+	if end != nil {
+		j.End = &HookEnd{
+			State:    strings.TrimPrefix(end.State.String(), "ATTEMPT_STATE_"),
+			ExitCode: end.GetExit().GetCode(), Signal: end.GetExit().GetSignal(), Reason: end.Reason,
+		}
+	}
+	return j
+}
+
+// prolog prepares the node for an attempt. The journal says that it began
+// before it does, so that an epilog follows whatever happens, and that it
+// ended; an agent that is killed between runs it again. When it fails the node
+// is at fault: the job waits again, and the node takes no more.
+func (t *task) prolog(ctx context.Context, as *nodev1.Assignment) error {
+	h := t.agent.cfg.Hooks
+	if h == nil || t.progress.Prolog == nodev1.HookState_HOOK_STATE_ENDED || !h.Has(HookProlog) && !h.Has(HookEpilog) {
+		return nil
+	}
+	t.progress.Prolog = nodev1.HookState_HOOK_STATE_BEGUN
+	if err := t.note(as); err != nil {
+		return err
+	}
+	if err := h.Run(ctx, HookProlog, t.agent.hookJob(HookProlog, as, nil)); err != nil {
+		if ctx.Err() == nil {
+			t.drain = drainReason(fmt.Sprintf("prolog failed before job %s: %v", t.id.Job, err))
+			t.log.Error("prolog failed; the node is drained", "err", err)
+		}
+		return &LaunchError{Code: 125, Reason: "PROLOG", Node: true, Err: err}
+	}
+	t.progress.Prolog = nodev1.HookState_HOOK_STATE_ENDED
+	return t.note(as)
+}
+
+// epilog clears up the node after an attempt whose prolog began. It comes
+// after the end of its processes and before its cards and its end are given
+// out, so that who comes next finds the node clear. When it fails the node is
+// drained; the job's end stays what it was.
+func (t *task) epilog(ctx context.Context) error {
+	h := t.agent.cfg.Hooks
+	as, _ := t.wants()
+	if h == nil || as == nil || t.progress.Prolog == nodev1.HookState_HOOK_STATE_UNSPECIFIED ||
+		t.progress.Epilog == nodev1.HookState_HOOK_STATE_ENDED || !h.Has(HookEpilog) {
+		return nil
+	}
+	if rt := t.runtime(); rt != nil {
+		if err := rt.Delete(ctx, t.id); err != nil {
+			return fmt.Errorf("end the processes before the epilog: %w", err)
+		}
+	}
+	if !t.started.IsZero() {
+		t.agent.out.put(&nodev1.Report{
+			Job: uint64(t.id.Job), Attempt: t.id.No, Token: uint64(t.token),
+			State: nodev1.AttemptState_ATTEMPT_STATE_COMPLETING, Started: t.end.Started,
+		})
+	}
+	err := h.Run(ctx, HookEpilog, t.agent.hookJob(HookEpilog, as, t.end))
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	t.progress.Epilog = nodev1.HookState_HOOK_STATE_ENDED
+	if err != nil {
+		t.log.Error("epilog failed; the node is drained", "err", err)
+		if t.end.Drain == "" {
+			t.end.Drain = drainReason(fmt.Sprintf("epilog failed after job %s: %v", t.id.Job, err))
+		}
+	}
+	if err := t.note(as); err != nil {
+		return err
+	}
+	return t.agent.journal.End(t.end)
+}
+
+// runtime returns the runtime of the attempt, nil when there is none for it.
+func (t *task) runtime() Runtime {
+	if t.rt == nil {
+		as, _ := t.wants()
+		t.rt = t.agent.runtimeFor(as)
+	}
+	return t.rt
+}
+
+// drained makes sure that the leader hears that the node is to be drained,
+// also when it wants nothing else of the attempt.
+func (t *task) drained(ctx context.Context) error {
+	if t.end.GetDrain() == "" {
+		return nil
+	}
+	for t.agent.out.has(t.id) {
+		t.await(ctx, t.agent.cfg.Heartbeat)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// maxDrainReason is what coordinators take.
+const maxDrainReason = 256
+
+// drainReason is clipped to what coordinators take.
+func drainReason(s string) string {
+	if len(s) > maxDrainReason {
+		s = s[:maxDrainReason-3] + "..."
+	}
+	return strings.ToValidUTF8(s, "")
+}

@@ -1,0 +1,26 @@
+package daemon
+
+import (
+	"log/slog"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/hooks"
+	"github.com/berth-scheduler/berth/cmd/internal/config"
+)
+
+// openHooks gives the agent what the node's operators have run before and
+// after jobs.
+func openHooks(cfg *config.Agent, ac *agent.Config, log *slog.Logger) error {
+	if cfg.Jobs.Prolog == "" && cfg.Jobs.Epilog == "" {
+		return nil
+	}
+	h, err := hooks.Open(hooks.Config{
+		Prolog: cfg.Jobs.Prolog, Epilog: cfg.Jobs.Epilog, Timeout: cfg.Jobs.HookTimeout, CgroupParent: cfg.Cgroup.Parent,
+		Log: log.With("component", "hooks"),
+	})
+	if err != nil {
+		return err
+	}
+	ac.Hooks = h
+	return nil
+}
