@@ -54,6 +54,7 @@ type cluster struct {
 	exited chan error
 	stderr *syncBuffer
 	socket string
+	env    []string // of the daemons, beside ours
 
 	mu        sync.Mutex
 	restarted []*exec.Cmd
@@ -95,7 +96,7 @@ func startClusterWith(t *testing.T, env []string, args ...string) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, dir: filepath.Join(dir, "c"), exited: make(chan error, 1), stderr: &syncBuffer{}}
+	c := &cluster{t: t, dir: filepath.Join(dir, "c"), exited: make(chan error, 1), stderr: &syncBuffer{}, env: env}
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -367,6 +368,7 @@ func (c *cluster) restart(kind, name string) *exec.Cmd {
 	defer log.Close()
 	cmd := exec.Command(berth, kind, "--config", filepath.Join(c.dir, name, kind+".yaml"))
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), c.env...)
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}

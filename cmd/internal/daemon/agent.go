@@ -49,14 +49,8 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 	if ac.BootID, err = bootID(); err != nil {
 		return err
 	}
-	if ac.CPUMilli, ac.MemMiB, err = machine(); err != nil {
+	if ac.CPUMilli, ac.MemMiB, err = forJobs(cfg.Node); err != nil {
 		return err
-	}
-	if cfg.Node.CPUs > 0 {
-		ac.CPUMilli = int64(cfg.Node.CPUs) * 1000
-	}
-	if cfg.Node.MemoryMiB > 0 {
-		ac.MemMiB = int64(cfg.Node.MemoryMiB)
 	}
 	closeGPUs, err := openGPUs(ctx, cfg, &ac, log)
 	if err != nil {
@@ -218,6 +212,20 @@ func bootID() (string, error) {
 		return "", fmt.Errorf("boot id: %w", err)
 	}
 	return strings.TrimSpace(string(b)), nil
+}
+
+// forJobs is what of the node jobs may use, as configured or as it is.
+func forJobs(n config.Node) (cpuMilli, memMiB int64, err error) {
+	if cpuMilli, memMiB, err = machine(); err != nil {
+		return 0, 0, err
+	}
+	if n.CPUs > 0 {
+		cpuMilli = int64(n.CPUs) * 1000
+	}
+	if n.MemoryMiB > 0 {
+		memMiB = int64(n.MemoryMiB)
+	}
+	return cpuMilli, memMiB, nil
 }
 
 // machine returns the cores in thousandths and the memory in MiB that jobs may
