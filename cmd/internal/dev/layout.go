@@ -174,6 +174,9 @@ func (l *layout) writeAgent(d daemonFiles, o *Options) error {
 		a.Node.CPUs, a.Node.MemoryMiB = simCPUs+simCPUsPerGPU*d.node.GPUs, simMiB+simMiBPerGPU*d.node.GPUs
 	}
 	a.Runtime.Kind = o.Runtime
+	if d.node.Provider == "nvml" && o.Runtime == "process" {
+		a.Unsafe = []string{config.UnsafeIsolation} // the cards are those of who tries it out
+	}
 	if o.containerdSocket != "" {
 		a.Runtime.Containerd.Socket = o.containerdSocket
 	}
