@@ -51,7 +51,9 @@ func simulateDriver(t *testing.T) (env []string, specs string) {
 
 func writeDeviceSpec(t *testing.T, dir string) {
 	t.Helper()
-	node := func(name string) string { return fmt.Sprintf("{path: /dev/%s, hostPath: %s/dev/%s}", name, driverRoot, name) }
+	node := func(name string) string {
+		return fmt.Sprintf("{path: /dev/%s, hostPath: %s/dev/%s}", name, driverRoot, name)
+	}
 	text := fmt.Sprintf("cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n"+
 		"- {name: GPU-aaaaaaaa-0000-0000-0000-000000000001, containerEdits: {deviceNodes: [%s]}}\n"+
 		"- {name: GPU-bbbbbbbb-0000-0000-0000-000000000002, containerEdits: {deviceNodes: [%s]}}\n"+
