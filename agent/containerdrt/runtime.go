@@ -124,6 +124,7 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 		return nil, errors.Join(err, r.Close())
 	}
 	r.checkVersions(ctx)
+	r.sweepExecs(ctx)
 	for _, t := range tasks {
 		if t.Phase == agent.TaskRunning {
 			r.adopt(ctx, t)

@@ -51,6 +51,10 @@ type task struct {
 	// exited is set before the process is reaped: from then on its number may
 	// be another's.
 	exited bool
+	// entries are processes that users started in it, entering how many of them
+	// are being started.
+	entries  []*entry
+	entering int
 }
 
 // taskRecord is what a task's file holds.
@@ -182,8 +186,12 @@ func (k *keeper) serve(c net.Conn) {
 		if err := readFrame(c, &req); err != nil {
 			return
 		}
-		if req.Op == opWatch {
+		switch req.Op {
+		case opWatch:
 			k.watch(c)
+			return
+		case opExec:
+			k.enter(c, req)
 			return
 		}
 		resp := k.handle(req)
@@ -323,7 +331,7 @@ func (k *keeper) delete(id cluster.AttemptID) error {
 		k.mu.Unlock()
 		return nil
 	}
-	if t.starting || t.state.Phase == agent.TaskRunning {
+	if t.starting || t.entering > 0 || t.state.Phase == agent.TaskRunning {
 		k.mu.Unlock()
 		return fmt.Errorf("delete: task %s runs", id)
 	}

@@ -32,6 +32,9 @@ type process struct {
 // A job may ask for them (ulimit -c).
 func inherit() error {
 	syscall.Umask(0o022)
+	if err := closeOnExec(); err != nil {
+		return err
+	}
 	var core unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &core); err != nil {
 		return fmt.Errorf("read limit of core dumps: %w", err)
@@ -39,6 +42,20 @@ func inherit() error {
 	core.Cur = 0
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &core); err != nil {
 		return fmt.Errorf("limit core dumps: %w", err)
+	}
+	return nil
+}
+
+// closeOnExec keeps from jobs what whoever started the agent had open.
+func closeOnExec() error {
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("list open files: %w", err)
+	}
+	for _, e := range fds {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd) // the one of the listing itself is gone
+		}
 	}
 	return nil
 }
@@ -177,6 +194,9 @@ func (k *keeper) reap(t *task, p *process) {
 			end.OOMKilled = n > 0 && end.ExitCode == 128+int(syscall.SIGKILL)
 		}
 		end.MemPeakBytes, end.CPUTime = p.group.MemPeak(), p.group.CPUTime()
+	}
+	k.dismiss(t)
+	if p.group != nil {
 		// The job is its first process; what it left behind must not go on
 		// using its share.
 		k.killGroup(end.ID)

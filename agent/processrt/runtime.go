@@ -54,6 +54,7 @@ type Runtime struct {
 	idle  chan net.Conn
 	// groups is where the keeper makes control groups, nil where it cannot.
 	groups *cgroup.Hierarchy
+	life   context.Context // of connections that last; stop ends it
 }
 
 // Open connects to the keeper of cfg.Dir, starting one when none answers.
@@ -69,7 +70,7 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 		r.groups = &h
 	}
 	wctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	r.stop = stop
+	r.stop, r.life = stop, wctx
 	r.wg.Go(func() { r.watch(wctx) })
 	return r, nil
 }

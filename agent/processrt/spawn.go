@@ -25,7 +25,9 @@ type spawnRequest struct {
 	group  *cgroup.Group
 	prog   string
 	files  *asuser.Files
-	resp   chan spawned
+	// terminal makes the standard files the controlling terminal.
+	terminal bool
+	resp     chan spawned
 }
 
 type spawned struct {
@@ -71,7 +73,7 @@ func spawn(r spawnRequest) (int, error) {
 	attr := &syscall.ProcAttr{
 		Dir: l.Dir, Env: l.Env,
 		Files: []uintptr{files.In.Fd(), files.Out.Fd(), files.Err.Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Ptrace: g != nil},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: r.terminal, Ptrace: g != nil},
 	}
 	if os.Getuid() == 0 {
 		attr.Sys.Credential = &syscall.Credential{Uid: l.UID, Gid: l.GID, Groups: l.Groups}

@@ -24,6 +24,7 @@ const (
 	opList      op = "list"
 	opInspect   op = "inspect"
 	opWatch     op = "watch"    // answers with the id of each task that stops
+	opExec      op = "exec"     // the connection is the process's from then on
 	opShutdown  op = "shutdown" // ends all tasks, then the keeper
 )
 
@@ -33,6 +34,7 @@ type request struct {
 	ID     cluster.AttemptID `json:",omitempty"`
 	Signal syscall.Signal    `json:",omitempty"`
 	To     agent.Audience    `json:",omitempty"`
+	Exec   *execRequest      `json:",omitempty"`
 	// AllowUncapped goes with create.
 	AllowUncapped bool `json:",omitempty"`
 }
@@ -42,6 +44,9 @@ type response struct {
 	Launch *launchFault       `json:",omitempty"`
 	Tasks  []agent.Task       `json:",omitempty"`
 	Ended  *cluster.AttemptID `json:",omitempty"`
+	// These two answer exec.
+	NotRunning bool              `json:",omitempty"`
+	ExecEnd    *agent.ProcessEnd `json:",omitempty"`
 }
 
 // launchFault is an agent.LaunchError on the wire.

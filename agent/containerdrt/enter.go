@@ -1,0 +1,56 @@
+package containerdrt
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/asuser"
+)
+
+// EnterMain becomes a command inside of a host job: in the job's directory,
+// with its variables. It runs in the job's container as the job's user. It
+// returns only on an error of ours; one of the command ends the process as in
+// a shell.
+func EnterMain(specFile string, args []string) error {
+	data, err := os.ReadFile(specFile)
+	if err != nil {
+		return err
+	}
+	var s helperSpec
+	if err := json.Unmarshal(data, &s); err != nil || s.Launch == nil {
+		return fmt.Errorf("helper's spec %s is damaged: %w", specFile, err)
+	}
+	if s.DropHome {
+		if err := os.Unsetenv("HOME"); err != nil {
+			return err
+		}
+	}
+	l := s.Launch
+	l.Env = agent.Environ(l.Env, syscall.Environ())
+	if l.Args = args; len(l.Args) == 0 {
+		l.Args = agent.ShellOf(l.Env)
+	}
+	err = enterJob(l)
+	code := 125
+	if le, ok := errors.AsType[*agent.LaunchError](err); ok {
+		code = le.Code
+	}
+	fmt.Fprintf(os.NewFile(2, "stderr"), "berth: %v\n", err)
+	syscall.Exit(code) // this process is the user's, not berth
+	return err
+}
+
+func enterJob(l *agent.Launch) error {
+	if err := os.Chdir(l.Dir); err != nil {
+		return &agent.LaunchError{Code: 125, Reason: "WORKDIR", Err: err}
+	}
+	prog, err := asuser.LookPath(l)
+	if err != nil {
+		return err
+	}
+	return asuser.ExecError(prog, syscall.Exec(prog, l.Args, l.Env))
+}
