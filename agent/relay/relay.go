@@ -50,18 +50,22 @@ func (s *Server) Serve(ctx context.Context, conn grpc.ClientConnInterface, v *ag
 		s.log.DebugContext(ctx, "visit not answered", "err", err)
 		return
 	}
-	ln := &link{stream: stream}
+	ln := &link{stream: stream, frames: make(chan *apiv1.AttachRequest)}
+	var receiving sync.WaitGroup
+	receiving.Go(func() {
+		defer cancel() // the user, or the leader, is gone
+		ln.receive(ctx)
+	})
 	if err := s.serve(ctx, ln, v); err != nil && ctx.Err() == nil {
 		s.refuse(ctx, ln, err)
 	}
 	// The leader has everything once it ends the stream.
-	if stream.CloseSend() == nil {
-		for {
-			if _, err := stream.Recv(); err != nil {
-				return
-			}
-		}
+	if stream.CloseSend() != nil {
+		cancel()
 	}
+	for range ln.frames {
+	}
+	receiving.Wait()
 }
 
 func (s *Server) serve(ctx context.Context, ln *link, v *agent.Visit) error {
@@ -78,7 +82,7 @@ func (s *Server) serve(ctx context.Context, ln *link, v *agent.Visit) error {
 	case *apiv1.AttachOpen_Logs:
 		return s.logs(ctx, ln, v, what.Logs)
 	case *apiv1.AttachOpen_Exec:
-		return cluster.Errorf(cluster.CodeConflict, "not here")
+		return s.exec(ctx, ln, v, what.Exec)
 	}
 	return cluster.Errorf(cluster.CodeConflict, "the agent of node %s does not know this request; it is older than the coordinator", v.Node)
 }
@@ -104,6 +108,24 @@ var errLink = errors.New("the stream to the leader broke")
 type link struct {
 	stream nodev1.RelayService_RelayClient
 	mu     sync.Mutex
+	// frames are what the user says; closed at the end.
+	frames chan *apiv1.AttachRequest
+}
+
+// receive passes frames on, each when the one before was taken.
+func (l *link) receive(ctx context.Context) {
+	defer close(l.frames)
+	for {
+		m, err := l.stream.Recv()
+		if err != nil {
+			return
+		}
+		select {
+		case l.frames <- m.GetFrame():
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (l *link) send(m *apiv1.AttachResponse) error {

@@ -78,6 +78,12 @@ func TestGolden(t *testing.T) {
 		"logs-elsewhere":      {"logs", "16"},
 		"help":                {"--help"},
 		"help-submit":         {"submit", "--help"},
+		"help-logs":           {"logs", "--help"},
+		"help-exec":           {"exec", "--help"},
+		"help-shell":          {"shell", "--help"},
+		"exec-no-command":     {"exec", "12"},
+		"exec-no-job":         {"exec"},
+		"logs-two-begins":     {"logs", "--tail", "3", "--since-offset", "4", "12"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -40,7 +40,7 @@ func New(env *Env, extra ...*cobra.Command) *cobra.Command {
 		newCancelCmd(env, c), newHoldCmd(env, c), newReleaseCmd(env, c), newRequeueCmd(env, c), newWaitCmd(env, c), newNodeCmd(env, c), newGPUCmd(env, c), newPartitionCmd(env, c), newClusterCmd(env, c), newTokenCmd(env, c),
 		newPredictCmd(env, c), newFeaturesCmd(env), newModelCmd(env, c), newSimCmd(env, c), newLintCmd(env), newSbatchCmd(env, c), newSqueueCmd(env, c), newScancelCmd(env, c), newSinfoCmd(env, c), newScontrolCmd(env, c), newSacctCmd(env, c), newCompletionCmd(env), newVersionCmd(env),
 	)
-	root.AddCommand(newImageCmd(env))
+	root.AddCommand(newImageCmd(env), newShellCmd(env, c), newExecCmd(env, c))
 	for _, x := range extra {
 		addOrMerge(root, x)
 	}

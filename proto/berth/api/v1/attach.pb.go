@@ -126,7 +126,9 @@ type AttachRequest_Open struct {
 }
 
 type AttachRequest_Stdin struct {
-	// For the command's standard input, at most 64 KiB at once.
+	// For the command's standard input, at most 64 KiB at once. Callers keep
+	// not more than 64 KiB on the way, see stdin_taken, so that a command which
+	// does not read holds up no signal.
 	Stdin []byte `protobuf:"bytes,2,opt,name=stdin,proto3,oneof"`
 }
 
@@ -517,6 +519,7 @@ type AttachResponse struct {
 	//	*AttachResponse_Stderr
 	//	*AttachResponse_Notice
 	//	*AttachResponse_Ended
+	//	*AttachResponse_StdinTaken
 	Kind          isAttachResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -613,6 +616,15 @@ func (x *AttachResponse) GetEnded() *AttachEnded {
 	return nil
 }
 
+func (x *AttachResponse) GetStdinTaken() uint64 {
+	if x != nil {
+		if x, ok := x.Kind.(*AttachResponse_StdinTaken); ok {
+			return x.StdinTaken
+		}
+	}
+	return 0
+}
+
 type isAttachResponse_Kind interface {
 	isAttachResponse_Kind()
 }
@@ -643,6 +655,11 @@ type AttachResponse_Ended struct {
 	Ended *AttachEnded `protobuf:"bytes,6,opt,name=ended,proto3,oneof"`
 }
 
+type AttachResponse_StdinTaken struct {
+	// How many bytes of standard input the command was given in all.
+	StdinTaken uint64 `protobuf:"varint,7,opt,name=stdin_taken,json=stdinTaken,proto3,oneof"`
+}
+
 func (*AttachResponse_Opened) isAttachResponse_Kind() {}
 
 func (*AttachResponse_Log) isAttachResponse_Kind() {}
@@ -654,6 +671,8 @@ func (*AttachResponse_Stderr) isAttachResponse_Kind() {}
 func (*AttachResponse_Notice) isAttachResponse_Kind() {}
 
 func (*AttachResponse_Ended) isAttachResponse_Kind() {}
+
+func (*AttachResponse_StdinTaken) isAttachResponse_Kind() {}
 
 // AttachOpened says where the call arrived.
 type AttachOpened struct {
@@ -891,14 +910,16 @@ const file_berth_api_v1_attach_proto_rawDesc = "" +
 	"\n" +
 	"WindowSize\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x18\n" +
-	"\acolumns\x18\x02 \x01(\rR\acolumns\"\xfb\x01\n" +
+	"\acolumns\x18\x02 \x01(\rR\acolumns\"\x9e\x02\n" +
 	"\x0eAttachResponse\x124\n" +
 	"\x06opened\x18\x01 \x01(\v2\x1a.berth.api.v1.AttachOpenedH\x00R\x06opened\x12*\n" +
 	"\x03log\x18\x02 \x01(\v2\x16.berth.api.v1.LogChunkH\x00R\x03log\x12\x18\n" +
 	"\x06stdout\x18\x03 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x04 \x01(\fH\x00R\x06stderr\x12\x18\n" +
 	"\x06notice\x18\x05 \x01(\tH\x00R\x06notice\x121\n" +
-	"\x05ended\x18\x06 \x01(\v2\x19.berth.api.v1.AttachEndedH\x00R\x05endedB\x06\n" +
+	"\x05ended\x18\x06 \x01(\v2\x19.berth.api.v1.AttachEndedH\x00R\x05ended\x12!\n" +
+	"\vstdin_taken\x18\a \x01(\x04H\x00R\n" +
+	"stdinTakenB\x06\n" +
 	"\x04kind\"h\n" +
 	"\fAttachOpened\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x12\n" +
@@ -984,6 +1005,7 @@ func file_berth_api_v1_attach_proto_init() {
 		(*AttachResponse_Stderr)(nil),
 		(*AttachResponse_Notice)(nil),
 		(*AttachResponse_Ended)(nil),
+		(*AttachResponse_StdinTaken)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

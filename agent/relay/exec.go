@@ -1,0 +1,272 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+const (
+	// stdinQueue is how many frames of input may wait for the command.
+	stdinQueue = 64
+	readSize   = 32 << 10
+	// drainIdle is how long output may pause after the command has ended: what
+	// it left in the background may keep its files open.
+	drainIdle = 500 * time.Millisecond
+	// verdictWait is how long to wait, after a command was killed, for the news
+	// that its job has ended.
+	verdictWait = 2 * time.Second
+	maxSignal   = 64
+)
+
+// exec runs a command, or the user's shell, inside of a job.
+func (s *Server) exec(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.AttachExec) error {
+	ex, err := s.executor(ctx, v)
+	if err != nil {
+		return err
+	}
+	x := &agent.Exec{Terminal: ask.GetTerminal(), Window: window(ask.GetWindow())}
+	for _, a := range ask.GetCommand() {
+		x.Args = append(x.Args, string(a))
+	}
+	if x.Terminal && ask.GetTerm() != "" {
+		x.Env = append(x.Env, "TERM="+ask.GetTerm())
+	}
+	s.audit(ctx, v, x)
+	p, err := ex.Exec(ctx, v.Launch.ID, x)
+	if le, ok := errors.AsType[*agent.LaunchError](err); ok {
+		return ln.failed(v, le)
+	}
+	if err != nil {
+		return err
+	}
+	ss := &session{ln: ln, v: v, p: p, terminal: x.Terminal, exited: make(chan struct{})}
+	defer ss.close()
+	if err := ln.opened(v, "", 0); err != nil {
+		return errors.Join(err, p.Close())
+	}
+	return ss.run(ctx)
+}
+
+// executor waits until the attempt runs and returns what can enter it.
+func (s *Server) executor(ctx context.Context, v *agent.Visit) (agent.Executor, error) {
+	if v.Runtime == nil {
+		return nil, cluster.Errorf(cluster.CodeConflict, "job %s does not run on node %s (any more)", v.Launch.ID.Job, v.Node)
+	}
+	ex, ok := v.Runtime.(agent.Executor)
+	if !ok {
+		return nil, cluster.Errorf(cluster.CodeConflict, "jobs on node %s cannot be entered: its runtime, %s, has no way to", v.Node, v.Runtime.Name())
+	}
+	timer := time.NewTimer(startWait)
+	defer timer.Stop()
+	select {
+	case <-v.Runs:
+	case <-timer.C:
+		return nil, cluster.Errorf(cluster.CodeConflict, "job %s is still being started on node %s; try again in a moment", v.Launch.ID.Job, v.Node)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if closed(v.Over) {
+		return nil, cluster.Errorf(cluster.CodeConflict, "job %s has ended on node %s", v.Launch.ID.Job, v.Node)
+	}
+	return ex, nil
+}
+
+// audit writes down who enters whose job. Arguments may hold secrets and are
+// left out.
+func (s *Server) audit(ctx context.Context, v *agent.Visit, x *agent.Exec) {
+	what := "shell"
+	if len(x.Args) > 0 {
+		what = filepath.Base(x.Args[0])
+	}
+	s.log.InfoContext(ctx, "a user enters a job", "uid", v.Ask.GetUid(), "owner", v.Launch.UID, "admin", v.Ask.GetAdmin(),
+		"job", v.Launch.ID.Job.String(), "attempt", v.Launch.ID.No, "node", string(v.Node), "command", what, "terminal", x.Terminal)
+}
+
+// failed tells of a command that cannot run as a shell would.
+func (l *link) failed(v *agent.Visit, le *agent.LaunchError) error {
+	text := []byte("berth: " + le.Err.Error() + "\n")
+	return errors.Join(l.opened(v, "", 0),
+		l.send(&apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Stderr{Stderr: text}}),
+		l.ended(&apiv1.AttachEnded{Code: int32(le.Code)}))
+}
+
+func window(w *apiv1.WindowSize) agent.Window {
+	if conv.CheckWindow(w) != nil {
+		return agent.Window{}
+	}
+	return agent.Window{Rows: uint16(w.GetRows()), Columns: uint16(w.GetColumns())}
+}
+
+// session is a command that runs.
+type session struct {
+	ln       *link
+	v        *agent.Visit
+	p        *agent.Process
+	terminal bool
+	exited   chan struct{} // closed when the command has ended
+}
+
+// run carries the command's input and output until it has ended and all was
+// sent, or the user is gone: then the command is ended.
+func (ss *session) run(ctx context.Context) error {
+	var outputs, inputs sync.WaitGroup
+	outputs.Go(func() { ss.output(ss.p.Stdout, stdoutFrame) })
+	if ss.p.Stderr != nil {
+		outputs.Go(func() { ss.output(ss.p.Stderr, stderrFrame) })
+	}
+	ictx, stop := context.WithCancel(ctx)
+	inputs.Go(func() { ss.input(ictx) })
+	end, err := ss.p.Wait(ctx)
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	// A reader that waits now waits no longer than this; see output.
+	close(ss.exited)
+	closeErr := ss.p.Close()
+	for _, f := range []*os.File{ss.p.Stdout, ss.p.Stderr} {
+		if f != nil {
+			_ = f.SetReadDeadline(time.Now().Add(drainIdle)) // it may have come to its end
+		}
+	}
+	outputs.Wait()
+	stop()
+	_ = ss.p.Stdin.Close() // so that nobody waits for it to be read
+	inputs.Wait()
+	if err = errors.Join(err, closeErr); err != nil {
+		return err
+	}
+	return ss.ln.ended(&apiv1.AttachEnded{Code: int32(end.Code), Signal: int32(end.Signal), WithJob: ss.withJob(ctx, end)})
+}
+
+// withJob tells whether the command ended because its job did.
+func (ss *session) withJob(ctx context.Context, end agent.ProcessEnd) bool {
+	if end.Signal != syscall.SIGKILL && end.Signal != syscall.SIGHUP {
+		return closed(ss.v.Over)
+	}
+	timer := time.NewTimer(verdictWait)
+	defer timer.Stop()
+	select {
+	case <-ss.v.Over:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func (ss *session) close() {
+	for _, f := range []*os.File{ss.p.Stdin, ss.p.Stdout, ss.p.Stderr} {
+		if f != nil {
+			_ = f.Close() // nothing is buffered, and it may be closed already
+		}
+	}
+}
+
+func stdoutFrame(b []byte) *apiv1.AttachResponse {
+	return &apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Stdout{Stdout: b}}
+}
+
+func stderrFrame(b []byte) *apiv1.AttachResponse {
+	return &apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Stderr{Stderr: b}}
+}
+
+// output sends what the command writes. When the user is gone the rest is read
+// all the same, so that the command can come to its end.
+func (ss *session) output(f *os.File, frame func([]byte) *apiv1.AttachResponse) {
+	broken := false
+	for {
+		buf := make([]byte, readSize)
+		if closed(ss.exited) && f.SetReadDeadline(time.Now().Add(drainIdle)) != nil {
+			return
+		}
+		n, err := f.Read(buf)
+		if n > 0 && !broken {
+			broken = ss.ln.send(frame(buf[:n])) != nil
+		}
+		if err != nil { // the end, EIO of a terminal that nobody has open, or the deadline
+			return
+		}
+	}
+}
+
+// input gives the command what the user sends.
+func (ss *session) input(ctx context.Context) {
+	queue := make(chan []byte, stdinQueue)
+	var writer sync.WaitGroup
+	writer.Go(func() { ss.write(queue) })
+	defer writer.Wait()
+	ended := false
+	defer func() {
+		if !ended {
+			close(queue)
+		}
+	}()
+	for {
+		var m *apiv1.AttachRequest
+		var ok bool
+		select {
+		case <-ctx.Done():
+			return
+		case m, ok = <-ss.ln.frames:
+			if !ok {
+				return
+			}
+		}
+		switch k := m.GetKind().(type) {
+		case *apiv1.AttachRequest_Stdin:
+			if ended || len(k.Stdin) > conv.MaxFrameData {
+				continue
+			}
+			select {
+			case queue <- k.Stdin:
+			case <-ctx.Done():
+				return
+			}
+		case *apiv1.AttachRequest_StdinEnd:
+			if !ended {
+				ended = true
+				close(queue)
+			}
+		case *apiv1.AttachRequest_Resize:
+			if w := window(k.Resize); w.Rows > 0 && w.Columns > 0 {
+				_ = ss.p.Resize(ctx, w) // it may have ended
+			}
+		case *apiv1.AttachRequest_Signal:
+			if k.Signal > 0 && k.Signal <= maxSignal {
+				_ = ss.p.Signal(ctx, syscall.Signal(k.Signal)) // as above
+			}
+		}
+	}
+}
+
+// eot is what a terminal takes for the end of input at the start of a line.
+const eot = "\x04"
+
+// write writes the queue to the command and says how far it came.
+func (ss *session) write(queue <-chan []byte) {
+	var taken uint64
+	broken := false
+	for data := range queue {
+		if !broken {
+			_, err := ss.p.Stdin.Write(data)
+			broken = err != nil // it reads no more; the rest is thrown away
+		}
+		taken += uint64(len(data))
+		_ = ss.ln.send(&apiv1.AttachResponse{Kind: &apiv1.AttachResponse_StdinTaken{StdinTaken: taken}}) // a broken link is seen elsewhere
+	}
+	if !ss.terminal {
+		_ = ss.p.Stdin.Close() // nothing is buffered
+	} else if !broken && !closed(ss.exited) {
+		_, _ = ss.p.Stdin.Write([]byte(eot)) // it may have ended
+	}
+}

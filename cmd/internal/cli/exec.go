@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+type execOptions struct {
+	terminal, noInput bool
+}
+
+func newExecCmd(e *Env, c *client) *cobra.Command {
+	var o execOptions
+	cmd := &cobra.Command{
+		Use:   "exec JOB [--] COMMAND [ARG...]",
+		Short: "Run a command inside of a running job",
+		Long: "Run a command inside of a job of yours: on its node, as its user, with its environment, in its\n" +
+			"directory, its container and its limits. What it uses counts as the job's: at the job's cap of\n" +
+			"memory both end. It ends with the job, and does not keep the job alive. Standard input, output\n" +
+			"and signals are passed on.\n\n" +
+			"The exit code is the command's, 128 and the number of a signal that ended it, 127 if there is no\n" +
+			"such command and 126 if it cannot be run. Berth's own errors print a line that begins with\n" +
+			"\"berth: \" and have the codes that they have everywhere: 1 refused, 2 wrong usage, 3 no such job,\n" +
+			"4 the node or the coordinators do not answer, 75 the connection broke while it ran; then the\n" +
+			"command is ended.",
+		Example: "  berth exec 12 nvidia-smi\n  berth exec 12 -- sh -c 'ps aux | head'\n  berth exec -t 12 -- top",
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return Usagef("job id is missing")
+			case len(commandOf(args)) == 0:
+				return Usagef("a command is missing, for example: berth exec %s -- nvidia-smi; berth shell %s opens a shell", args[0], args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runExec(cmd.Context(), e, c, o, args[0], commandOf(args))
+		},
+	}
+	fs := cmd.Flags()
+	fs.SetInterspersed(false) // what follows the job is the command's
+	fs.BoolVarP(&o.terminal, "tty", "t", false, "give the command a terminal")
+	fs.BoolVarP(&o.noInput, "no-input", "n", false, "do not read standard input, as in a loop that reads it itself")
+	return cmd
+}
+
+func newShellCmd(e *Env, c *client) *cobra.Command {
+	return &cobra.Command{
+		Use:   "shell JOB",
+		Short: "Open a shell inside of a running job",
+		Long: "Open your shell ($SHELL as the job has it) inside of a job of yours, as berth exec runs a command\n" +
+			"there, with a terminal if standard input and output are one. It ends with the job, and when the\n" +
+			"connection breaks: when the node's agent is restarted, or another coordinator becomes leader. The\n" +
+			"job does not notice.",
+		Example: "  berth shell 12\n  echo 'nvidia-smi; free -m' | berth shell 12",
+		Args:    oneArg("job id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, in := e.stdinTerminal()
+			return runExec(cmd.Context(), e, c, execOptions{terminal: in && e.IsTerminal}, args[0], nil)
+		},
+	}
+}
+
+// commandOf is what follows the job; "--" before it is for people who are used
+// to it.
+func commandOf(args []string) []string {
+	args = args[1:]
+	if len(args) > 0 && args[0] == "--" {
+		args = args[1:]
+	}
+	return args
+}
+
+// stdinTerminal returns standard input if it is a terminal.
+func (e *Env) stdinTerminal() (*os.File, bool) {
+	f, ok := e.Stdin.(*os.File)
+	return f, ok && term.IsTerminal(int(f.Fd()))
+}
+
+func runExec(ctx context.Context, e *Env, c *client, o execOptions, arg string, command []string) error {
+	id, err := parseID(arg)
+	if err != nil {
+		return err
+	}
+	x := &apiv1.AttachExec{Terminal: o.terminal}
+	for _, a := range command {
+		x.Command = append(x.Command, []byte(a))
+	}
+	if o.terminal {
+		x.Term = e.Getenv("TERM")
+	}
+	return runInJob(ctx, e, c, &insideJob{
+		open: &apiv1.AttachOpen{Job: id, What: &apiv1.AttachOpen_Exec{Exec: x}}, noInput: o.noInput,
+	})
+}
