@@ -134,6 +134,8 @@ type Agent struct {
 	// usable is the memory of each card less the driver's reserve, by UUID, as
 	// the last hello had it; replaced, never changed.
 	usable map[string]int64
+	// modes are how the shares of each card are enforced, likewise.
+	modes map[string]caps.Mode
 
 	recheck chan struct{} // see watchDevices
 
@@ -232,6 +234,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.recorder.Run(ctx) })
 	g.Go(func() error { return a.watchProvider(ctx) })
 	g.Go(func() error { return a.runSessions(ctx) })
+	g.Go(func() error { return a.watchDaemons(ctx) })
 	err := g.Wait()
 	a.workers.Wait()
 	if cerr := a.journal.Close(); err == nil || errors.Is(err, context.Canceled) {

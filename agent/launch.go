@@ -78,7 +78,10 @@ func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*Launch, err
 	if l.CDIDevices, err = a.devices(as); err != nil {
 		return nil, err
 	}
-	l.Env = a.frameworkEnv(a.jobEnv(as, user, submitDir, gpuEnv), as)
+	a.mountPipe(l, as)
+	if l.Env, err = a.capEnv(ctx, a.jobEnv(as, user, submitDir, gpuEnv), as); err != nil {
+		return nil, err
+	}
 	if len(as.Script) > 0 {
 		if err := a.placeScript(l, as); err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,6 +22,12 @@ type MemCaps struct {
 	Watch caps.WatchConfig
 	// Grace is the time between SIGUSR1 and SIGTERM to such a job; 0 means 5 s.
 	Grace time.Duration
+	// Choose says how the shares of a card are enforced; nil is Config.CapMode
+	// for all. Daemons are those of MPS and Limiter sets the driver's limits,
+	// nil where no card needs them.
+	Choose  func(gpu.Card) caps.Choice
+	Daemons *caps.Daemons
+	Limiter caps.Limiter
 	// Env is what frameworks are told.
 	Env caps.EnvConfig
 	// Busy is how long an attempt waits for memory that its share promises and
@@ -39,6 +46,21 @@ func (c MemCaps) orDefaults() MemCaps {
 		c.Busy = 2 * time.Minute
 	}
 	return c
+}
+
+// memState is what a task keeps of its GPU memory.
+type memState struct {
+	// Of the worker: it is above its share of a GPU, see endOver; since when it
+	// waits for memory, see awaitMemory.
+	breach    *nodev1.MemBreach
+	busySince time.Time
+
+	// Guarded by mu of the task: what the watch found, and what befell the
+	// server through which it shares its card.
+	over  *caps.Breach
+	fault *memFault
+
+	resumed atomic.Bool // one from before the agent's start was looked at
 }
 
 // memWatch is the watch over the GPU memory of all attempts, safe for

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -205,20 +206,8 @@ func (a *Agent) hello(ctx context.Context) (*nodev1.Hello, error) {
 		// A card that cannot be read is not offered; the others are.
 		a.log.ErrorContext(ctx, "cannot read every GPU", "err", err)
 	}
-	cards = a.offered(ctx, cards)
-	usable := make(map[string]int64, len(cards))
-	for _, c := range cards {
-		usable[c.UUID] = c.MemMiB - c.ReservedMiB
-		h.Gpus = append(h.Gpus, &nodev1.GPU{
-			Uuid: c.UUID, Index: uint32(c.Index), Type: c.Type, MemMib: c.MemMiB, ReservedMib: c.ReservedMiB,
-			Numa: int32(c.NUMA), Pci: c.PCI, CapMode: a.cfg.CapMode,
-		})
-	}
+	h.Gpus = a.sell(ctx, caps.Sold(a.offered(ctx, cards)))
 	a.describeCards(h)
-	a.mu.Lock()
-	a.usable = usable
-	a.mu.Unlock()
-	a.mem.setUsable(usable)
 	return h, nil
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -59,14 +58,12 @@ type task struct {
 	end      *nodev1.Report
 	measured measured
 
-	progress  nodev1.Progress   // what was done for it, see note
-	drain     string            // why the node is to be drained, see prolog
-	breach    *nodev1.MemBreach // it is above its share of a GPU, see endOver
-	busySince time.Time         // since when it waits for memory, see awaitMemory
-	points    *milestones       // for visitors
+	progress nodev1.Progress // what was done for it, see note
+	drain    string          // why the node is to be drained, see prolog
+	points   *milestones     // for visitors
+	memState
 
 	mu         sync.Mutex
-	over       *caps.Breach // what the watch found
 	assignment *nodev1.Assignment
 	released   bool
 	wake       chan struct{}
@@ -81,6 +78,7 @@ const (
 	stopTimeLimit
 	stopRoom    // to make room, with its state saved
 	stopOverCap // it holds more GPU memory than its share
+	stopFault   // the server through which it shared its card ended by a fault
 )
 
 func newTask(a *Agent, id cluster.AttemptID, as *nodev1.Assignment) *task {
@@ -195,7 +193,9 @@ func (t *task) resumeAt(ctx context.Context, s Task, as *nodev1.Assignment) {
 		if _, err := t.agent.admit(ctx, as); err != nil {
 			t.log.Warn("cannot grant an adopted attempt its GPUs again", "err", err)
 		}
+		t.rejoin(ctx, as)
 	}
+	t.resumed.Store(true)
 	t.log.Info("attempt adopted", "phase", s.Phase.String(), "pid", s.PID)
 }
 
@@ -293,7 +293,9 @@ func (t *task) start(ctx context.Context) error {
 	if wait, err := t.barrier(ctx, as); wait || err != nil {
 		return err
 	}
-	t.agent.mem.hold(as)
+	if err := t.holdMemory(ctx, as); err != nil {
+		return t.launchFailed(err)
+	}
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := t.rt.Start(cctx, t.id); err != nil {
@@ -431,6 +433,8 @@ func (t *task) mustEnd(now time.Time) (as *nodev1.Assignment, cause stopCause, n
 		next = min(next, left)
 	}
 	switch {
+	case t.wasFaulted() != nil:
+		cause = stopFault
 	case t.overCap() != nil:
 		cause = stopOverCap
 	case as.Preempt != nil:
@@ -479,7 +483,7 @@ func (t *task) finish(ctx context.Context) (done bool, err error) {
 			return false, fmt.Errorf("delete: %w", err)
 		}
 	}
-	if err := t.agent.removeScript(t.id); err != nil {
+	if err := errors.Join(t.agent.removeScript(t.id), t.agent.leaveDaemons(ctx, t)); err != nil {
 		return false, err
 	}
 	for !released {

@@ -27,6 +27,7 @@ func (a *Agent) verdict(ctx context.Context, t *task, s Task) *nodev1.Report {
 		r.State = nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY
 		r.Reason = string(cluster.ReasonHostOOM)
 		r.Detail = fmt.Sprintf("the kernel ended it at its host memory cap of %d MiB; ask for more with --mem", as.GetMemMib())
+	case a.faultVerdict(ctx, t, s, r):
 	case t.wasOverCap(s):
 		overCapReport(r, t.breach)
 	case t.madeRoom(s):

@@ -113,7 +113,9 @@ func (p *Provider) Admit(ctx context.Context, g gpu.Grant) ([]string, error) {
 		// A card that cannot be read must not keep another from being used.
 		cards, err := p.Inventory(ctx)
 		for _, gc := range g.Cards {
-			if !slices.ContainsFunc(cards, func(c gpu.Card) bool { return c.UUID == gc.UUID }) {
+			if !slices.ContainsFunc(cards, func(c gpu.Card) bool {
+				return c.UUID == gc.UUID || slices.ContainsFunc(c.Instances, func(i gpu.Instance) bool { return i.UUID == gc.UUID })
+			}) {
 				return nil, errors.Join(fmt.Errorf("%w: %s asks for %s, which the driver does not show", gpu.ErrUnknownCard, g.Attempt, gc.UUID), err)
 			}
 		}

@@ -201,11 +201,25 @@ func (c *cards) states() []gpu.CardState {
 	return out
 }
 
+// cutInto is the card in MIG mode that has an instance, nil when none has. The
+// caller holds mu.
+func (c *cards) cutInto(instance string) *cardInfo {
+	for _, in := range c.by {
+		if slices.ContainsFunc(in.card.Instances, func(i gpu.Instance) bool { return i.UUID == instance }) {
+			return in
+		}
+	}
+	return nil
+}
+
 // usable says why no attempt may start on a card.
 func (c *cards) usable(uuid string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	in := c.by[uuid]
+	if in == nil {
+		in = c.cutInto(uuid)
+	}
 	switch {
 	case in == nil:
 		return fmt.Errorf("%w: %s, which the driver does not show", gpu.ErrUnknownCard, uuid)

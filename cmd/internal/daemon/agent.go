@@ -41,7 +41,7 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 		Visitors: relay.New(log),
 		Node:     cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts,
 		Coordinators: cfg.Coordinators, Dial: Dialer(src, tlsconf.RoleCoordinator),
-		Users: newAccounts(cfg.Users), Env: cfg.Jobs.Env, Grace: cfg.Jobs.Grace, MemCaps: memCaps(cfg.GPUs), Tail: asuser.Tail, Log: log,
+		Users: newAccounts(cfg.Users), Env: cfg.Jobs.Env, Grace: cfg.Jobs.Grace, MemCaps: memCaps(cfg.GPUs, cfg.Sharing, log), Tail: asuser.Tail, Log: log,
 	}
 	if err := os.MkdirAll(cfg.Data.Dir, 0o700); err != nil {
 		return fmt.Errorf("data.dir: %w", err)
@@ -140,11 +140,8 @@ func openGPUs(ctx context.Context, cfg *config.Agent, ac *agent.Config, log *slo
 				Node: cfg.Node.Name, Specs: specs, Socket: cfg.GPUs.SimSocket, Unenforced: cfg.GPUs.SimCaps == "watch", Log: log,
 			})
 		}
-		ac.CapMode = cfg.GPUs.SimCaps
 	default:
 		p, err = openNVML(ctx, cfg, log)
-		// Without a mechanism that enforces a share, a card is not shared.
-		ac.CapMode = "none"
 	}
 	if err != nil {
 		return nil, fmt.Errorf("gpus.provider %s: %w", cfg.GPUs.Provider, err)
@@ -181,6 +178,9 @@ func openRuntime(ctx context.Context, cfg *config.Agent, devices *cdi.Injector, 
 	}
 	if kind == "containerd" {
 		policy := cfg.Containers.Policy()
+		if ac.MemCaps.Daemons != nil { // image jobs reach the daemon of their card through a socket
+			policy.Mounts = append(policy.Mounts, mpsDir)
+		}
 		if cfg.GPUs.Provider == "sim" { // image jobs reach the cards through a socket
 			policy.Mounts = append(policy.Mounts, filepath.Dir(cfg.GPUs.SimSocket))
 		}

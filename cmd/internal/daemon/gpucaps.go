@@ -1,16 +1,40 @@
 package daemon
 
 import (
+	"log/slog"
+	"slices"
+
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 )
 
+// mpsDir holds the pipes of the MPS daemons, one folder a card.
+const mpsDir = "/run/berth-mps"
+
 // memCaps is how the agent holds jobs to their shares of GPU memory.
-func memCaps(g config.GPUs) agent.MemCaps {
-	return agent.MemCaps{
+func memCaps(g config.GPUs, s config.Sharing, log *slog.Logger) agent.MemCaps {
+	host := caps.ReadHost("/")
+	policy := caps.Policy{Simulated: caps.Mode(g.SimCaps), Scopes: map[caps.Mode]cluster.Scope{}}
+	for _, m := range g.Caps {
+		policy.Allowed = append(policy.Allowed, caps.Mode(m))
+	}
+	for m, word := range map[caps.Mode]string{caps.Dmem: s.Dmem, caps.MPS: s.MPS, caps.Watch: s.Watch} {
+		// A word that is not known shares nothing; Validate refused it before.
+		policy.Scopes[m], _ = cluster.ParseScope(word)
+	}
+	choose := &caps.Chooser{Policy: policy, Host: host}
+	c := agent.MemCaps{
+		Choose: choose.Choose, Limiter: host.Limiter,
 		Watch: caps.WatchConfig{SlackMilli: 1000 + 10*int64(g.Watch.OverPercent), For: g.Watch.For, FloorMiB: int64(g.Watch.FloorMiB)},
 		Grace: g.Watch.Grace, Busy: g.Watch.Wait,
 		Env: caps.EnvConfig{PyTorchFraction: g.Watch.PyTorchFraction},
 	}
+	if host.MPSControl != "" && slices.Contains(g.Caps, string(caps.MPS)) {
+		c.Daemons = caps.NewDaemons(caps.DaemonsConfig{
+			Control: host.MPSControl, Dir: mpsDir, MultiUser: s.MPS != string(cluster.ScopeSameUser), Log: log,
+		})
+	}
+	return c
 }

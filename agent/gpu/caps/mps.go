@@ -1,0 +1,322 @@
+package caps
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Names of what CUDA programs read to find their daemon and their limits.
+const (
+	mpsPipe    = "CUDA_MPS_PIPE_DIRECTORY"
+	mpsLog     = "CUDA_MPS_LOG_DIRECTORY"
+	mpsMemory  = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+	mpsThreads = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+)
+
+// DaemonsConfig says how control daemons are run.
+type DaemonsConfig struct {
+	// Control is the path of nvidia-cuda-mps-control.
+	Control string
+	// Dir holds one folder a card; users must be able to enter the folders
+	// above it, and only root to write to them.
+	Dir string
+	// MultiUser lets clients of several users into one server. Faults and
+	// memory are then no more apart than among processes of one user.
+	MultiUser bool
+	Log       *slog.Logger
+}
+
+// Daemons runs one MPS control daemon a card, while somebody shares it. The daemons
+// outlive the agent: a new one finds those that answer on their pipes. It is
+// safe for concurrent use; calls on one card wait for each other.
+type Daemons struct {
+	cfg DaemonsConfig
+
+	mu    sync.Mutex
+	cards map[string]*mpsCard
+}
+
+type mpsCard struct {
+	mu      sync.Mutex // held while the daemon is asked
+	members map[string]struct{}
+	seen    int64 // of the server's log, behind the last fault that was told
+}
+
+// Client is an attempt that shares a card through its daemon.
+type Client struct {
+	Attempt string
+	// MemMiB and Milli are its share, of which each of Processes has an equal
+	// part: the limits are of a process.
+	MemMiB, Milli int64
+	Processes     int
+}
+
+// NewDaemons returns a manager that has started nothing.
+func NewDaemons(cfg DaemonsConfig) *Daemons {
+	return &Daemons{cfg: cfg, cards: map[string]*mpsCard{}}
+}
+
+func (m *Daemons) card(uuid string) *mpsCard {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.cards[uuid]
+	if c == nil {
+		c = &mpsCard{members: map[string]struct{}{}}
+		m.cards[uuid] = c
+	}
+	return c
+}
+
+// PipeDir is the folder that a job in an image must see at the same path.
+func (m *Daemons) PipeDir(uuid string) string { return filepath.Join(m.cfg.Dir, uuid, "pipe") }
+
+func (m *Daemons) logDir(uuid string) string { return filepath.Join(m.cfg.Dir, uuid, "log") }
+
+// Join lets an attempt onto a card and returns the environment of its
+// processes. The daemon is started when none answers. Joining again changes
+// nothing.
+func (m *Daemons) Join(ctx context.Context, uuid string, cl Client) ([]string, error) {
+	if !cleanUUID(uuid) || cl.Attempt == "" || cl.MemMiB < 1 || cl.Milli < 0 || cl.Milli > 1000 {
+		return nil, fmt.Errorf("mps: %q asks for %d MiB and %d thousandths of GPU %q", cl.Attempt, cl.MemMiB, cl.Milli, uuid)
+	}
+	c := m.card(uuid)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := m.ask(ctx, uuid, "get_server_list"); err != nil {
+		if err := m.start(ctx, uuid); err != nil {
+			return nil, err
+		}
+		c.seen = 0
+	}
+	c.members[cl.Attempt] = struct{}{}
+	n := int64(max(1, cl.Processes))
+	return []string{
+		mpsPipe + "=" + m.PipeDir(uuid),
+		// By index, not UUID: some drivers honour only that. A job sees but its
+		// own card, which is its first.
+		mpsMemory + "=0=" + strconv.FormatInt(max(1, cl.MemMiB/n), 10) + "M",
+		mpsThreads + "=" + strconv.FormatInt(max(1, (cl.Milli/n+9)/10), 10),
+	}, nil
+}
+
+// cleanUUID tells whether a UUID is fit for a path.
+func cleanUUID(s string) bool {
+	return len(s) > 4 && len(s) < 100 && !strings.ContainsFunc(s, func(r rune) bool {
+		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
+}
+
+// Leave takes an attempt off a card; the daemon ends with the last one.
+func (m *Daemons) Leave(ctx context.Context, uuid, attempt string) error {
+	c := m.card(uuid)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.members[attempt]; !ok {
+		return nil
+	}
+	delete(c.members, attempt)
+	if len(c.members) > 0 {
+		return nil
+	}
+	return m.quit(ctx, uuid)
+}
+
+// Sweep ends the daemons that nobody has joined, such as those that an agent
+// before this one left behind. Attempts that it adopted must have joined.
+func (m *Daemons) Sweep(ctx context.Context) error {
+	entries, err := os.ReadDir(m.cfg.Dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("mps: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if !e.IsDir() || !cleanUUID(e.Name()) {
+			continue
+		}
+		c := m.card(e.Name())
+		c.mu.Lock()
+		if _, err := m.ask(ctx, e.Name(), "get_server_list"); err == nil && len(c.members) == 0 {
+			errs = append(errs, m.quit(ctx, e.Name()))
+		}
+		c.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}
+
+// Members returns who shares a card through its daemon, in order.
+func (m *Daemons) Members(uuid string) []string {
+	c := m.card(uuid)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]string, 0, len(c.members))
+	for id := range c.members {
+		out = append(out, id)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Shared returns the cards that somebody shares, in order.
+func (m *Daemons) Shared() []string {
+	m.mu.Lock()
+	cards := make([]string, 0, len(m.cards))
+	for uuid := range m.cards {
+		cards = append(cards, uuid)
+	}
+	m.mu.Unlock()
+	slices.Sort(cards)
+	return slices.DeleteFunc(cards, func(uuid string) bool { return len(m.Members(uuid)) == 0 })
+}
+
+// Fault is the end of a server, and with it of all who share the card.
+type Fault struct {
+	UUID string
+	// PID is the process at fault in the host's numbers, 0 when it is not known.
+	PID    int
+	Detail string
+}
+
+// Check asks the daemon of a card how its servers are. It returns nil when all
+// is well or nobody shares the card.
+func (m *Daemons) Check(ctx context.Context, uuid string) *Fault {
+	c := m.card(uuid)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.members) == 0 {
+		return nil
+	}
+	list, err := m.ask(ctx, uuid, "get_server_list")
+	if err != nil && ctx.Err() == nil {
+		f := &Fault{UUID: uuid, Detail: "the MPS daemon is gone"}
+		f.PID, _ = m.culprit(uuid, c)
+		return f
+	}
+	for _, pid := range strings.Fields(list) {
+		if _, err := strconv.Atoi(pid); err != nil {
+			continue
+		}
+		if status, err := m.ask(ctx, uuid, "get_server_status "+pid); err == nil && strings.Contains(status, "FAULT") {
+			f := &Fault{UUID: uuid, Detail: "the MPS server ended by a fault of one of its clients"}
+			f.PID, _ = m.culprit(uuid, c)
+			return f
+		}
+	}
+	// A server that ended by a fault and is gone again is in the log alone.
+	if pid, found := m.culprit(uuid, c); found {
+		return &Fault{UUID: uuid, PID: pid, Detail: "the MPS server ended by a fault of one of its clients"}
+	}
+	return nil
+}
+
+// maxServerLog is how much of a server's log is read at a time.
+const maxServerLog = 256 << 10
+
+// culprit reads in the server's log, behind what was told before, which
+// client was at fault; pid is 0 when a fault is there and names nobody.
+func (m *Daemons) culprit(uuid string, c *mpsCard) (pid int, found bool) {
+	f, err := os.Open(filepath.Join(m.logDir(uuid), "server.log"))
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || st.Size() <= c.seen {
+		return 0, false
+	}
+	from := max(c.seen, st.Size()-maxServerLog)
+	buf := make([]byte, st.Size()-from)
+	n, _ := f.ReadAt(buf, from)
+	c.seen = from + int64(n)
+	return FaultIn(buf[:n])
+}
+
+var (
+	faultLine  = regexp.MustCompile(`(?i)\bfatal (?:exception|error|fault)\b|\bSERVER FAULT\b|\bFAULT state\b`)
+	faultOwner = regexp.MustCompile(`(?i)\bclient(?: process)?(?: \(?pid\)?:?)? (\d{1,9})\b`)
+)
+
+// FaultIn finds the first fault in a server's log, and the client that the log
+// holds it against; pid is 0 when it names none.
+func FaultIn(log []byte) (pid int, found bool) {
+	for line := range bytes.Lines(log) {
+		if !faultLine.Match(line) {
+			continue
+		}
+		found = true
+		if who := faultOwner.FindSubmatch(line); who != nil {
+			pid, _ = strconv.Atoi(string(who[1])) // nine digits at most
+			return pid, true
+		}
+	}
+	return 0, found
+}
+
+// start runs a control daemon for one card, which detaches itself.
+func (m *Daemons) start(ctx context.Context, uuid string) error {
+	for dir, mode := range map[string]os.FileMode{m.PipeDir(uuid): 0o755, m.logDir(uuid): 0o700} {
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return fmt.Errorf("mps: %w", err)
+		}
+	}
+	// What an earlier server wrote says nothing of this one.
+	if err := os.Truncate(filepath.Join(m.logDir(uuid), "server.log"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("mps: %w", err)
+	}
+	args := []string{"-d"}
+	if m.cfg.MultiUser {
+		args = append(args, "-multiuser-server")
+	}
+	if out, err := m.run(ctx, uuid, "", args...); err != nil {
+		return fmt.Errorf("mps: start the daemon of GPU %s: %w: %.200s", uuid, err, out)
+	}
+	m.cfg.Log.InfoContext(ctx, "MPS daemon started", "component", "mps", "gpu", uuid)
+	return nil
+}
+
+func (m *Daemons) quit(ctx context.Context, uuid string) error {
+	if out, err := m.run(ctx, uuid, "quit -t 10\n"); err != nil {
+		if _, alive := m.ask(ctx, uuid, "get_server_list"); alive != nil {
+			return nil // it was gone before
+		}
+		return fmt.Errorf("mps: end the daemon of GPU %s: %w: %.200s", uuid, err, out)
+	}
+	m.cfg.Log.InfoContext(ctx, "MPS daemon ended", "component", "mps", "gpu", uuid)
+	return nil
+}
+
+func (m *Daemons) ask(ctx context.Context, uuid, command string) (string, error) {
+	return m.run(ctx, uuid, command+"\n")
+}
+
+// controlTimeout is what the control program is given for one command.
+const controlTimeout = 15 * time.Second
+
+// run calls the control program for one card with an environment of its own.
+func (m *Daemons) run(ctx context.Context, uuid, input string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, m.cfg.Control, args...)
+	cmd.Env = []string{
+		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "CUDA_VISIBLE_DEVICES=" + uuid,
+		mpsPipe + "=" + m.PipeDir(uuid), mpsLog + "=" + m.logDir(uuid),
+	}
+	cmd.Stdin = strings.NewReader(input)
+	cmd.WaitDelay = time.Second // a daemon may keep its parent's output open
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil
+	}
+	return strings.TrimSpace(string(out)), err
+}

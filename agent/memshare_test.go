@@ -1,0 +1,138 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/agent/gpu/caps"
+	"github.com/berth-scheduler/berth/agent/gpu/caps/capstest"
+	"github.com/berth-scheduler/berth/agent/gpu/sim"
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// viaMPS is a node whose card is shared through a daemon, a stand-in here.
+func viaMPS(t *testing.T) (c agent.MemCaps, dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "mps")
+	c = patient()
+	c.Choose = func(gpu.Card) caps.Choice {
+		return caps.Choice{Mode: caps.MPS, Scope: cluster.ScopeSameUser, Why: []caps.Lack{{Mode: caps.Dmem, Why: "driver 570.1 is older than 615"}}}
+	}
+	c.Daemons = caps.NewDaemons(caps.DaemonsConfig{Control: capstest.Control(t), Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	return c, dir
+}
+
+func TestJobsShareThroughADaemon(t *testing.T) {
+	c, dir := viaMPS(t)
+	m := newMemRig(t, c)
+	card := sim.UUID("n1", 0)
+	as := assignment(1)
+	as.Env = [][]byte{[]byte("CUDA_MPS_PIPE_DIRECTORY=/tmp/mine"), []byte("NVIDIA_GPU_MEMORY_LIMIT=999999"), []byte("TF_FORCE_GPU_ALLOW_GROWTH=false")}
+	as.Gpus = []*nodev1.Share{{Uuid: card, MemMib: 2000, Milli: 200}}
+	m.leader.Assign(as)
+	m.reported(1, running)
+	env := m.rt.Launch(id(1)).Env
+	for _, want := range []string{
+		"CUDA_MPS_PIPE_DIRECTORY=" + filepath.Join(dir, card, "pipe"), "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2000M", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=20",
+		"TF_FORCE_GPU_ALLOW_GROWTH=false", "XLA_PYTHON_CLIENT_PREALLOCATE=false",
+	} {
+		if !slices.Contains(env, want) {
+			t.Errorf("the environment lacks %s: %q", want, env)
+		}
+	}
+	if strings.Contains(strings.Join(env, "\n"), "NVIDIA_GPU_MEMORY_LIMIT") || slices.Contains(env, "CUDA_MPS_PIPE_DIRECTORY=/tmp/mine") {
+		t.Errorf("a user's own limits are kept: %q", env)
+	}
+	if !capstest.Alive(dir, card) {
+		t.Error("no daemon runs")
+	}
+	m.rt.Exit(id(1), 0, true)
+	m.reported(1, completed)
+	m.eventually("the daemon ended", func() bool { return !capstest.Alive(dir, card) })
+
+	whole := assignment(2)
+	whole.Gpus = []*nodev1.Share{{Uuid: card, MemMib: 7000, Milli: 1000, Exclusive: true}}
+	m.leader.Assign(whole)
+	m.reported(2, running)
+	if env := strings.Join(m.rt.Launch(id(2)).Env, "\n"); strings.Contains(env, "CUDA_MPS") || capstest.Alive(dir, card) {
+		t.Errorf("a job that has its card alone goes through a daemon: %s", env)
+	}
+}
+
+func TestFaultOfAnMPSServer(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		line   string
+		states [2]nodev1.AttemptState
+		says   [2]string
+	}{
+		{"of job 1", fmt.Sprintf("Device GPU-x from client process %d encountered a fatal exception", os.Getpid()),
+			[2]nodev1.AttemptState{failed, lost}, [2]string{"its own fault on GPU", "by a fault of one of its clients, j1-a1"}},
+		{"of nobody known", "Server entered FAULT state",
+			[2]nodev1.AttemptState{lost, lost}, [2]string{"which of them is not known", "which of them is not known"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, dir := viaMPS(t)
+			m := newMemRig(t, c)
+			for job := range uint64(2) {
+				m.shared(job+1, 2000)
+				m.reported(job+1, running)
+			}
+			m.take(1, 1000)
+			capstest.Fault(t, dir, sim.UUID("n1", 0), tc.line)
+			for i, state := range tc.states {
+				if got := m.reported(uint64(i)+1, state); !strings.Contains(got.Detail, tc.says[i]) || (got.Reason == "GPUNeighbour") != (state == lost) {
+					t.Errorf("job %d: %v, want %q", i+1, got, tc.says[i])
+				}
+			}
+			m.eventually("the daemon ended", func() bool { return !capstest.Alive(dir, sim.UUID("n1", 0)) })
+		})
+	}
+}
+
+// TestCrashBeforeTheFaultIsKnown: a job whose context went with the server may
+// end before anybody has asked the daemon; that is not its failure.
+func TestCrashBeforeTheFaultIsKnown(t *testing.T) {
+	c, dir := viaMPS(t)
+	m := newMemRig(t, c)
+	m.shared(1, 2000)
+	m.reported(1, running)
+	capstest.Kill(t, dir, sim.UUID("n1", 0))
+	m.rt.Exit(id(1), 1, true)
+	if got := m.reported(1, lost); got.Reason != "GPUNeighbour" || !strings.Contains(got.Detail, "the MPS daemon is gone") {
+		t.Errorf("got %v", got)
+	}
+}
+
+// badLimiter is a driver that does not do what it is told.
+type badLimiter struct{}
+
+func (badLimiter) SetMemoryLimits(context.Context, string, string, caps.Limits) error { return nil }
+func (badLimiter) MemoryLimits(context.Context, string, string) (caps.Limits, error) {
+	return caps.Limits{Soft: 1, Hard: 1 << 20}, nil
+}
+
+func TestJobThatIsNotHeldDoesNotStart(t *testing.T) {
+	c := patient()
+	c.Choose = func(gpu.Card) caps.Choice { return caps.Choice{Mode: caps.Dmem} }
+	c.Limiter = badLimiter{}
+	m := newMemRig(t, c)
+	m.shared(1, 2000)
+	m.eventually("an end", func() bool { r := m.leader.Last(id(1)); return r != nil && r.State >= completed })
+	got := m.leader.Last(id(1))
+	if got.State == completed || !strings.Contains(got.Detail, "does not hold the job to its share") {
+		t.Errorf("got %v", got)
+	}
+	if slices.Contains(m.rt.Calls(), "start j1-a1") {
+		t.Errorf("it was started: %v", m.rt.Calls())
+	}
+}
