@@ -159,6 +159,17 @@ func (t *task) overCap() *nodev1.MemBreach {
 	return t.breach
 }
 
+// memCause is why the attempt must end for what became of its GPU memory.
+func (t *task) memCause() stopCause {
+	switch {
+	case t.wasFaulted() != nil:
+		return stopFault
+	case t.overCap() != nil:
+		return stopOverCap
+	}
+	return stopNone
+}
+
 // hurry cuts the grace of an attempt that is being ended when the card it
 // overfills has no room left for its neighbours.
 func (t *task) hurry(now time.Time) {

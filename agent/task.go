@@ -199,18 +199,6 @@ func (t *task) resumeAt(ctx context.Context, s Task, as *nodev1.Assignment) {
 	t.log.Info("attempt adopted", "phase", s.Phase.String(), "pid", s.PID)
 }
 
-// pause waits for d; it reports false when ctx ended first.
-func (t *task) pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
 // await waits until there is reason to look again.
 func (t *task) await(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(max(d, time.Millisecond))
@@ -432,12 +420,7 @@ func (t *task) mustEnd(now time.Time) (as *nodev1.Assignment, cause stopCause, n
 		}
 		next = min(next, left)
 	}
-	switch {
-	case t.wasFaulted() != nil:
-		cause = stopFault
-	case t.overCap() != nil:
-		cause = stopOverCap
-	case as.Preempt != nil:
+	if cause = t.memCause(); cause == stopNone && as.Preempt != nil {
 		cause = stopRoom
 	}
 	return as, cause, next
