@@ -116,6 +116,18 @@ func (a *Attempt) Held() iter.Seq2[int, *Berth] {
 	}
 }
 
+// HeldGPUs are the shares that the attempt still holds on all of its nodes.
+func (a *Attempt) HeldGPUs() []GPUShare {
+	if a.Gang == nil {
+		return a.Berth.GPUs
+	}
+	var out []GPUShare
+	for _, b := range a.Held() {
+		out = append(out, b.GPUs...)
+	}
+	return out
+}
+
 // PartLive tells whether the part on the node of a rank has not ended.
 func (a *Attempt) PartLive(rank int) bool {
 	if a.Gang == nil || !a.State.Live() {

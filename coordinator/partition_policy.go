@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -25,9 +27,32 @@ func (c *Chosen) Name() string {
 
 func (c *Chosen) plan(snap *cluster.Snapshot) cluster.Plan {
 	if c.Planner != nil {
-		return c.Planner.Plan(snap)
+		return c.planOneNode(snap)
 	}
 	return scheduler.Schedule(snap, c.Policy)
+}
+
+// planOneNode asks a policy that places jobs on one node each: those that need
+// several are kept from it, and told so.
+func (c *Chosen) planOneNode(snap *cluster.Snapshot) cluster.Plan {
+	spans := func(j *cluster.Job) bool { return j.Spec.NodeCount() > 1 }
+	if !slices.ContainsFunc(snap.Waiting, spans) {
+		return c.Planner.Plan(snap)
+	}
+	less := *snap
+	less.Waiting = slices.DeleteFunc(slices.Clone(snap.Waiting), spans)
+	plan := c.Planner.Plan(&less)
+	for _, j := range snap.Waiting {
+		if spans(j) {
+			plan.Unplaced = append(plan.Unplaced, cluster.Unplaced{Job: j.ID, Reason: cluster.Reason{Code: cluster.ReasonNodes, Detail: c.noSpans()}})
+		}
+	}
+	return plan
+}
+
+// noSpans says that the policy knows no jobs on several nodes.
+func (c *Chosen) noSpans() string {
+	return fmt.Sprintf("the policy %s places every job on one node; ask for one node, or the site for the policy %s", c.Name(), scheduler.ModeFFD)
 }
 
 // Scheduling is what a site chooses of planning. It is immutable; policies

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/scheduler"
 )
 
 // Bounds of one planning cycle.
@@ -229,7 +230,8 @@ func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
 	p.mu.Unlock()
 	if due {
 		// The fast path looks at the queues of these GPUs alone, and would give
-		// away what a deadline elsewhere was promised.
+		// away what a deadline elsewhere was promised, or what is kept for a job
+		// on several nodes.
 		p.again()
 		return nil
 	}
@@ -264,6 +266,7 @@ func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, er
 	snap.Interference = p.company.forScheduler(snap.Nodes, snap.Waiting, snap.Running)
 	due := false
 	snap.Terms, due = termsOf(snap.Waiting, snap.Running)
+	due = due || scheduler.SpanWaits(snap.Waiting, snap.Now, sched.Policy)
 	p.mu.Lock()
 	p.due = due
 	p.mu.Unlock()

@@ -66,7 +66,9 @@ func (a *Arrivals) Offer(now cluster.Time, index uint64, j *cluster.Job) (cluste
 	}
 	st := p.plan.Starts[0]
 	a.ran = append(a.ran, j)
-	a.settle(p.f.hostAt[st.Berth.Node])
+	for _, b := range st.Berths() {
+		a.settle(p.f.hostAt[b.Node])
+	}
 	return st, true
 }
 

@@ -196,7 +196,7 @@ func newCrowd(know *cluster.Interference, f *fleet, running []*cluster.Job) *cro
 		if a == nil {
 			continue
 		}
-		for _, gs := range a.Berth.GPUs {
+		for _, gs := range a.HeldGPUs() {
 			if i, ok := f.cardAt[gs.GPU]; ok {
 				w.on[i] = insert(w.on[i], mateOf(know, j, j.ID, gs.Share.Milli))
 			}

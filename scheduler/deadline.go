@@ -101,7 +101,7 @@ func newDemand(snap *cluster.Snapshot, pol *Policy) *demand {
 			continue
 		}
 		end := endAt(j, a, tail, d.now, pol)
-		for _, gs := range a.Berth.GPUs {
+		for _, gs := range a.HeldGPUs() {
 			clears[gs.GPU] = max(clears[gs.GPU], end)
 		}
 	}

@@ -42,7 +42,10 @@ func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []Explanation
 	slices.SortStableFunc(x.out, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(severity(a.code), severity(b.code)), cmp.Compare(a.gpuType, b.gpuType))
 	})
-	out := make([]Explanation, 0, len(x.out))
+	out := make([]Explanation, 0, len(x.out)+1)
+	if job.Spec.NodeCount() > 1 {
+		out = append(out, explainSpan(snap, job, pol))
+	}
 	for _, f := range x.out {
 		out = append(out, Explanation{Reason: cluster.Reason{Code: f.code, Detail: f.words()}, Count: f.count, GPUType: f.gpuType})
 	}
@@ -54,7 +57,7 @@ func newExplainer(snap *cluster.Snapshot, job *cluster.Job, pol Policy) *explain
 	x.cpu, x.mem = hostOf(job, pol)
 	for _, r := range snap.Running {
 		if a := r.Live(); a != nil {
-			for _, gs := range a.Berth.GPUs {
+			for _, gs := range a.HeldGPUs() {
 				x.on[gs.GPU] = append(x.on[gs.GPU], r)
 			}
 		}
@@ -379,7 +382,7 @@ func (x *explainer) judge(g *cluster.GPU, nd *need) (verdict, *cluster.Sharing) 
 	}
 	var on []mate
 	for _, j := range x.on[g.ID] {
-		for _, gs := range j.Live().Berth.GPUs {
+		for _, gs := range j.Live().HeldGPUs() {
 			if gs.GPU == g.ID {
 				on = insert(on, mateOf(know, j, j.ID, gs.Share.Milli))
 			}

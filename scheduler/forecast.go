@@ -32,11 +32,16 @@ const mostAhead = 256
 // its queue, or the place that is free first. ok is false when no node that
 // takes jobs could ever run it. Like Explain it is for a user who asks.
 func ForecastStart(snap *cluster.Snapshot, job *cluster.Job, pol Policy) (f Forecast, ok bool) {
+	if job.Spec.NodeCount() > 1 { // several nodes must come free at once
+		return f, false
+	}
 	x := newExplainer(snap, job, pol)
 	live := map[cluster.NodeID][]*cluster.Job{}
 	for _, r := range snap.Running {
 		if a := r.Live(); a != nil {
-			live[a.Berth.Node] = append(live[a.Berth.Node], r)
+			for _, b := range a.Held() {
+				live[b.Node] = append(live[b.Node], r)
+			}
 		}
 	}
 	var best *clearing
@@ -292,7 +297,7 @@ func (c *clearing) leaves(q quantile) []leave {
 	var out []leave
 	for _, j := range c.running {
 		a := j.Live()
-		out = append(out, leave{endAt(j, a, q, int64(c.x.snap.Now), &c.x.pol), j.ID, &a.Berth})
+		out = append(out, leave{endAt(j, a, q, int64(c.x.snap.Now), &c.x.pol), j.ID, a.BerthAt(max(0, a.Rank(c.node.ID)))})
 	}
 	slices.SortFunc(out, byLeave)
 	return out

@@ -20,7 +20,7 @@ type goalOf struct {
 }
 
 func (p *Policy) goal(job *cluster.Job, gpuType string, e *cluster.Estimate, n *need, sellable int64) goalOf {
-	cards := int64(max(1, job.Spec.GPUs))
+	cards := int64(max(1, job.Spec.GPUs) * job.Spec.NodeCount())
 	g := goalOf{us: n.dur, work: n.dur / cluster.WholeGPU * n.dominant(sellable) * cards}
 	g.joules = e.PowerW * cards * (n.dur / 1_000_000)
 	g.milli, g.unpriced = p.price(gpuType, g.work), p.Prices.of(gpuType) == 0
@@ -43,7 +43,7 @@ func (p *Policy) beyond(job *cluster.Job, gpuType string, e *cluster.Estimate, n
 	}
 	g := p.goal(job, gpuType, e, n, sellable)
 	switch {
-	case s.MaxPowerW > 0 && e.PowerW*int64(max(1, s.GPUs)) > s.MaxPowerW:
+	case s.MaxPowerW > 0 && e.PowerW*int64(max(1, s.GPUs)*s.NodeCount()) > s.MaxPowerW:
 		return vetoPower
 	case s.MaxCostMilli > 0 && g.milli > s.MaxCostMilli:
 		return vetoCost
@@ -125,7 +125,7 @@ func (g *goalOf) score(o cluster.Objective, least *goalOf) int64 {
 // goalWords say why a type was chosen, or what it exceeds.
 func (p *Policy) goalWords(job *cluster.Job, gpuType string, e *cluster.Estimate, n *need, sellable int64) string {
 	g := p.goal(job, gpuType, e, n, sellable)
-	return g.words(e.PowerW*int64(max(1, job.Spec.GPUs)), !g.unpriced)
+	return g.words(e.PowerW*int64(max(1, job.Spec.GPUs)*job.Spec.NodeCount()), !g.unpriced)
 }
 
 func (g *goalOf) words(watts int64, priced bool) string {

@@ -30,11 +30,11 @@ func (p *pass) measure() {
 			}
 		}
 		// Whole microseconds, so that the sum does not depend on the order.
-		t := int64(math.Min(float64(it.gpus)/rate, maxSpread))
+		t := int64(math.Min(float64(it.allGPUs())/rate, maxSpread))
 		for c := range it.needs {
 			if it.needs[c].way != wayNone {
 				p.f.classes[c].drain += t
-				p.f.classes[c].wanted += int64(it.gpus)
+				p.f.classes[c].wanted += int64(it.allGPUs())
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func (p *pass) measureRunning() {
 			continue
 		}
 		end, _ := endsAt(j, a, p.now, &p.pol)
-		for _, gs := range a.Berth.GPUs {
+		for _, gs := range a.HeldGPUs() {
 			i, ok := p.f.cardAt[gs.GPU]
 			if !ok || p.f.cards[i].class < 0 {
 				continue
@@ -177,5 +177,5 @@ func (p *pass) streamAge() int64 {
 // a whole one.
 func (p *pass) gpuTime(it *item) int64 {
 	n := &it.needs[it.fast]
-	return min(n.dur, maxSpread) / 1000 * n.dominant(p.f.classes[it.fast].sellable) / cluster.WholeGPU * int64(it.gpus)
+	return min(n.dur, maxSpread) / 1000 * n.dominant(p.f.classes[it.fast].sellable) / cluster.WholeGPU * int64(it.allGPUs())
 }

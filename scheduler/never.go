@@ -42,7 +42,7 @@ func neverOn(nodes []*cluster.Node, job *cluster.Job, pol Policy) string {
 	slices.SortFunc(able, byNode)
 	s := sieve{job: job, pol: pol, able: able}
 	s.cpu, s.mem = hostOf(job, pol)
-	for _, lack := range []func() string{s.node, s.gpuType, s.limits, s.gpuMem, s.count, s.cores, s.host} {
+	for _, lack := range []func() string{s.node, s.gpuType, s.limits, s.gpuMem, s.count, s.cores, s.host, s.enough} {
 		if why := lack(); why != "" {
 			return why
 		}

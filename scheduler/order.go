@@ -15,6 +15,7 @@ type item struct {
 	cpu, mem int64
 	node     cluster.NodeID // copies of what the job asks for: the passes'
 	gpus     int            // inner loops should not follow its pointers
+	nodes    int            // on how many at once, 0 for one
 	queue    int32          // the card in whose queue it stands, -1 for none
 	aims     bool           // it has an objective
 	gone     bool           // started in this pass
@@ -59,6 +60,9 @@ func (p *pass) gather(waiting []*cluster.Job) {
 			continue
 		}
 		it := item{job: j, queue: -1, gpus: j.Spec.GPUs, node: j.Spec.Node, aims: j.Spec.Objective != ""}
+		if n := j.Spec.NodeCount(); n > 1 {
+			it.nodes = n
+		}
 		it.cpu, it.mem = hostOf(j, p.pol)
 		it.needs, needs = needs[:classes:classes], needs[classes:]
 		if j.Spec.GPUs > 0 {
@@ -180,7 +184,7 @@ func (p *pass) rankOf(i int32) rank {
 	it.tier = r.tier
 	if p.plenty && it.ranked() {
 		size, _ := p.size(it)
-		r.tier, r.first, r.second = tierShort, -size*int64(it.gpus), p.gpuTime(it)
+		r.tier, r.first, r.second = tierShort, -size*int64(it.allGPUs()), p.gpuTime(it)
 	}
 	return r
 }
@@ -202,7 +206,7 @@ func (it *item) ranked() bool {
 // stays first fit decreasing.
 func (p *pass) byLength(it *item) (tier int8, first, second int64) {
 	size, _ := p.size(it)
-	size *= int64(it.gpus)
+	size *= int64(it.allGPUs())
 	switch p.lengthOf(it) {
 	case lengthShort:
 		return tierShort, p.timeClass(it), -size

@@ -20,12 +20,13 @@ type shape struct {
 	cpu, host  int64
 	node       cluster.NodeID
 	strict     bool
+	nodes      int32
 }
 
 func (p *pass) shapeOf(it *item, c int) shape {
 	n := &it.needs[c]
 	return shape{int32(c), int32(it.gpus), n.way, it.kind, n.mem, n.milli, it.cpu, it.mem, it.node,
-		it.gpus > 1 && n.way == wayWhole && p.strict(it, &p.f.classes[c], n.dur)}
+		it.gpus > 1 && n.way == wayWhole && p.strict(it, &p.f.classes[c], n.dur), int32(it.nodes)}
 }
 
 // want is what each card must have left for it.

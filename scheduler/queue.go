@@ -56,7 +56,7 @@ func (p *pass) loadRunning() {
 			continue
 		}
 		end, _ := endsAt(j, a, p.now, &p.pol)
-		for _, gs := range a.Berth.GPUs {
+		for _, gs := range a.HeldGPUs() {
 			i, ok := p.f.cardAt[gs.GPU]
 			if !ok {
 				continue
@@ -209,7 +209,7 @@ func (p *pass) bestQueue(it *item) (at int32, wait, done int64) {
 
 // wait gives a job that cannot start a queue, if it has none that is good.
 func (p *pass) wait(it *item) {
-	if it.gpus == 0 && it.job.State != cluster.JobQueued || p.moves >= p.pol.MaxMoves || p.queueHolds(it) {
+	if it.spans() || it.gpus == 0 && it.job.State != cluster.JobQueued || p.moves >= p.pol.MaxMoves || p.queueHolds(it) {
 		return
 	}
 	to, wait, _ := p.bestQueue(it)

@@ -48,7 +48,7 @@ func (p *pass) regret(terms map[cluster.JobID]cluster.Terms) {
 		if a == nil || p.now-int64(a.Started) <= a.Estimate.Duration.Microseconds() {
 			continue // most of them: nothing else is looked at
 		}
-		for _, gs := range a.Berth.GPUs {
+		for _, gs := range a.HeldGPUs() {
 			i, ok := p.f.cardAt[gs.GPU]
 			if ok && overran(j, p.now, p.f.cards[i].use.Shares, &p.pol) && (closed[i] == nil || j.ID < closed[i].ID) {
 				closed[i] = j
@@ -79,7 +79,7 @@ func (p *pass) part(closed map[int32]*cluster.Job, terms map[cluster.JobID]clust
 		if a == nil || !terms[j.ID].Preemptible {
 			continue
 		}
-		for _, gs := range a.Berth.GPUs {
+		for _, gs := range a.HeldGPUs() {
 			i, ok := p.f.cardAt[gs.GPU]
 			if ok && a.Preempt != nil { // somebody leaves it already
 				delete(closed, i)

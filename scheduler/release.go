@@ -288,7 +288,7 @@ func (r *release) judge(j *cluster.Job, c *cluster.GPU, nd *need) verdict {
 	var on []mate
 	for _, id := range r.on(c.ID) {
 		if o, ok := r.v.Job(id); ok && o.Live() != nil {
-			on = r.mates(on, o, o.Live().Berth.GPUs, c.ID)
+			on = r.mates(on, o, o.Live().HeldGPUs(), c.ID)
 		}
 	}
 	for i := range r.plan.Starts {

@@ -51,7 +51,7 @@ func (p *pass) needResidents() {
 			continue
 		}
 		_, latest := endsAt(j, a, p.now, &p.pol)
-		for _, gs := range a.Berth.GPUs {
+		for _, gs := range a.HeldGPUs() {
 			if i, ok := p.f.cardAt[gs.GPU]; ok {
 				p.residents[i] = append(p.residents[i], resident{latest, gs.Share})
 			}
@@ -87,6 +87,9 @@ func (p *pass) reserve(it *item) {
 // before it, the others by prediction. It tells whether it kept any: one job
 // for each queue is enough.
 func (p *pass) keep(it *item) bool {
+	if it.spans() {
+		return p.keepSpan(it)
+	}
 	if it.gpus == 0 {
 		p.keepNode(it)
 		return true

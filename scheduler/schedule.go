@@ -112,6 +112,9 @@ func (p *pass) markUnseen() {
 
 // start starts a job now if it fits and nothing much better is near.
 func (p *pass) start(it *item) bool {
+	if it.spans() {
+		return p.startSpan(it)
+	}
 	if it.gpus == 0 {
 		return p.startPlain(it)
 	}

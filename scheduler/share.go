@@ -139,7 +139,7 @@ func vetoReason(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, n *need
 	switch n.why {
 	case vetoPower:
 		r.Detail = fmt.Sprintf("is predicted to draw %d W on %s, at most %d W are allowed (--max-power)",
-			e.PowerW*int64(max(1, job.Spec.GPUs)), gpu.Type, job.Spec.MaxPowerW)
+			e.PowerW*int64(max(1, job.Spec.GPUs)*job.Spec.NodeCount()), gpu.Type, job.Spec.MaxPowerW)
 	case vetoCost:
 		r.Detail = fmt.Sprintf("is predicted to take %s on %s, a price of at most %s is allowed (--max-cost)",
 			pol.goalWords(job, gpu.Type, e, &limited, gpu.SellableMiB), gpu.Type, times(job.Spec.MaxCostMilli))

@@ -20,7 +20,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 	s := &cluster.Spec{
 		Name: m.GetName(), Command: fromBytes(m.GetCommand()), Env: fromBytes(m.GetEnv()),
 		Dir: string(m.GetDir()), Image: m.GetImage(),
-		Exclusive: m.GetExclusive(), GPUType: m.GetGpuType(), Node: cluster.NodeID(m.GetNode()),
+		Exclusive: m.GetExclusive(), GPUType: m.GetGpuType(), Node: cluster.NodeID(m.GetNode()), Nodes: int(min(m.GetNodes(), maxStored)), Tasks: int(min(m.GetTasksPerNode(), maxStored)),
 		GPUMemMiB: m.GetGpuMemMib(), GPUMilli: m.GetGpuUtilMilli(),
 		MemMiB: m.GetMemMib(), CPUMilli: m.GetCpuMilli(),
 		Stdin: string(m.GetStdin()), Stdout: string(m.GetStdout()), Stderr: string(m.GetStderr()),
@@ -116,7 +116,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 	return &apiv1.JobSpec{
 		Name: s.Name, Command: toBytes(s.Command), Env: toBytes(s.Env),
 		Dir: []byte(s.Dir), Image: s.Image, Gpus: uint32(max(0, s.GPUs)),
-		Exclusive: s.Exclusive, GpuType: s.GPUType, Node: string(s.Node),
+		Exclusive: s.Exclusive, GpuType: s.GPUType, Node: string(s.Node), Nodes: uint32(max(0, s.Nodes)), TasksPerNode: uint32(max(0, s.Tasks)),
 		GpuMemMib: s.GPUMemMiB, GpuUtilMilli: s.GPUMilli, Expected: toDuration(s.Duration),
 		MemMib: s.MemMiB, CpuMilli: s.CPUMilli, TimeLimit: toDuration(s.TimeLimit),
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
@@ -172,9 +172,13 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 	}
 	if j.Spec != nil {
 		m.Name, m.GpusWanted, m.Partition, m.Dependency = j.Spec.Name, uint32(max(0, j.Spec.GPUs)), j.Spec.Partition, j.Dependency()
+		if j.Spec.Ranked() {
+			m.NodesWanted, m.TasksPerNode = uint32(j.Spec.NodeCount()), uint32(j.Spec.TaskCount())
+		}
 	}
 	if a := j.Last(); a != nil && !j.State.Waiting() {
 		m.Node, m.Gpus = string(a.Berth.Node), sharesToAPI(&a.Berth, d.GPU)
+		m.NodeList = cluster.FoldNames(a.NodeIDs())
 		m.ExitCode, m.Signal = exitToAPI(a.Exit)
 	}
 	if d.Brief {
@@ -239,6 +243,7 @@ func attemptToAPI(a *cluster.Attempt, gpu GPULookup) *apiv1.Attempt {
 		Placed: toTime(a.Placed), Started: toTime(a.Started), Ended: toTime(a.Ended),
 		Why: a.Why, Overtook: a.Overtook, Neighbours: jobIDs(a.Neighbours),
 		Predicted: EstimateToAPI(a.Estimate), Measured: MeasuredToAPI(a.Usage), Token: uint64(a.Token),
+		Parts: partsToAPI(a, gpu), Port: uint32(a.Port),
 	}
 	m.ExitCode, m.Signal = exitToAPI(a.Exit)
 	return m

@@ -118,7 +118,7 @@ func (w *World) Interference() *cluster.Interference { return w.Know }
 func (w *World) OnGPU(g cluster.GPUID) []cluster.JobID {
 	var on []cluster.JobID
 	for _, id := range slices.Sorted(maps.Keys(w.Jobs)) {
-		if a := w.Jobs[id].Live(); a != nil && slices.ContainsFunc(a.Berth.GPUs, func(s cluster.GPUShare) bool { return s.GPU == g }) {
+		if a := w.Jobs[id].Live(); a != nil && slices.ContainsFunc(a.HeldGPUs(), func(s cluster.GPUShare) bool { return s.GPU == g }) {
 			on = append(on, id)
 		}
 	}
@@ -149,11 +149,24 @@ func (w *World) conflict(st *cluster.Start) string {
 	if j == nil || !j.State.Waiting() || int(st.Attempt) != len(j.Attempts)+1 {
 		return fmt.Sprintf("job %d does not wait for attempt %d", st.Job, st.Attempt)
 	}
-	if n := len(st.Berth.GPUs); n != j.Spec.GPUs && (n > 0 || !j.Spec.OrCPU) || j.Spec.Node != "" && j.Spec.Node != st.Berth.Node {
-		return fmt.Sprintf("job %d: the berth is not what was asked for", st.Job)
+	types, nodes := map[string]bool{}, map[cluster.NodeID]bool{}
+	for _, b := range st.Berths() {
+		if n := len(b.GPUs); n != j.Spec.GPUs && (n > 0 || !j.Spec.OrCPU) || j.Spec.Node != "" && j.Spec.Node != b.Node {
+			return fmt.Sprintf("job %d: the berth is not what was asked for", st.Job)
+		}
+		if r := w.Ledg.Fits(b); r.Code != "" {
+			return r.Detail
+		}
+		nodes[b.Node] = true
 	}
-	for _, g := range st.Berth.GPUs {
+	if n := len(st.Rest) + 1; n != j.Spec.NodeCount() || len(nodes) != n {
+		return fmt.Sprintf("job %d: %d berths on %d nodes, %d are asked for", st.Job, n, len(nodes), j.Spec.NodeCount())
+	}
+	for _, g := range st.AllGPUs() {
 		u, _ := w.Ledg.GPU(g.GPU)
+		if types[u.Type] = true; len(types) > 1 {
+			return fmt.Sprintf("job %d: GPUs of several types", st.Job)
+		}
 		switch {
 		case j.Spec.GPUType != "" && u.Type != j.Spec.GPUType:
 			return fmt.Sprintf("job %d: wrong type %s", st.Job, u.Type)
@@ -172,16 +185,30 @@ func (w *World) conflict(st *cluster.Start) string {
 			w.Overtakes++
 		}
 	}
-	return w.Ledg.Fits(&st.Berth).Detail
+	return ""
+}
+
+// gangOf is what an attempt on several nodes has on those after the first.
+func gangOf(st *cluster.Start) *cluster.Gang {
+	if len(st.Rest) == 0 {
+		return nil
+	}
+	g := &cluster.Gang{Rest: st.Rest, Go: true}
+	for range st.Berths() {
+		g.Parts = append(g.Parts, cluster.Part{State: cluster.JobRunning, Ready: true})
+	}
+	return g
 }
 
 func (w *World) start(st *cluster.Start) {
 	j := w.Jobs[st.Job].Clone()
 	w.unqueue(j)
-	w.Ledg.Take(&st.Berth)
+	for _, b := range st.Berths() {
+		w.Ledg.Take(b)
+	}
 	j.State, j.Started = cluster.JobRunning, w.Clock
 	j.Attempts = append(j.Attempts, cluster.Attempt{
-		No: st.Attempt, State: cluster.JobRunning, Berth: st.Berth, Estimate: st.Estimate, Placed: w.Clock, Started: w.Clock,
+		No: st.Attempt, State: cluster.JobRunning, Berth: st.Berth, Gang: gangOf(st), Estimate: st.Estimate, Placed: w.Clock, Started: w.Clock,
 		Why: st.Why, Overtook: st.Overtook,
 	})
 	d := st.Estimate.Duration
@@ -246,12 +273,15 @@ func (w *World) Advance(d time.Duration) []cluster.GPUID {
 func (w *World) End(id cluster.JobID) []cluster.GPUID {
 	j := w.Jobs[id].Clone()
 	a := j.Last()
-	w.Ledg.Release(&a.Berth)
+	held := a.HeldGPUs()
+	for _, b := range a.Held() {
+		w.Ledg.Release(b)
+	}
 	a.State, a.Ended, j.State, j.Ended = cluster.JobCompleted, w.Clock, cluster.JobCompleted, w.Clock
 	delete(w.ends, id)
 	w.Jobs[id] = j
 	var out []cluster.GPUID
-	for _, g := range a.Berth.GPUs {
+	for _, g := range held {
 		out = append(out, g.GPU)
 	}
 	return out
@@ -267,7 +297,9 @@ func (w *World) Check() error {
 	for _, id := range slices.Sorted(maps.Keys(w.Jobs)) {
 		j := w.Jobs[id]
 		if a := j.Live(); a != nil {
-			fresh.Take(&a.Berth)
+			for _, b := range a.Held() {
+				fresh.Take(b)
+			}
 		}
 		if j.State == cluster.JobQueued {
 			queued++

@@ -313,8 +313,12 @@ type JobSpec struct {
 	// The signal that it gets before its time limit.
 	Warning *Warning `protobuf:"bytes,37,opt,name=warning,proto3" json:"warning,omitempty"`
 	// Empty its output files at each start; otherwise they are appended to.
-	Truncate      bool       `protobuf:"varint,38,opt,name=truncate,proto3" json:"truncate,omitempty"`
-	Container     *Container `protobuf:"bytes,39,opt,name=container,proto3" json:"container,omitempty"`
+	Truncate  bool       `protobuf:"varint,38,opt,name=truncate,proto3" json:"truncate,omitempty"`
+	Container *Container `protobuf:"bytes,39,opt,name=container,proto3" json:"container,omitempty"`
+	// On how many nodes it runs at once, all or none, and with how many processes
+	// on each; 0 is one. GPUs, cores and memory are of each node.
+	Nodes         uint32 `protobuf:"varint,40,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	TasksPerNode  uint32 `protobuf:"varint,41,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -622,6 +626,20 @@ func (x *JobSpec) GetContainer() *Container {
 	return nil
 }
 
+func (x *JobSpec) GetNodes() uint32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *JobSpec) GetTasksPerNode() uint32 {
+	if x != nil {
+		return x.TasksPerNode
+	}
+	return 0
+}
+
 // Container is what a job asks of what it runs in; see cluster.Container.
 type Container struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -919,7 +937,13 @@ type Job struct {
 	Predictions []*Prediction `protobuf:"bytes,31,rep,name=predictions,proto3" json:"predictions,omitempty"`
 	// What it still waits for of other jobs, as afterok:3(unfulfilled); also
 	// there in the brief form.
-	Dependency    string `protobuf:"bytes,32,opt,name=dependency,proto3" json:"dependency,omitempty"`
+	Dependency string `protobuf:"bytes,32,opt,name=dependency,proto3" json:"dependency,omitempty"`
+	// Its nodes as a host list, gpu[01-04], when it is on any; node and gpus are
+	// the first's. On how many it runs at once, and with how many processes on
+	// each; 0 is one.
+	NodeList      string `protobuf:"bytes,33,opt,name=node_list,json=nodeList,proto3" json:"node_list,omitempty"`
+	NodesWanted   uint32 `protobuf:"varint,34,opt,name=nodes_wanted,json=nodesWanted,proto3" json:"nodes_wanted,omitempty"`
+	TasksPerNode  uint32 `protobuf:"varint,35,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1162,6 +1186,27 @@ func (x *Job) GetDependency() string {
 		return x.Dependency
 	}
 	return ""
+}
+
+func (x *Job) GetNodeList() string {
+	if x != nil {
+		return x.NodeList
+	}
+	return ""
+}
+
+func (x *Job) GetNodesWanted() uint32 {
+	if x != nil {
+		return x.NodesWanted
+	}
+	return 0
+}
+
+func (x *Job) GetTasksPerNode() uint32 {
+	if x != nil {
+		return x.TasksPerNode
+	}
+	return 0
 }
 
 type GPUShare struct {
@@ -1777,24 +1822,29 @@ func (x *NeighbourSpan) GetGpuUtilMilli() int64 {
 }
 
 type Attempt struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	No            uint32                 `protobuf:"varint,1,opt,name=no,proto3" json:"no,omitempty"`
-	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	ReasonDetail  string                 `protobuf:"bytes,4,opt,name=reason_detail,json=reasonDetail,proto3" json:"reason_detail,omitempty"`
-	Node          string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
-	Gpus          []*GPUShare            `protobuf:"bytes,6,rep,name=gpus,proto3" json:"gpus,omitempty"`
-	ExitCode      *int32                 `protobuf:"varint,7,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	Signal        int32                  `protobuf:"varint,8,opt,name=signal,proto3" json:"signal,omitempty"`
-	Placed        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=placed,proto3" json:"placed,omitempty"`
-	Started       *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=started,proto3" json:"started,omitempty"`
-	Ended         *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=ended,proto3" json:"ended,omitempty"`
-	Why           string                 `protobuf:"bytes,12,opt,name=why,proto3" json:"why,omitempty"`
-	Overtook      string                 `protobuf:"bytes,13,opt,name=overtook,proto3" json:"overtook,omitempty"`
-	Neighbours    []uint64               `protobuf:"varint,14,rep,packed,name=neighbours,proto3" json:"neighbours,omitempty"`
-	Predicted     *Prediction            `protobuf:"bytes,15,opt,name=predicted,proto3" json:"predicted,omitempty"`
-	Measured      *Measured              `protobuf:"bytes,16,opt,name=measured,proto3" json:"measured,omitempty"`
-	Token         uint64                 `protobuf:"varint,17,opt,name=token,proto3" json:"token,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	No           uint32                 `protobuf:"varint,1,opt,name=no,proto3" json:"no,omitempty"`
+	State        string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Reason       string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	ReasonDetail string                 `protobuf:"bytes,4,opt,name=reason_detail,json=reasonDetail,proto3" json:"reason_detail,omitempty"`
+	Node         string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
+	Gpus         []*GPUShare            `protobuf:"bytes,6,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	ExitCode     *int32                 `protobuf:"varint,7,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	Signal       int32                  `protobuf:"varint,8,opt,name=signal,proto3" json:"signal,omitempty"`
+	Placed       *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=placed,proto3" json:"placed,omitempty"`
+	Started      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=started,proto3" json:"started,omitempty"`
+	Ended        *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=ended,proto3" json:"ended,omitempty"`
+	Why          string                 `protobuf:"bytes,12,opt,name=why,proto3" json:"why,omitempty"`
+	Overtook     string                 `protobuf:"bytes,13,opt,name=overtook,proto3" json:"overtook,omitempty"`
+	Neighbours   []uint64               `protobuf:"varint,14,rep,packed,name=neighbours,proto3" json:"neighbours,omitempty"`
+	Predicted    *Prediction            `protobuf:"bytes,15,opt,name=predicted,proto3" json:"predicted,omitempty"`
+	Measured     *Measured              `protobuf:"bytes,16,opt,name=measured,proto3" json:"measured,omitempty"`
+	Token        uint64                 `protobuf:"varint,17,opt,name=token,proto3" json:"token,omitempty"`
+	// All of its nodes by rank, when it is on several; node and gpus are the
+	// first's.
+	Parts []*Part `protobuf:"bytes,18,rep,name=parts,proto3" json:"parts,omitempty"`
+	// Where its processes meet on the first node, 0 when there is but one.
+	Port          uint32 `protobuf:"varint,19,opt,name=port,proto3" json:"port,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1948,6 +1998,122 @@ func (x *Attempt) GetToken() uint64 {
 	return 0
 }
 
+func (x *Attempt) GetParts() []*Part {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *Attempt) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+// Part is what an attempt on several nodes has on one of them.
+type Part struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Node         string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	State        string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Reason       string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	ReasonDetail string                 `protobuf:"bytes,4,opt,name=reason_detail,json=reasonDetail,proto3" json:"reason_detail,omitempty"`
+	Gpus         []*GPUShare            `protobuf:"bytes,5,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	ExitCode     *int32                 `protobuf:"varint,6,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	Signal       int32                  `protobuf:"varint,7,opt,name=signal,proto3" json:"signal,omitempty"`
+	// It is prepared to start.
+	Ready         bool `protobuf:"varint,8,opt,name=ready,proto3" json:"ready,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Part) Reset() {
+	*x = Part{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Part) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Part) ProtoMessage() {}
+
+func (x *Part) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Part.ProtoReflect.Descriptor instead.
+func (*Part) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Part) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Part) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Part) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Part) GetReasonDetail() string {
+	if x != nil {
+		return x.ReasonDetail
+	}
+	return ""
+}
+
+func (x *Part) GetGpus() []*GPUShare {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
+func (x *Part) GetExitCode() int32 {
+	if x != nil && x.ExitCode != nil {
+		return *x.ExitCode
+	}
+	return 0
+}
+
+func (x *Part) GetSignal() int32 {
+	if x != nil {
+		return x.Signal
+	}
+	return 0
+}
+
+func (x *Part) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
 type GetJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1957,7 +2123,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[16]
+	mi := &file_berth_api_v1_api_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1969,7 +2135,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[16]
+	mi := &file_berth_api_v1_api_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1982,7 +2148,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{16}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetJobRequest) GetId() uint64 {
@@ -2002,7 +2168,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[17]
+	mi := &file_berth_api_v1_api_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2180,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[17]
+	mi := &file_berth_api_v1_api_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2193,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{17}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2064,7 +2230,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[18]
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2242,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[18]
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2255,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{18}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListJobsRequest) GetStates() []string {
@@ -2159,7 +2325,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2337,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2350,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2219,7 +2385,7 @@ type CancelJobsRequest struct {
 
 func (x *CancelJobsRequest) Reset() {
 	*x = CancelJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2231,7 +2397,7 @@ func (x *CancelJobsRequest) String() string {
 func (*CancelJobsRequest) ProtoMessage() {}
 
 func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2244,7 +2410,7 @@ func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelJobsRequest) GetRequestId() string {
@@ -2270,7 +2436,7 @@ type CancelJobsResponse struct {
 
 func (x *CancelJobsResponse) Reset() {
 	*x = CancelJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2448,7 @@ func (x *CancelJobsResponse) String() string {
 func (*CancelJobsResponse) ProtoMessage() {}
 
 func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2461,7 @@ func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelJobsResponse) GetResults() []*CancelResult {
@@ -2315,7 +2481,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2493,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2506,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelResult) GetId() uint64 {
@@ -2371,7 +2537,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2383,7 +2549,7 @@ func (x *ControlJobsRequest) String() string {
 func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2396,7 +2562,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ControlJobsRequest) GetRequestId() string {
@@ -2436,7 +2602,7 @@ type ControlJobsResponse struct {
 
 func (x *ControlJobsResponse) Reset() {
 	*x = ControlJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2448,7 +2614,7 @@ func (x *ControlJobsResponse) String() string {
 func (*ControlJobsResponse) ProtoMessage() {}
 
 func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2461,7 +2627,7 @@ func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsResponse.ProtoReflect.Descriptor instead.
 func (*ControlJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ControlJobsResponse) GetResults() []*ControlResult {
@@ -2485,7 +2651,7 @@ type ControlResult struct {
 
 func (x *ControlResult) Reset() {
 	*x = ControlResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2497,7 +2663,7 @@ func (x *ControlResult) String() string {
 func (*ControlResult) ProtoMessage() {}
 
 func (x *ControlResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2510,7 +2676,7 @@ func (x *ControlResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlResult.ProtoReflect.Descriptor instead.
 func (*ControlResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ControlResult) GetId() uint64 {
@@ -2543,7 +2709,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2555,7 +2721,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2568,7 +2734,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExplainJobRequest) GetId() uint64 {
@@ -2591,7 +2757,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2769,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +2782,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExplainJobResponse) GetJob() *Job {
@@ -2659,7 +2825,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +2837,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +2850,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Forecast) GetNode() string {
@@ -2743,7 +2909,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2755,7 +2921,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2768,7 +2934,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Explanation) GetCode() string {
@@ -2811,7 +2977,7 @@ type PredictRequest struct {
 
 func (x *PredictRequest) Reset() {
 	*x = PredictRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2823,7 +2989,7 @@ func (x *PredictRequest) String() string {
 func (*PredictRequest) ProtoMessage() {}
 
 func (x *PredictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2836,7 +3002,7 @@ func (x *PredictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictRequest.ProtoReflect.Descriptor instead.
 func (*PredictRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PredictRequest) GetSpec() *JobSpec {
@@ -2865,7 +3031,7 @@ type PredictResponse struct {
 
 func (x *PredictResponse) Reset() {
 	*x = PredictResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +3043,7 @@ func (x *PredictResponse) String() string {
 func (*PredictResponse) ProtoMessage() {}
 
 func (x *PredictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +3056,7 @@ func (x *PredictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictResponse.ProtoReflect.Descriptor instead.
 func (*PredictResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PredictResponse) GetPredictions() []*Prediction {
@@ -2925,7 +3091,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2937,7 +3103,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2950,7 +3116,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Sharing) GetGpuType() string {
@@ -3004,7 +3170,7 @@ type SharedJob struct {
 
 func (x *SharedJob) Reset() {
 	*x = SharedJob{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3016,7 +3182,7 @@ func (x *SharedJob) String() string {
 func (*SharedJob) ProtoMessage() {}
 
 func (x *SharedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3029,7 +3195,7 @@ func (x *SharedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedJob.ProtoReflect.Descriptor instead.
 func (*SharedJob) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SharedJob) GetId() uint64 {
@@ -3082,7 +3248,7 @@ type SharingAdvice struct {
 
 func (x *SharingAdvice) Reset() {
 	*x = SharingAdvice{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3094,7 +3260,7 @@ func (x *SharingAdvice) String() string {
 func (*SharingAdvice) ProtoMessage() {}
 
 func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3107,7 +3273,7 @@ func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingAdvice.ProtoReflect.Descriptor instead.
 func (*SharingAdvice) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SharingAdvice) GetGpuType() string {
@@ -3172,7 +3338,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3350,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3363,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WatchJobsRequest) GetIds() []uint64 {
@@ -3227,7 +3393,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3239,7 +3405,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3252,7 +3418,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WatchJobsResponse) GetJobs() []*Job {
@@ -3284,7 +3450,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3296,7 +3462,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3309,7 +3475,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 type GetStatusResponse struct {
@@ -3333,7 +3499,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3345,7 +3511,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3358,7 +3524,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetStatusResponse) GetClusterId() string {
@@ -3449,7 +3615,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3461,7 +3627,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3474,7 +3640,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Member) GetId() string {
@@ -3585,7 +3751,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3597,7 +3763,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3610,7 +3776,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *JobCount) GetState() string {
@@ -3636,7 +3802,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3814,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +3827,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListNodesRequest) GetIds() []string {
@@ -3681,7 +3847,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3693,7 +3859,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3706,7 +3872,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -3755,7 +3921,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3767,7 +3933,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3780,7 +3946,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Node) GetId() string {
@@ -3958,7 +4124,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3970,7 +4136,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3983,7 +4149,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GPU) GetUuid() string {
@@ -4159,7 +4325,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4171,7 +4337,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4184,7 +4350,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *NodeEvent) GetAt() *timestamppb.Timestamp {
@@ -4242,7 +4408,7 @@ type DrainGPURequest struct {
 
 func (x *DrainGPURequest) Reset() {
 	*x = DrainGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4254,7 +4420,7 @@ func (x *DrainGPURequest) String() string {
 func (*DrainGPURequest) ProtoMessage() {}
 
 func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4267,7 +4433,7 @@ func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPURequest.ProtoReflect.Descriptor instead.
 func (*DrainGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DrainGPURequest) GetGpu() string {
@@ -4308,7 +4474,7 @@ type DrainGPUResponse struct {
 
 func (x *DrainGPUResponse) Reset() {
 	*x = DrainGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4320,7 +4486,7 @@ func (x *DrainGPUResponse) String() string {
 func (*DrainGPUResponse) ProtoMessage() {}
 
 func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4333,7 +4499,7 @@ func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPUResponse.ProtoReflect.Descriptor instead.
 func (*DrainGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DrainGPUResponse) GetNode() *Node {
@@ -4361,7 +4527,7 @@ type ResumeGPURequest struct {
 
 func (x *ResumeGPURequest) Reset() {
 	*x = ResumeGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4373,7 +4539,7 @@ func (x *ResumeGPURequest) String() string {
 func (*ResumeGPURequest) ProtoMessage() {}
 
 func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4386,7 +4552,7 @@ func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPURequest.ProtoReflect.Descriptor instead.
 func (*ResumeGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ResumeGPURequest) GetGpu() string {
@@ -4420,7 +4586,7 @@ type ResumeGPUResponse struct {
 
 func (x *ResumeGPUResponse) Reset() {
 	*x = ResumeGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4432,7 +4598,7 @@ func (x *ResumeGPUResponse) String() string {
 func (*ResumeGPUResponse) ProtoMessage() {}
 
 func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4445,7 +4611,7 @@ func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPUResponse.ProtoReflect.Descriptor instead.
 func (*ResumeGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ResumeGPUResponse) GetNode() *Node {
@@ -4472,7 +4638,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4484,7 +4650,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4497,7 +4663,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -4523,7 +4689,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4535,7 +4701,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4548,7 +4714,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -4567,7 +4733,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4579,7 +4745,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4592,7 +4758,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -4611,7 +4777,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4623,7 +4789,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4636,7 +4802,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -4655,7 +4821,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4667,7 +4833,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4680,7 +4846,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -4702,7 +4868,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4714,7 +4880,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4727,7 +4893,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -4760,7 +4926,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4772,7 +4938,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4785,7 +4951,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -4803,7 +4969,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4815,7 +4981,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4828,7 +4994,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 type CreateTokenRequest struct {
@@ -4842,7 +5008,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4854,7 +5020,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4867,7 +5033,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -4901,7 +5067,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4913,7 +5079,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4926,7 +5092,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -4978,7 +5144,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4990,7 +5156,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5003,7 +5169,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Partition) GetName() string {
@@ -5121,7 +5287,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5133,7 +5299,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5146,7 +5312,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -5165,7 +5331,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5177,7 +5343,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5190,7 +5356,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -5223,7 +5389,7 @@ type SetPartitionRequest struct {
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5235,7 +5401,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5248,7 +5414,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -5331,7 +5497,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5343,7 +5509,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5356,7 +5522,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -5382,7 +5548,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5394,7 +5560,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5407,7 +5573,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -5425,7 +5591,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5437,7 +5603,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5450,7 +5616,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 var File_berth_api_v1_api_proto protoreflect.FileDescriptor
@@ -5465,8 +5631,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xc8\n" +
-	"\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\x84\v\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -5510,7 +5675,9 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x13kill_invalid_depend\x18# \x01(\bR\x11killInvalidDepend\x12/\n" +
 	"\awarning\x18% \x01(\v2\x15.berth.api.v1.WarningR\awarning\x12\x1a\n" +
 	"\btruncate\x18& \x01(\bR\btruncate\x125\n" +
-	"\tcontainer\x18' \x01(\v2\x17.berth.api.v1.ContainerR\tcontainer\"\xa1\x01\n" +
+	"\tcontainer\x18' \x01(\v2\x17.berth.api.v1.ContainerR\tcontainer\x12\x14\n" +
+	"\x05nodes\x18( \x01(\rR\x05nodes\x12$\n" +
+	"\x0etasks_per_node\x18) \x01(\rR\ftasksPerNode\"\xa1\x01\n" +
 	"\tContainer\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12+\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x13.berth.api.v1.MountR\x06mounts\x12\x1b\n" +
@@ -5528,7 +5695,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"Dependency\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x10\n" +
-	"\x03job\x18\x02 \x01(\x04R\x03job\"\xfa\b\n" +
+	"\x03job\x18\x02 \x01(\x04R\x03job\"\xe0\t\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -5565,7 +5732,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\vpredictions\x18\x1f \x03(\v2\x18.berth.api.v1.PredictionR\vpredictions\x12\x1e\n" +
 	"\n" +
 	"dependency\x18  \x01(\tR\n" +
-	"dependencyB\f\n" +
+	"dependency\x12\x1b\n" +
+	"\tnode_list\x18! \x01(\tR\bnodeList\x12!\n" +
+	"\fnodes_wanted\x18\" \x01(\rR\vnodesWanted\x12$\n" +
+	"\x0etasks_per_node\x18# \x01(\rR\ftasksPerNodeB\f\n" +
 	"\n" +
 	"_exit_code\"s\n" +
 	"\bGPUShare\x12\x12\n" +
@@ -5628,7 +5798,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12!\n" +
 	"\ffrom_seconds\x18\x02 \x01(\x01R\vfromSeconds\x12\x18\n" +
 	"\aseconds\x18\x03 \x01(\x01R\aseconds\x12$\n" +
-	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\"\xe0\x04\n" +
+	"\x0egpu_util_milli\x18\x04 \x01(\x03R\fgpuUtilMilli\"\x9e\x05\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -5649,7 +5819,20 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"neighbours\x126\n" +
 	"\tpredicted\x18\x0f \x01(\v2\x18.berth.api.v1.PredictionR\tpredicted\x122\n" +
 	"\bmeasured\x18\x10 \x01(\v2\x16.berth.api.v1.MeasuredR\bmeasured\x12\x14\n" +
-	"\x05token\x18\x11 \x01(\x04R\x05tokenB\f\n" +
+	"\x05token\x18\x11 \x01(\x04R\x05token\x12(\n" +
+	"\x05parts\x18\x12 \x03(\v2\x12.berth.api.v1.PartR\x05parts\x12\x12\n" +
+	"\x04port\x18\x13 \x01(\rR\x04portB\f\n" +
+	"\n" +
+	"_exit_code\"\xf7\x01\n" +
+	"\x04Part\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12#\n" +
+	"\rreason_detail\x18\x04 \x01(\tR\freasonDetail\x12*\n" +
+	"\x04gpus\x18\x05 \x03(\v2\x16.berth.api.v1.GPUShareR\x04gpus\x12 \n" +
+	"\texit_code\x18\x06 \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x16\n" +
+	"\x06signal\x18\a \x01(\x05R\x06signal\x12\x14\n" +
+	"\x05ready\x18\b \x01(\bR\x05readyB\f\n" +
 	"\n" +
 	"_exit_code\"\x1f\n" +
 	"\rGetJobRequest\x12\x0e\n" +
@@ -5991,7 +6174,7 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(CancelOutcome)(0),              // 0: berth.api.v1.CancelOutcome
 	(JobAction)(0),                  // 1: berth.api.v1.JobAction
@@ -6011,179 +6194,182 @@ var file_berth_api_v1_api_proto_goTypes = []any{
 	(*Profile)(nil),                 // 15: berth.api.v1.Profile
 	(*NeighbourSpan)(nil),           // 16: berth.api.v1.NeighbourSpan
 	(*Attempt)(nil),                 // 17: berth.api.v1.Attempt
-	(*GetJobRequest)(nil),           // 18: berth.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),          // 19: berth.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),         // 20: berth.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 21: berth.api.v1.ListJobsResponse
-	(*CancelJobsRequest)(nil),       // 22: berth.api.v1.CancelJobsRequest
-	(*CancelJobsResponse)(nil),      // 23: berth.api.v1.CancelJobsResponse
-	(*CancelResult)(nil),            // 24: berth.api.v1.CancelResult
-	(*ControlJobsRequest)(nil),      // 25: berth.api.v1.ControlJobsRequest
-	(*ControlJobsResponse)(nil),     // 26: berth.api.v1.ControlJobsResponse
-	(*ControlResult)(nil),           // 27: berth.api.v1.ControlResult
-	(*ExplainJobRequest)(nil),       // 28: berth.api.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),      // 29: berth.api.v1.ExplainJobResponse
-	(*Forecast)(nil),                // 30: berth.api.v1.Forecast
-	(*Explanation)(nil),             // 31: berth.api.v1.Explanation
-	(*PredictRequest)(nil),          // 32: berth.api.v1.PredictRequest
-	(*PredictResponse)(nil),         // 33: berth.api.v1.PredictResponse
-	(*Sharing)(nil),                 // 34: berth.api.v1.Sharing
-	(*SharedJob)(nil),               // 35: berth.api.v1.SharedJob
-	(*SharingAdvice)(nil),           // 36: berth.api.v1.SharingAdvice
-	(*WatchJobsRequest)(nil),        // 37: berth.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),       // 38: berth.api.v1.WatchJobsResponse
-	(*GetStatusRequest)(nil),        // 39: berth.api.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),       // 40: berth.api.v1.GetStatusResponse
-	(*Member)(nil),                  // 41: berth.api.v1.Member
-	(*JobCount)(nil),                // 42: berth.api.v1.JobCount
-	(*ListNodesRequest)(nil),        // 43: berth.api.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),       // 44: berth.api.v1.ListNodesResponse
-	(*Node)(nil),                    // 45: berth.api.v1.Node
-	(*GPU)(nil),                     // 46: berth.api.v1.GPU
-	(*NodeEvent)(nil),               // 47: berth.api.v1.NodeEvent
-	(*DrainGPURequest)(nil),         // 48: berth.api.v1.DrainGPURequest
-	(*DrainGPUResponse)(nil),        // 49: berth.api.v1.DrainGPUResponse
-	(*ResumeGPURequest)(nil),        // 50: berth.api.v1.ResumeGPURequest
-	(*ResumeGPUResponse)(nil),       // 51: berth.api.v1.ResumeGPUResponse
-	(*DrainNodeRequest)(nil),        // 52: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),       // 53: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),       // 54: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),      // 55: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),        // 56: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),       // 57: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),       // 58: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),      // 59: berth.api.v1.RemoveNodeResponse
-	(*CreateTokenRequest)(nil),      // 60: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 61: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),               // 62: berth.api.v1.Partition
-	(*ListPartitionsRequest)(nil),   // 63: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),  // 64: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),     // 65: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),    // 66: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),  // 67: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil), // 68: berth.api.v1.RemovePartitionResponse
-	(*durationpb.Duration)(nil),     // 69: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 70: google.protobuf.Timestamp
+	(*Part)(nil),                    // 18: berth.api.v1.Part
+	(*GetJobRequest)(nil),           // 19: berth.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),          // 20: berth.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),         // 21: berth.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 22: berth.api.v1.ListJobsResponse
+	(*CancelJobsRequest)(nil),       // 23: berth.api.v1.CancelJobsRequest
+	(*CancelJobsResponse)(nil),      // 24: berth.api.v1.CancelJobsResponse
+	(*CancelResult)(nil),            // 25: berth.api.v1.CancelResult
+	(*ControlJobsRequest)(nil),      // 26: berth.api.v1.ControlJobsRequest
+	(*ControlJobsResponse)(nil),     // 27: berth.api.v1.ControlJobsResponse
+	(*ControlResult)(nil),           // 28: berth.api.v1.ControlResult
+	(*ExplainJobRequest)(nil),       // 29: berth.api.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),      // 30: berth.api.v1.ExplainJobResponse
+	(*Forecast)(nil),                // 31: berth.api.v1.Forecast
+	(*Explanation)(nil),             // 32: berth.api.v1.Explanation
+	(*PredictRequest)(nil),          // 33: berth.api.v1.PredictRequest
+	(*PredictResponse)(nil),         // 34: berth.api.v1.PredictResponse
+	(*Sharing)(nil),                 // 35: berth.api.v1.Sharing
+	(*SharedJob)(nil),               // 36: berth.api.v1.SharedJob
+	(*SharingAdvice)(nil),           // 37: berth.api.v1.SharingAdvice
+	(*WatchJobsRequest)(nil),        // 38: berth.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),       // 39: berth.api.v1.WatchJobsResponse
+	(*GetStatusRequest)(nil),        // 40: berth.api.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),       // 41: berth.api.v1.GetStatusResponse
+	(*Member)(nil),                  // 42: berth.api.v1.Member
+	(*JobCount)(nil),                // 43: berth.api.v1.JobCount
+	(*ListNodesRequest)(nil),        // 44: berth.api.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),       // 45: berth.api.v1.ListNodesResponse
+	(*Node)(nil),                    // 46: berth.api.v1.Node
+	(*GPU)(nil),                     // 47: berth.api.v1.GPU
+	(*NodeEvent)(nil),               // 48: berth.api.v1.NodeEvent
+	(*DrainGPURequest)(nil),         // 49: berth.api.v1.DrainGPURequest
+	(*DrainGPUResponse)(nil),        // 50: berth.api.v1.DrainGPUResponse
+	(*ResumeGPURequest)(nil),        // 51: berth.api.v1.ResumeGPURequest
+	(*ResumeGPUResponse)(nil),       // 52: berth.api.v1.ResumeGPUResponse
+	(*DrainNodeRequest)(nil),        // 53: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 54: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),       // 55: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),      // 56: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),        // 57: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),       // 58: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),       // 59: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 60: berth.api.v1.RemoveNodeResponse
+	(*CreateTokenRequest)(nil),      // 61: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 62: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),               // 63: berth.api.v1.Partition
+	(*ListPartitionsRequest)(nil),   // 64: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),  // 65: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),     // 66: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),    // 67: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),  // 68: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil), // 69: berth.api.v1.RemovePartitionResponse
+	(*durationpb.Duration)(nil),     // 70: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 71: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	4,  // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	69, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	69, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	70, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	69, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	69, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	70, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	70, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	70, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	71, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	70, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	70, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	71, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
 	8,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
 	7,  // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
 	5,  // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
 	6,  // 10: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	69, // 11: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	70, // 11: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
 	10, // 12: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	12, // 13: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	14, // 14: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	70, // 15: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	70, // 16: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	70, // 17: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	70, // 18: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	71, // 15: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	71, // 16: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	71, // 17: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	71, // 18: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
 	4,  // 19: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	17, // 20: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	69, // 21: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	70, // 21: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
 	12, // 22: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
 	11, // 23: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
 	13, // 24: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
 	15, // 25: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
 	16, // 26: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
 	10, // 27: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	70, // 28: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	70, // 29: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	70, // 30: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	71, // 28: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	71, // 29: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	71, // 30: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
 	12, // 31: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
 	14, // 32: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	9,  // 33: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	9,  // 34: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	24, // 35: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	0,  // 36: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	1,  // 37: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
-	27, // 38: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
-	9,  // 39: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	31, // 40: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
-	30, // 41: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	70, // 42: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	70, // 43: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
-	4,  // 44: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	12, // 45: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	34, // 46: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	35, // 47: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	36, // 48: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	9,  // 49: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	41, // 50: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	42, // 51: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	70, // 52: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
-	45, // 53: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	46, // 54: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	70, // 55: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	70, // 56: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	47, // 57: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	70, // 58: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	70, // 59: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	45, // 60: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	45, // 61: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	45, // 62: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	45, // 63: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	45, // 64: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	69, // 65: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	70, // 66: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	69, // 67: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	69, // 68: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	62, // 69: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	69, // 70: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	69, // 71: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	62, // 72: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	2,  // 73: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	18, // 74: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	20, // 75: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	22, // 76: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	25, // 77: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	28, // 78: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	32, // 79: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	37, // 80: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	39, // 81: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	43, // 82: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	52, // 83: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	54, // 84: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	48, // 85: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	50, // 86: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	56, // 87: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	58, // 88: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	60, // 89: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	63, // 90: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	65, // 91: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	67, // 92: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	3,  // 93: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	19, // 94: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	21, // 95: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	23, // 96: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	26, // 97: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	29, // 98: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	33, // 99: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	38, // 100: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	40, // 101: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	44, // 102: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	53, // 103: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	55, // 104: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	49, // 105: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	51, // 106: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	57, // 107: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	59, // 108: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	61, // 109: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	64, // 110: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	66, // 111: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	68, // 112: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	93, // [93:113] is the sub-list for method output_type
-	73, // [73:93] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	18, // 33: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
+	10, // 34: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
+	9,  // 35: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	9,  // 36: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	25, // 37: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	0,  // 38: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	1,  // 39: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
+	28, // 40: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
+	9,  // 41: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
+	32, // 42: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	31, // 43: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
+	71, // 44: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	71, // 45: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	4,  // 46: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	12, // 47: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	35, // 48: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	36, // 49: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	37, // 50: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	9,  // 51: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	42, // 52: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	43, // 53: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	71, // 54: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	46, // 55: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	47, // 56: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	71, // 57: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	71, // 58: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	48, // 59: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
+	71, // 60: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	71, // 61: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	46, // 62: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	46, // 63: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	46, // 64: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	46, // 65: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	46, // 66: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	70, // 67: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	71, // 68: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	70, // 69: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	70, // 70: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	63, // 71: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	70, // 72: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	70, // 73: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	63, // 74: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	2,  // 75: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	19, // 76: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	21, // 77: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	23, // 78: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	26, // 79: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	29, // 80: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	33, // 81: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	38, // 82: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	40, // 83: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	44, // 84: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	53, // 85: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	55, // 86: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	49, // 87: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	51, // 88: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	57, // 89: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	59, // 90: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	61, // 91: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	64, // 92: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	66, // 93: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	68, // 94: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	3,  // 95: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	20, // 96: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	22, // 97: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	24, // 98: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	27, // 99: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	30, // 100: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	34, // 101: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	39, // 102: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	41, // 103: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	45, // 104: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	54, // 105: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	56, // 106: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	50, // 107: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	52, // 108: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	58, // 109: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	60, // 110: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	62, // 111: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	65, // 112: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	67, // 113: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	69, // 114: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	95, // [95:115] is the sub-list for method output_type
+	75, // [75:95] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -6193,17 +6379,18 @@ func file_berth_api_v1_api_proto_init() {
 	}
 	file_berth_api_v1_api_proto_msgTypes[7].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[15].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[45].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[16].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[46].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[48].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[63].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[47].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[49].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[64].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   67,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1,0 +1,314 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// A job that spans several nodes takes the same of each, of one class of cards,
+// on all at once or on none. It stands in no queue, since a queue is of one card:
+// every pass looks at it in its turn, and keeps nodes for it as it keeps cards
+// for others who waited long.
+
+// spans tells of an item that it needs several nodes.
+func (it *item) spans() bool { return it.nodes > 1 }
+
+// allGPUs is how many GPUs a job takes on all of its nodes.
+func (it *item) allGPUs() int { return it.gpus * max(1, it.nodes) }
+
+// part is what a job would take of one node.
+type part struct {
+	host  int32
+	cards []int32
+	order int64 // less is better
+}
+
+// startSpan starts a job on several nodes if as many have what it needs now. Of
+// the classes that do it takes one as other jobs do.
+func (p *pass) startSpan(it *item) bool {
+	if it.gpus == 0 {
+		parts := p.plainParts(it)
+		if len(parts) < it.nodes {
+			return false
+		}
+		e, _ := cluster.EstimateFor(it.job.Estimates, cluster.CPUType)
+		p.placeSpan(it, -1, parts[:it.nodes], e, fmt.Sprintf("%d nodes with %s free", it.nodes, cores(it.cpu)))
+		return true
+	}
+	best, fastest := -1, int64(forever)
+	var fits []int
+	parts := map[int][]part{}
+	for c := range it.needs {
+		if it.needs[c].way == wayNone || !p.mayFit(it, c) {
+			continue
+		}
+		if s := p.fitSpan(it, c); len(s) >= it.nodes {
+			fits, parts[c] = append(fits, c), s[:it.nodes]
+			fastest = min(fastest, it.needs[c].dur)
+		}
+	}
+	for _, c := range fits {
+		if d := it.needs[c].dur; d-fastest <= p.slack(fastest) && (best < 0 || d > it.needs[best].dur) {
+			best = c
+		}
+	}
+	if c, ok := p.chooses(it, fits); ok {
+		best = c
+	}
+	if best < 0 {
+		return false
+	}
+	_, e, _ := ShareOn(it.job, p.f.classes[best].rep, p.pol)
+	why := fmt.Sprintf("%d nodes with %s %s free on each, those with the fewest; predicted %s",
+		it.nodes, gpus(it.gpus), p.f.classes[best].gpuType, about(it.needs[best].dur))
+	p.placeSpan(it, best, parts[best], e, why)
+	return true
+}
+
+// fitSpan lists the nodes on which the job fits, on cards of class c: those with
+// the fewest empty cards first, so that nodes stay whole for others.
+func (p *pass) fitSpan(it *item, c int) []part {
+	want, k := p.want(it, c), &p.f.classes[c]
+	each := want
+	each.cpu, each.host = -1, -1 // of the node, which is asked itself
+	var out []part
+	for i := range k.groups {
+		g := &k.groups[i]
+		if int(g.hi-g.lo) < it.gpus || p.f.hosts[g.host].foreignQueue {
+			continue
+		}
+		var cards []int32
+		if it.needs[c].way == wayWhole {
+			cards = p.takeEmpty(k, it, g, &want, nil)
+		} else {
+			cards = p.spreadOn(it, c, g, &each, nil)
+		}
+		if len(cards) == it.gpus {
+			out = append(out, part{g.host, cards, int64(g.empty)})
+		}
+	}
+	if len(out) < it.nodes {
+		s := p.shapeOf(it, c)
+		if u, ok := p.failed[s]; !ok || want.until < u {
+			p.failed[s] = want.until
+		}
+	}
+	return bestFirst(out)
+}
+
+// plainParts lists the nodes on which a job without GPUs fits, in the order in
+// which such jobs take them.
+func (p *pass) plainParts(it *item) []part {
+	var out []part
+	for place, i := range p.f.order {
+		h := &p.f.hosts[i]
+		if r := p.f.hostRoom(h); r.cpu >= it.cpu && r.host >= it.mem {
+			out = append(out, part{host: i, order: int64(place)})
+		}
+	}
+	return out
+}
+
+func bestFirst(parts []part) []part {
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.host, b.host)) })
+	return parts
+}
+
+// placeSpan starts a job on the parts. Nodes have their ranks in the order of
+// their ids. c is the class of the cards, -1 for none.
+func (p *pass) placeSpan(it *item, c int, parts []part, e cluster.Estimate, why string) {
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.host, b.host) })
+	st := cluster.Start{Job: it.job.ID, Attempt: uint32(len(it.job.Attempts)) + 1, Estimate: e, Why: why}
+	var all []int32
+	for i := range parts {
+		b := p.berthOn(it, c, &parts[i], &st)
+		if i == 0 {
+			st.Berth = b
+		} else {
+			st.Rest = append(st.Rest, b)
+		}
+		all = append(all, parts[i].cards...)
+	}
+	it.gone = true
+	p.plan.Starts = append(p.plan.Starts, st)
+	for rank, b := range st.Berths() {
+		if r := p.f.led.Fits(b); r.Code != "" {
+			panic("scheduler: index and ledger disagree on job " + st.Job.String() + ": " + r.String())
+		}
+		p.f.led.Take(b)
+		host := parts[rank].host
+		p.frag.changed(host)
+		p.f.took(host, b.GPUs)
+		p.spared(host)
+	}
+	if c >= 0 {
+		p.settle(it, c, all)
+		p.crowd.settled(it.job, it.needs[c].milli, all)
+	}
+}
+
+// berthOn is what the job takes of one node, and notes whom it overtakes there.
+func (p *pass) berthOn(it *item, c int, s *part, st *cluster.Start) cluster.Berth {
+	h := &p.f.hosts[s.host]
+	b := cluster.Berth{Node: h.node.ID, CPUMilli: it.cpu, MemMiB: it.mem}
+	takes := 0
+	for _, i := range s.cards {
+		if p.f.cards[i].use.Shares == 0 {
+			takes++
+		}
+		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: p.f.cards[i].use.ID, Share: it.needs[c].share(p.f.classes[c].sellable)})
+		if st.Overtook == "" {
+			st.Overtook = p.overtakes(it, c, i)
+		}
+	}
+	slices.SortFunc(b.GPUs, func(a, b cluster.GPUShare) int { return cmp.Compare(a.GPU, b.GPU) })
+	if len(s.cards) > 0 {
+		h.occupy(it.cpu, it.mem, takes)
+	}
+	return b
+}
+
+// keepSpan keeps as many nodes as the job needs, those that clear first, until
+// it starts: who comes later in this pass may lie there only if it is predicted
+// to end before the last of them is clear. As nothing longer is laid on them,
+// that time only comes nearer from pass to pass. It tells whether it kept any.
+func (p *pass) keepSpan(it *item) bool {
+	if it.gpus == 0 {
+		return false // cores come free all the time; the old go first
+	}
+	p.needResidents()
+	var best []part
+	shadow, class := int64(forever), -1
+	for c := range it.needs {
+		if it.needs[c].way == wayNone {
+			continue
+		}
+		if s := p.clearing(it, c); len(s) >= it.nodes && (class < 0 || s[it.nodes-1].order < shadow) {
+			best, shadow, class = s[:it.nodes], s[it.nodes-1].order, c
+		}
+	}
+	if class < 0 {
+		return false
+	}
+	if it.old && p.now-int64(it.job.Eligible)-p.oldAge(it) >= p.pol.HoldAge.Microseconds() {
+		shadow = p.now // see keep
+	}
+	for i := range best {
+		for _, card := range best[i].cards {
+			p.f.cards[card].until = min(p.f.cards[card].until, shadow)
+		}
+		h := &p.f.hosts[best[i].host]
+		h.keptCPU += it.cpu
+		h.keptMem += it.mem
+		p.f.keeps(best[i].host, best[i].cards)
+	}
+	return true
+}
+
+// clearing lists the nodes that could ever hold the job on cards of class c by
+// when enough of them have room, with those cards.
+func (p *pass) clearing(it *item, c int) []part {
+	k := &p.f.classes[c]
+	var out []part
+	for i := range k.groups {
+		g := &k.groups[i]
+		h := &p.f.hosts[g.host]
+		if int(g.hi-g.lo) < it.gpus || h.use.CPUMilli < it.cpu || h.use.MemMiB < it.mem {
+			continue
+		}
+		all := p.clearsOn(k, g, &it.needs[c])[:it.gpus]
+		s := part{host: g.host, order: all[it.gpus-1].at}
+		for _, f := range all {
+			s.cards = append(s.cards, f.card)
+		}
+		out = append(out, s)
+	}
+	return bestFirst(out)
+}
+
+// spanReason says how many nodes have room for a job that needs several.
+func (p *pass) spanReason(it *item, c int) cluster.Reason {
+	r := cluster.Reason{Code: cluster.ReasonNodes}
+	key := shape{class: -1, cpu: it.cpu, host: it.mem, nodes: int32(it.nodes)}
+	if c >= 0 {
+		key = p.shapeOf(it, c)
+	}
+	if told, ok := p.told[key]; ok || len(p.told) >= p.pol.MaxReasons {
+		r.Detail = told.Detail
+		return r
+	}
+	defer func() { p.told[key] = r }()
+	if c < 0 {
+		r.Detail = fmt.Sprintf("%s with %s and %s of host memory free, needs %d at once", nodes(len(p.plainParts(it))), cores(it.cpu), gib(it.mem), it.nodes)
+		return r
+	}
+	r.Detail = fmt.Sprintf("%s: %s with room for %s, needs %d at once", p.f.classes[c].gpuType, nodes(len(p.fitSpan(it, c))), gpus(it.gpus), it.nodes)
+	return r
+}
+
+// explainSpan says in front of what each node lacks how many have room.
+func explainSpan(snap *cluster.Snapshot, job *cluster.Job, pol Policy) Explanation {
+	alone := *snap
+	alone.Waiting = []*cluster.Job{job}
+	pol.MaxReasons = max(1, pol.MaxReasons)
+	plan := Schedule(&alone, pol)
+	e := Explanation{Count: job.Spec.NodeCount(), Reason: cluster.Reason{
+		Code: cluster.ReasonUnconfirmed, Detail: fmt.Sprintf("%d nodes have room; the next pass decides", job.Spec.NodeCount()),
+	}}
+	if len(plan.Starts) == 0 && len(plan.Unplaced) > 0 {
+		e.Reason = plan.Unplaced[0].Reason
+	}
+	return e
+}
+
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}
+
+// SpanWaits tells whether some job of those that wait has nodes kept for it by
+// full passes. The fast path sees nothing of that and must leave what comes free
+// to them.
+func SpanWaits(waiting []*cluster.Job, now cluster.Time, pol Policy) bool {
+	return slices.ContainsFunc(waiting, func(j *cluster.Job) bool {
+		return j.Spec.NodeCount() > 1 && j.Spec.GPUs > 0 && now.Sub(j.Eligible) >= pol.ReserveAge
+	})
+}
+
+// enough says it when a job needs more nodes than could ever hold it at once,
+// on cards of one type.
+func (s *sieve) enough() string {
+	n := s.job.Spec.NodeCount()
+	if n == 1 {
+		return ""
+	}
+	if s.job.Spec.GPUs == 0 {
+		if len(s.able) >= n {
+			return ""
+		}
+		return fmt.Sprintf("%d nodes at once; the largest set that has what it needs on each is %s", n, nodes(len(s.able)))
+	}
+	count, most, of := map[classKey]int{}, 0, ""
+	for _, node := range s.able {
+		seen := map[classKey]bool{}
+		for i := range node.GPUs {
+			k := classOf(&node.GPUs[i])
+			if seen[k] || s.same(node, &node.GPUs[i]) < s.job.Spec.GPUs {
+				continue
+			}
+			seen[k] = true
+			if count[k]++; count[k] > most || count[k] == most && k.gpuType < of {
+				most, of = count[k], k.gpuType
+			}
+		}
+	}
+	if most >= n {
+		return ""
+	}
+	return fmt.Sprintf("%d nodes with %s of one type on each; the largest set is %s with %s of %s", n, gpus(s.job.Spec.GPUs), nodes(most), gpus(s.job.Spec.GPUs), of)
+}

@@ -1,0 +1,168 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/scheduler"
+	. "github.com/berth-scheduler/berth/scheduler/schedtest"
+)
+
+// onNodes makes a job one on several nodes.
+func onNodes(n int) JobOption {
+	return func(j *cluster.Job) { j.Spec.Nodes = n }
+}
+
+func farmOf(n, gpus int, gpuType string) []*cluster.Node {
+	var out []*cluster.Node
+	for i := range n {
+		out = append(out, Node(cluster.NodeID(fmt.Sprintf("n%d", i)), gpus, gpuType, Host(16_000, 64<<10)))
+	}
+	return out
+}
+
+func nodesOf(st *cluster.Start) []string {
+	var out []string
+	for _, b := range st.Berths() {
+		out = append(out, fmt.Sprintf("%s:%d", b.Node, len(b.GPUs)))
+	}
+	return out
+}
+
+// TestSpanTakesNodesAlike: all nodes or none, of one type, those with the fewest
+// empty cards that are enough, their ranks in the order of their ids.
+func TestSpanTakesNodesAlike(t *testing.T) {
+	t.Parallel()
+	nodes := append(farmOf(3, 4, a100), Node("t0", 4, t4, Host(16_000, 64<<10)))
+	w := NewWorld(nodes)
+	w.Submit(Job(1, GPUs(2), Exclusive))
+	w.Apply(ptr(scheduler.Schedule(w.Snapshot(), scheduler.Default())))
+	w.Submit(Job(2, GPUs(2), Exclusive, onNodes(2)))
+	w.Submit(Job(3, GPUs(4), Exclusive, onNodes(3)))
+	p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+	if len(p.Starts) != 1 {
+		t.Fatalf("starts %+v, unplaced %+v", p.Starts, p.Unplaced)
+	}
+	first := w.Jobs[1].Last().Berth.Node
+	got := nodesOf(&p.Starts[0])
+	if !slices.Contains(got, string(first)+":2") || !slices.IsSorted(got) || len(got) != 2 {
+		t.Errorf("on %v, job 1 is on %s", got, first)
+	}
+	w.Apply(&p)
+	if len(w.Rejected) > 0 {
+		t.Errorf("rejected %v", w.Rejected)
+	}
+	if u := p.Unplaced; len(u) != 1 || u[0].Reason.Code != cluster.ReasonNodes || !strings.Contains(u[0].Reason.Detail, "needs 3 at once") {
+		t.Errorf("unplaced %+v", u)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// TestSpanThatCanNeverBe is refused with the largest set that there is.
+func TestSpanThatCanNeverBe(t *testing.T) {
+	t.Parallel()
+	nodes := append(farmOf(2, 4, a100), Node("t0", 4, t4, Host(16_000, 64<<10)), Node("t1", 1, t4, Host(16_000, 64<<10)))
+	for _, tc := range []struct {
+		job  *cluster.Job
+		want string
+	}{
+		{Job(1, GPUs(4), onNodes(2)), ""},
+		{Job(1, GPUs(4), onNodes(3)), "3 nodes with 4 GPUs of one type on each; the largest set is 2 nodes with 4 GPUs of " + a100},
+		{Job(1, GPUs(1), onNodes(3)), "the largest set is 2 nodes"},
+		{Job(1, GPUs(0), onNodes(4)), ""},
+		{Job(1, GPUs(0), onNodes(5)), "the largest set that has what it needs on each is 4 nodes"},
+	} {
+		err := scheduler.NeverFits(nodes, tc.job, scheduler.Default())
+		switch {
+		case tc.want == "" && err != nil:
+			t.Errorf("%d nodes × %d GPUs: %v", tc.job.Spec.Nodes, tc.job.Spec.GPUs, err)
+		case tc.want != "" && (err == nil || !strings.Contains(err.Msg, tc.want)):
+			t.Errorf("%d nodes × %d GPUs: %v, want %q", tc.job.Spec.Nodes, tc.job.Spec.GPUs, err, tc.want)
+		}
+	}
+}
+
+// TestSpanDoesNotStarve: small jobs come for ever, two for each place, and the
+// job on all nodes starts all the same once it has waited for long enough.
+func TestSpanDoesNotStarve(t *testing.T) {
+	t.Parallel()
+	w := NewWorld(farmOf(4, 2, a100))
+	pol := scheduler.Default()
+	pol.FIFOAge, pol.MaxAge = 10*time.Minute, time.Hour
+	next := cluster.JobID(10)
+	small := func() {
+		for range 4 {
+			w.Submit(Job(next, GPUs(1), Exclusive, Predict(a100, 1000, 500, time.Duration(200+next*37%400)*time.Second)))
+			next++
+		}
+	}
+	for range 6 {
+		small()
+	}
+	w.Apply(ptr(scheduler.Schedule(w.Snapshot(), pol)))
+	w.Submit(Job(1, GPUs(2), Exclusive, onNodes(4), Predict(a100, 1000, 500, 30*time.Minute)))
+	for range 400 {
+		freed := w.Advance(30 * time.Second)
+		if !scheduler.SpanWaits(w.Snapshot().Waiting, w.Clock, pol) {
+			w.Apply(ptr(scheduler.OnRelease(w, freed, pol)))
+		}
+		small()
+		w.Apply(ptr(scheduler.Schedule(w.Snapshot(), pol)))
+		if err := w.Check(); err != nil {
+			t.Fatal(err)
+		}
+		if w.Jobs[1].State == cluster.JobRunning {
+			return
+		}
+	}
+	t.Fatalf("it waits after %s: %s", w.Clock.Sub(w.Jobs[1].Submitted), w.Jobs[1].State)
+}
+
+// TestSpanPlansHold: whatever else runs and waits, what is planned for jobs on
+// several nodes is right, is the same in whatever order things are listed, and
+// who does not start is told why.
+func TestSpanPlansHold(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := NewWorld(drawNodes(t))
+		pol := scheduler.Default()
+		for id := cluster.JobID(1); id <= cluster.JobID(rapid.IntRange(1, 25).Draw(t, "jobs")); id++ {
+			j := drawJob(t, id)
+			if rapid.IntRange(0, 2).Draw(t, "spans") == 0 {
+				j.Spec.Nodes, j.Spec.Node, j.Spec.OrCPU, j.Spec.Deadline = rapid.IntRange(2, 4).Draw(t, "on"), "", false, 0
+			}
+			w.Submit(j)
+			if rapid.IntRange(0, 3).Draw(t, "plan") > 0 {
+				continue
+			}
+			snap := w.Snapshot()
+			p := scheduler.Schedule(snap, pol)
+			slices.Reverse(snap.Nodes)
+			slices.Reverse(snap.Waiting)
+			if d := cmp.Diff(p, scheduler.Schedule(snap, pol)); d != "" {
+				t.Fatalf("listed in another order: %s", d)
+			}
+			w.Apply(&p)
+			if err := w.Check(); err != nil || len(w.Rejected) > 0 {
+				t.Fatalf("%v, rejected %+v", err, w.Rejected)
+			}
+			for _, u := range p.Unplaced {
+				if u.Reason.Code == "" {
+					t.Fatalf("job %d waits for no reason", u.Job)
+				}
+			}
+			if rapid.Bool().Draw(t, "time goes on") {
+				freed := w.Advance(time.Duration(rapid.IntRange(1, 3600).Draw(t, "seconds")) * time.Second)
+				w.Apply(ptr(scheduler.OnRelease(w, freed, pol)))
+			}
+		}
+	})
+}
