@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
+	"github.com/berth-scheduler/berth/agent/gpu/health"
 	"github.com/berth-scheduler/berth/agent/profile"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -53,6 +54,8 @@ type Config struct {
 	// Tail reads the end of a file with the rights of a job's user, for the
 	// verdict of a job that failed; nil reads nothing.
 	Tail func(ctx context.Context, l *Launch, path string, bytes int64) ([]byte, error)
+	// Health says how the cards are looked after.
+	Health HealthConfig
 	// Devices gives jobs their cards; nil where cards have no device nodes.
 	Devices Devices
 	// CPUMilli and MemMiB are what jobs may use in all.
@@ -123,6 +126,7 @@ type Agent struct {
 	mem      *memWatch
 	oomLog   *caps.OOMLog
 	cards    *cardStates
+	health   *health.Monitor // nil without GPUs
 
 	mu    sync.Mutex
 	tasks map[cluster.AttemptID]*task
@@ -155,6 +159,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 		cfg.Heartbeat = 2 * time.Second
 	}
 	cfg.MemCaps = cfg.MemCaps.orDefaults()
+	cfg.Health.complete(cfg.GPUs)
 	j, err := OpenJournal(cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -169,9 +174,10 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	for _, f := range append([]func(time.Time, []gpu.Usage){a.power.observe, a.recorder.Observe}, cfg.UsageObservers...) {
 		a.sampler.Observe(f)
 	}
-	if err := a.adopt(ctx); err != nil {
+	if err := errors.Join(a.openHealth(), a.adopt(ctx)); err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
+	a.adoptHealth()
 	return a, nil
 }
 
@@ -233,6 +239,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.sampler.Run(ctx) })
 	g.Go(func() error { return a.recorder.Run(ctx) })
 	g.Go(func() error { return a.watchProvider(ctx) })
+	g.Go(func() error { return a.runHealth(ctx) })
+	g.Go(func() error { return a.runChecks(ctx) })
 	g.Go(func() error { return a.runSessions(ctx) })
 	g.Go(func() error { return a.watchDaemons(ctx) })
 	err := g.Wait()
@@ -283,7 +291,7 @@ func (a *Agent) apply(d *nodev1.Desired) {
 			t.release()
 		}
 	}
-	a.cards.resume(d.Resumes)
+	a.resumed(d.Resumes)
 	if d.Full {
 		for id, t := range a.tasks {
 			if _, ok := wanted[id]; !ok {

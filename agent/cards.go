@@ -35,8 +35,6 @@ type cardStates struct {
 	mu      sync.Mutex
 	found   map[string]map[string]finding // by card, then by who says so
 	problem map[string]string             // of the node, by who says so
-	resumed map[string]uint64             // by card: the newest index seen
-	onClear []func(uuid string, index uint64)
 }
 
 type finding struct {
@@ -47,7 +45,6 @@ type finding struct {
 func newCardStates() *cardStates {
 	return &cardStates{
 		changed: make(chan struct{}, 1), found: map[string]map[string]finding{}, problem: map[string]string{},
-		resumed: map[string]uint64{},
 	}
 }
 
@@ -124,6 +121,33 @@ func (c *cardStates) get(uuid string) (GPUState, string) {
 	return all[0].state, strings.Join(why, "; ")
 }
 
+// saidBy returns the cards of which who says something, sorted.
+func (c *cardStates) saidBy(who string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for uuid, all := range c.found {
+		if _, ok := all[who]; ok {
+			out = append(out, uuid)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// CardStates counts the node's cards by state, those that are there now.
+func (a *Agent) CardStates() map[string]int {
+	out := map[string]int{"ok": 0, "unknown": 0, "quarantined": 0, "failing": 0, "lost": 0}
+	a.mu.Lock()
+	usable := a.usable
+	a.mu.Unlock()
+	for uuid := range usable {
+		state, _ := a.cards.get(uuid)
+		out[strings.ToLower(strings.TrimPrefix(state.String(), "GPU_STATE_"))]++
+	}
+	return out
+}
+
 // problems returns what is wrong with the node, "" for nothing.
 func (c *cardStates) problems() string {
 	c.mu.Lock()
@@ -134,26 +158,6 @@ func (c *cardStates) problems() string {
 	}
 	slices.Sort(out)
 	return strings.Join(out, "; ")
-}
-
-// resume takes over which cards administrators resumed, and tells those who
-// hold faults against them.
-func (c *cardStates) resume(rs []*nodev1.GPUResume) {
-	c.mu.Lock()
-	var news []*nodev1.GPUResume
-	for _, r := range rs {
-		if r.Index > c.resumed[r.Uuid] {
-			c.resumed[r.Uuid] = r.Index
-			news = append(news, r)
-		}
-	}
-	fs := c.onClear
-	c.mu.Unlock()
-	for _, r := range news {
-		for _, f := range fs {
-			f(r.Uuid, r.Index)
-		}
-	}
 }
 
 // describeCards adds to h how the cards are.

@@ -45,6 +45,8 @@ func newMemRig(t *testing.T, c agent.MemCaps) *memRig {
 	a, err := agent.New(ctx, agent.Config{
 		Node: "n1", BootID: "boot", Dir: dir, Coordinators: []string{"leader"}, Dial: m.leader.Dial, Host: m.rt, GPUs: p, CapMode: "watch",
 		Users: users{}, CPUMilli: 8000, MemMiB: 1024, Grace: 50 * time.Millisecond, Heartbeat: 20 * time.Millisecond, Log: log, MemCaps: c,
+		// The processes on the card are the test's own and outlive the job.
+		Health: agent.HealthConfig{Within: 20 * time.Millisecond},
 		Tail: func(_ context.Context, l *agent.Launch, path string, _ int64) ([]byte, error) {
 			if l.UID != 1000 || !strings.HasPrefix(path, "/home/alice/run/") {
 				t.Errorf("reads %s as %d", path, l.UID)

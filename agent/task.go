@@ -62,6 +62,7 @@ type task struct {
 	drain    string          // why the node is to be drained, see prolog
 	points   *milestones     // for visitors
 	memState
+	healthState
 
 	mu         sync.Mutex
 	assignment *nodev1.Assignment
@@ -78,6 +79,7 @@ const (
 	stopTimeLimit
 	stopRoom    // to make room, with its state saved
 	stopOverCap // it holds more GPU memory than its share
+	stopGone    // its card can work no more
 	stopFault   // the server through which it shared its card ended by a fault
 )
 
@@ -156,6 +158,7 @@ func (t *task) resume(ctx context.Context) bool {
 		return false
 	case <-t.agent.synced:
 	}
+	t.agent.awaitHealth(ctx)
 	as, _ := t.wants()
 	if t.rt == nil {
 		t.rt = t.agent.runtimeFor(as)
@@ -199,17 +202,6 @@ func (t *task) resumeAt(ctx context.Context, s Task, as *nodev1.Assignment) {
 	t.log.Info("attempt adopted", "phase", s.Phase.String(), "pid", s.PID)
 }
 
-// await waits until there is reason to look again.
-func (t *task) await(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(max(d, time.Millisecond))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.wake:
-	case <-timer.C:
-	}
-}
-
 // step moves the attempt by at most one phase. It reports done when nothing
 // is left to do.
 func (t *task) step(ctx context.Context) (done bool, err error) {
@@ -231,7 +223,7 @@ func (t *task) create(ctx context.Context) error {
 	if as == nil || released || as.Stop {
 		return t.ended(&nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_CANCELLED})
 	}
-	if ready, err := t.awaitMemory(ctx, as); !ready || err != nil {
+	if ready, err := t.awaitCards(ctx, as); !ready || err != nil {
 		return err
 	}
 	if err := t.note(as); err != nil {
@@ -401,7 +393,7 @@ func (t *task) enforce(ctx context.Context) (time.Duration, error) {
 		t.killed = true
 		return time.Second, nil
 	}
-	return inspectEvery, nil
+	return t.unkillable(time.Since(t.killAt)), nil
 }
 
 // mustEnd tells why the attempt must end, if it must, and else when to ask
@@ -420,7 +412,7 @@ func (t *task) mustEnd(now time.Time) (as *nodev1.Assignment, cause stopCause, n
 		}
 		next = min(next, left)
 	}
-	if cause = t.memCause(); cause == stopNone && as.Preempt != nil {
+	if cause = t.cardCause(); cause == stopNone && as.Preempt != nil {
 		cause = stopRoom
 	}
 	return as, cause, next
@@ -448,7 +440,7 @@ func (t *task) ended(r *nodev1.Report) error {
 // finish cleans up after an attempt whose end is on disk, reports it, and is
 // done when the leader has committed the report or wants none.
 func (t *task) finish(ctx context.Context) (done bool, err error) {
-	if err := t.epilog(ctx); err != nil {
+	if left, err := t.leave(ctx); !left || err != nil {
 		return false, err
 	}
 	if g := t.agent.cfg.GPUs; g != nil {

@@ -16,3 +16,14 @@ func (t *task) pause(ctx context.Context, d time.Duration) bool {
 		return true
 	}
 }
+
+// await waits until there is reason to look again.
+func (t *task) await(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(max(d, time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.wake:
+	case <-timer.C:
+	}
+}

@@ -40,6 +40,10 @@ const (
 	ReasonGPUOOM        ReasonCode = "OutOfGPUMemory"           // an allocation on the GPU was refused
 	ReasonGPUNeighbour  ReasonCode = "GPUNeighbour"             // another on its GPU was at fault, or took its memory
 	ReasonLaunch        ReasonCode = "LaunchFailed"             // the command never ran
+	ReasonGPUFault      ReasonCode = "GPUFault"                 // its GPU failed; no fault of the job's
+	ReasonGPUCheck      ReasonCode = "GPUCheckFailed"           // its GPU was found unsound before it began
+	ReasonGPUReturning  ReasonCode = "GPUReturning"             // it ended, and its GPU memory is not back yet
+	ReasonUnkillable    ReasonCode = "Unkillable"               // a process of it cannot be ended
 	ReasonNodeFault     ReasonCode = "NodeFault"                // the node could not run it; no fault of the job's
 	ReasonNotReady      ReasonCode = "GangNotReady"             // not all of its nodes were ready to start in time
 	ReasonNodeLost      ReasonCode = "NodeLost"                 // the node rebooted or was fenced under it

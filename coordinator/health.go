@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -61,7 +63,7 @@ func (ss *session) resumes(d *nodev1.Desired) bool {
 	newest := ss.resumed
 	for _, o := range n.Orders {
 		if o.Resumed != 0 {
-			d.Resumes = append(d.Resumes, &nodev1.GPUResume{Uuid: string(o.GPU), Index: o.Resumed})
+			d.Resumes = append(d.Resumes, &nodev1.GPUResume{Uuid: string(o.GPU), Index: o.Resumed, At: timestamppb.New(o.At.Std())})
 			newest = max(newest, o.Resumed)
 		}
 	}

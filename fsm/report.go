@@ -56,6 +56,9 @@ func (s *State) report(index uint64, r *logv1.ReportAttempt) Result {
 // never starting again.
 func (s *State) rose(old, j *cluster.Job, to cluster.JobState, r *logv1.ReportAttempt) {
 	a := j.Last()
+	if s.lingers(old, j, to, r) {
+		return
+	}
 	if a.State != cluster.JobUnreachable && !cluster.CanMove(a.State, to) || to == cluster.JobStarting && a.Started != 0 {
 		return
 	}
@@ -69,6 +72,7 @@ func (s *State) rose(old, j *cluster.Job, to cluster.JobState, r *logv1.ReportAt
 	if a.Preempt != nil { // a node that was silent came back
 		j.Reason = a.Preempt.Reason()
 	}
+	s.whyCompleting(j, r)
 	s.putJob(old, j)
 	s.changed(Change{Job: j.ID})
 }
@@ -206,7 +210,7 @@ func (s *State) releaseBerth(job cluster.JobID, b *cluster.Berth) []cluster.GPUI
 // final unless the job allows it.
 func (s *State) again(j *cluster.Job, a *cluster.Attempt) bool {
 	switch {
-	case tries(j) >= maxAttempts:
+	case tries(j)-s.neverBegan(j) >= maxAttempts:
 		return false
 	case againGang(j, a):
 		return true
@@ -214,6 +218,8 @@ func (s *State) again(j *cluster.Job, a *cluster.Attempt) bool {
 		return j.Spec.RequeueOnLoss || disturbed(j) <= maxDisturbed
 	case s.rules >= lifeVersion && a.State == cluster.JobNodeFail && a.Reason.Code == cluster.ReasonNodeFault:
 		return true // it never ran
+	case s.rules >= healthVersion && unsoundEnd(a):
+		return true // it never began
 	case a.State == cluster.JobNodeFail:
 		return j.Spec.RequeueOnLoss || a.Preempt != nil && a.Preempt.Requeue
 	case a.State == cluster.JobOutOfMemory:

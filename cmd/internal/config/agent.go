@@ -70,6 +70,8 @@ type GPUs struct {
 	Caps  []string `yaml:"caps"`
 	Watch GPUWatch `yaml:"watch"`
 	CDI   CDI      `yaml:"cdi"`
+	// Health says how the cards are looked after.
+	Health GPUHealth `yaml:"health"`
 }
 
 // Runtime says what runs jobs. auto takes containerd where its socket is.
@@ -116,7 +118,7 @@ func DefaultAgent() Agent {
 		TLS:        AgentTLS{CA: "/etc/berth/tls/ca.crt", Cert: "/etc/berth/tls/agent.crt", Key: "/etc/berth/tls/agent.key"},
 		Data:       Data{Dir: "/var/lib/berth/agent"},
 		Gossip:     Gossip{Addr: "0.0.0.0:7072", KeyFile: "/etc/berth/gossip.key"},
-		GPUs:       GPUs{Provider: "nvml", SimSocket: "/run/berth/sim/cards", SimCaps: "sim", Caps: capModes(), Watch: defaultWatch(), CDI: CDI{Dirs: []string{"/etc/cdi", "/var/run/cdi"}}},
+		GPUs:       GPUs{Provider: "nvml", SimSocket: "/run/berth/sim/cards", SimCaps: "sim", Caps: capModes(), Watch: defaultWatch(), Health: defaultHealth(), CDI: CDI{Dirs: []string{"/etc/cdi", "/var/run/cdi"}}},
 		Sharing:    defaultSharing(),
 		Runtime:    Runtime{Kind: "auto", Containerd: Containerd{Socket: "/run/containerd/containerd.sock", Namespace: "berth"}},
 		Cgroup:     Cgroup{Parent: "/berth"},
@@ -153,6 +155,7 @@ func (a *Agent) Validate() error {
 	p.text("gpus.sim", a.GPUs.Sim, 1000)
 	p.path("gpus.sim_socket", a.GPUs.SimSocket, required)
 	p.gpuCaps(a.GPUs, a.Sharing)
+	p.gpuHealth(a.GPUs.Health)
 	p.oneOf("runtime.kind", a.Runtime.Kind, "auto", "containerd", "process")
 	p.path("runtime.containerd.socket", a.Runtime.Containerd.Socket, required)
 	p.name("runtime.containerd.namespace", a.Runtime.Containerd.Namespace)

@@ -79,6 +79,9 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 	if err != nil {
 		return err
 	}
+	if err := svc.reg.Register(newHealthMetrics(a)); err != nil {
+		return err
+	}
 	g.Go(func() error { return a.Run(gctx) })
 	g.Go(func() error { return src.Run(gctx, renewAgent(ac.Dial, cfg.Coordinators)) })
 	if err := svc.run(gctx, g, cfg.Listen.Metrics, func() error { return nil }); err != nil {
@@ -147,6 +150,9 @@ func openGPUs(ctx context.Context, cfg *config.Agent, ac *agent.Config, log *slo
 		return nil, fmt.Errorf("gpus.provider %s: %w", cfg.GPUs.Provider, err)
 	}
 	ac.GPUs = p
+	if ac.Health, err = gpuHealth(cfg.GPUs); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
 	return func() { p.Close() }, nil
 }
 

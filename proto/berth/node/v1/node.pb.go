@@ -1680,6 +1680,7 @@ type GPUResume struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
 	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1726,6 +1727,13 @@ func (x *GPUResume) GetIndex() uint64 {
 		return x.Index
 	}
 	return 0
+}
+
+func (x *GPUResume) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
 }
 
 type AttemptRef struct {
@@ -2161,11 +2169,14 @@ func (x *MemBreach) GetUrgent() bool {
 type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The warning was sent.
-	Warned        bool      `protobuf:"varint,1,opt,name=warned,proto3" json:"warned,omitempty"`
-	Prolog        HookState `protobuf:"varint,2,opt,name=prolog,proto3,enum=berth.node.v1.HookState" json:"prolog,omitempty"`
-	Epilog        HookState `protobuf:"varint,3,opt,name=epilog,proto3,enum=berth.node.v1.HookState" json:"epilog,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Warned bool      `protobuf:"varint,1,opt,name=warned,proto3" json:"warned,omitempty"`
+	Prolog HookState `protobuf:"varint,2,opt,name=prolog,proto3,enum=berth.node.v1.HookState" json:"prolog,omitempty"`
+	Epilog HookState `protobuf:"varint,3,opt,name=epilog,proto3,enum=berth.node.v1.HookState" json:"epilog,omitempty"`
+	// What each of its GPUs held before it began that no process accounts for, in
+	// the order of the shares; -1 is unknown.
+	GpuBaselineMib []int64 `protobuf:"varint,4,rep,packed,name=gpu_baseline_mib,json=gpuBaselineMib,proto3" json:"gpu_baseline_mib,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Progress) Reset() {
@@ -2217,6 +2228,13 @@ func (x *Progress) GetEpilog() HookState {
 		return x.Epilog
 	}
 	return HookState_HOOK_STATE_UNSPECIFIED
+}
+
+func (x *Progress) GetGpuBaselineMib() []int64 {
+	if x != nil {
+		return x.GpuBaselineMib
+	}
+	return nil
 }
 
 // Container is what a job asks of what it runs in; see cluster.Container.
@@ -3212,10 +3230,11 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x04full\x18\x03 \x01(\bR\x04full\x12;\n" +
 	"\vassignments\x18\x04 \x03(\v2\x19.berth.node.v1.AssignmentR\vassignments\x125\n" +
 	"\breleased\x18\x05 \x03(\v2\x19.berth.node.v1.AttemptRefR\breleased\x122\n" +
-	"\aresumes\x18\x06 \x03(\v2\x18.berth.node.v1.GPUResumeR\aresumes\"5\n" +
+	"\aresumes\x18\x06 \x03(\v2\x18.berth.node.v1.GPUResumeR\aresumes\"a\n" +
 	"\tGPUResume\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"8\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"8\n" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -3260,11 +3279,12 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12*\n" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
 	"\x04sent\x18\x06 \x01(\bR\x04sent\x12\x16\n" +
-	"\x06urgent\x18\a \x01(\bR\x06urgent\"\x86\x01\n" +
+	"\x06urgent\x18\a \x01(\bR\x06urgent\"\xb0\x01\n" +
 	"\bProgress\x12\x16\n" +
 	"\x06warned\x18\x01 \x01(\bR\x06warned\x120\n" +
 	"\x06prolog\x18\x02 \x01(\x0e2\x18.berth.node.v1.HookStateR\x06prolog\x120\n" +
-	"\x06epilog\x18\x03 \x01(\x0e2\x18.berth.node.v1.HookStateR\x06epilog\"\xa2\x01\n" +
+	"\x06epilog\x18\x03 \x01(\x0e2\x18.berth.node.v1.HookStateR\x06epilog\x12(\n" +
+	"\x10gpu_baseline_mib\x18\x04 \x03(\x03R\x0egpuBaselineMib\"\xa2\x01\n" +
 	"\tContainer\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12,\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x14.berth.node.v1.MountR\x06mounts\x12\x1b\n" +
@@ -3440,39 +3460,40 @@ var file_berth_node_v1_node_proto_depIdxs = []int32{
 	21, // 23: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
 	20, // 24: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
 	19, // 25: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
-	40, // 26: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	40, // 27: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	29, // 28: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	28, // 29: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	22, // 30: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
-	26, // 31: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
-	24, // 32: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
-	23, // 33: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
-	27, // 34: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
-	39, // 35: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	39, // 36: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	2,  // 37: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
-	2,  // 38: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
-	25, // 39: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
-	40, // 40: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
-	40, // 41: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	39, // 42: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	31, // 43: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	1,  // 44: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	39, // 45: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
-	3,  // 46: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	32, // 47: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	36, // 48: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
-	34, // 49: berth.node.v1.NodeService.GetClock:input_type -> berth.node.v1.GetClockRequest
-	4,  // 50: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	33, // 51: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	37, // 52: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
-	35, // 53: berth.node.v1.NodeService.GetClock:output_type -> berth.node.v1.GetClockResponse
-	50, // [50:54] is the sub-list for method output_type
-	46, // [46:50] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	39, // 26: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
+	40, // 27: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	40, // 28: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	29, // 29: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	28, // 30: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	22, // 31: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
+	26, // 32: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
+	24, // 33: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
+	23, // 34: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
+	27, // 35: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
+	39, // 36: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	39, // 37: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	2,  // 38: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
+	2,  // 39: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
+	25, // 40: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
+	40, // 41: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	40, // 42: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	39, // 43: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	31, // 44: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	1,  // 45: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	39, // 46: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
+	3,  // 47: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
+	32, // 48: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
+	36, // 49: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
+	34, // 50: berth.node.v1.NodeService.GetClock:input_type -> berth.node.v1.GetClockRequest
+	4,  // 51: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
+	33, // 52: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
+	37, // 53: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
+	35, // 54: berth.node.v1.NodeService.GetClock:output_type -> berth.node.v1.GetClockResponse
+	51, // [51:55] is the sub-list for method output_type
+	47, // [47:51] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }

@@ -1,0 +1,403 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
+)
+
+// Condition is how a watcher finds a card.
+type Condition uint8
+
+// The conditions of a card.
+const (
+	Sound Condition = iota
+	Failing
+	Lost
+)
+
+// Fault is something that befell a card.
+type Fault struct {
+	At   time.Time
+	UUID string
+	Xid  Xid // Code 0 for what has no number
+	PID  int // of the process that the driver names, 0 when it names none
+	// Lost says that the card is gone.
+	Lost   bool
+	Detail string // the driver's own words
+}
+
+// String returns what happened, for people.
+func (f Fault) String() string {
+	if f.Xid.Code == 0 {
+		return f.Xid.Text
+	}
+	return f.Xid.String()
+}
+
+// Config is what a Monitor needs; every field but those marked is required.
+type Config struct {
+	// BootID changes when the machine boots: faults of the boot before are void.
+	BootID string
+	// File keeps what must outlive the agent; "" keeps nothing.
+	File string
+	// Kmsg is the kernel's log, /dev/kmsg; "" reads none. PCI is the folder of
+	// the PCI devices, /sys/bus/pci/devices; "" looks at none.
+	Kmsg, PCI string
+	Table     Table
+	GPUs      gpu.Provider
+	// Every is the interval between looks at the bus and at the cards' own
+	// counts; 0 is 30 s.
+	Every time.Duration
+	// OnFault is told each fault of a card, once, whoever reports it.
+	OnFault func(Fault)
+	// SetCard is told how a card is found. Each who speaks for itself, and
+	// takes back what it said with Sound.
+	SetCard func(uuid, who string, c Condition, why string)
+	// SetProblem is told what is wrong with the node as a whole, "" for nothing.
+	SetProblem func(why string)
+	Log        *slog.Logger
+}
+
+const (
+	defaultEvery  = 30 * time.Second
+	askDeadline   = 10 * time.Second
+	sameFault     = 10 * time.Second // two sources tell of one fault within this time
+	logSameAgain  = time.Minute      // the same fault of a card is logged so often
+	clockSlack    = 5 * time.Second  // between the leader's clock and this node's
+	whoFault      = "fault"
+	whoMemory     = "memory"
+	sourceDriver  = "driver"
+	sourceKernel  = "kernel log"
+	sourceBus     = "PCI bus"
+	reopenAttempt = 12 // at which a log that cannot be read is mentioned again
+)
+
+// Monitor watches the cards of a node. Its methods are safe for concurrent use.
+type Monitor struct {
+	cfg   Config
+	log   *slog.Logger
+	ready chan struct{} // closed when the kernel's log was read up to now
+	once  sync.Once
+
+	mu     sync.Mutex
+	st     state
+	cards  map[string]string // UUID by PCI key, of every card ever seen
+	recent map[faultKey]*seen
+	counts map[Action]uint64
+	onBus  map[string]bool // PCI keys that the last look found
+	// missing counts, by PCI key, the looks in a row at which the driver did not
+	// have what the bus has.
+	missing map[string]int
+	dirty   bool // st is newer than the file
+}
+
+type faultKey struct {
+	uuid string
+	xid  int
+}
+
+// seen is when a fault came last, from whom, and how often since it was logged.
+type seen struct {
+	at, logged time.Time
+	source     string
+	silent     int
+}
+
+// New returns a monitor that knows what the file says. The faults of this boot
+// are told at once, by SetCard.
+func New(cfg Config) (*Monitor, error) {
+	if cfg.BootID == "" || cfg.GPUs == nil || cfg.OnFault == nil || cfg.SetCard == nil || cfg.SetProblem == nil || cfg.Log == nil {
+		return nil, errors.New("health: the configuration is not complete")
+	}
+	if cfg.Every == 0 {
+		cfg.Every = defaultEvery
+	}
+	m := &Monitor{
+		cfg: cfg, log: cfg.Log.With("component", "gpu-health"), ready: make(chan struct{}), cards: map[string]string{},
+		recent: map[faultKey]*seen{}, counts: map[Action]uint64{}, onBus: map[string]bool{}, missing: map[string]int{},
+	}
+	st, err := loadState(cfg.File, cfg.BootID)
+	if err != nil {
+		// What it held is found again, or an administrator drains the card.
+		m.log.Error("cannot read what is known of GPUs that failed; it is forgotten", "err", err)
+	}
+	m.st = st
+	for uuid := range m.st.Faults {
+		m.tell(uuid)
+	}
+	return m, nil
+}
+
+// Ready is closed once the records that the kernel's log held when Run began
+// were read.
+func (m *Monitor) Ready() <-chan struct{} { return m.ready }
+
+// Run watches until ctx ends.
+func (m *Monitor) Run(ctx context.Context) error {
+	m.learnCards(ctx)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return m.runKmsg(ctx) })
+	g.Go(func() error { return m.runEvents(ctx) })
+	g.Go(func() error { return m.runLooks(ctx) })
+	err := g.Wait()
+	m.flush()
+	return err
+}
+
+// Counts returns how many faults there were so far, by what they led to.
+func (m *Monitor) Counts() map[Action]uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make(map[Action]uint64, len(m.counts))
+	for a, n := range m.counts {
+		out[a] = n
+	}
+	return out
+}
+
+// Held returns what is held against cards.
+func (m *Monitor) Held() []Fault {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []Fault
+	for uuid, f := range m.st.Faults {
+		x := Xid{Action: End, Text: f.Why, Known: true}
+		if f.Xid != 0 {
+			x = m.cfg.Table.Lookup(f.Xid)
+		}
+		out = append(out, Fault{At: f.At, UUID: uuid, Xid: x, Lost: f.Lost})
+	}
+	slices.SortFunc(out, func(a, b Fault) int { return strings.Compare(a.UUID, b.UUID) })
+	return out
+}
+
+// Resume says that an administrator took a card to be sound at an instant:
+// faults of before are void.
+func (m *Monitor) Resume(uuid string, at time.Time) {
+	m.mu.Lock()
+	f, ok := m.st.Faults[uuid]
+	if !ok || f.At.After(at.Add(clockSlack)) {
+		m.mu.Unlock()
+		return
+	}
+	delete(m.st.Faults, uuid)
+	m.save()
+	m.mu.Unlock()
+	m.log.Info("GPU was resumed; what was held against it is void", "gpu", uuid, "fault", f.Why)
+	m.tell(uuid)
+}
+
+// tell passes on what is held against a card.
+func (m *Monitor) tell(uuid string) {
+	m.mu.Lock()
+	f, ok := m.st.Faults[uuid]
+	m.mu.Unlock()
+	switch {
+	case !ok:
+		m.cfg.SetCard(uuid, whoFault, Sound, "")
+	case f.Lost:
+		m.cfg.SetCard(uuid, whoFault, Lost, f.Why)
+	default:
+		m.cfg.SetCard(uuid, whoFault, Failing, f.Why)
+	}
+}
+
+// flush writes the file, if there is anything new.
+func (m *Monitor) flush() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dirty {
+		m.save()
+	}
+}
+
+// save writes the file. The caller holds mu.
+func (m *Monitor) save() {
+	m.dirty = false
+	if err := m.st.save(m.cfg.File); err != nil {
+		m.log.Error("cannot keep what is known of GPUs that failed", "err", err)
+	}
+}
+
+// learnCards notes which cards are where on the bus, and returns those that the
+// driver has now; complete tells whether it could read all.
+func (m *Monitor) learnCards(ctx context.Context) (now map[string]string, complete bool) {
+	ctx, cancel := context.WithTimeout(ctx, askDeadline)
+	defer cancel()
+	cards, err := m.cfg.GPUs.Inventory(ctx)
+	if err != nil {
+		m.log.Debug("cannot read every GPU", "err", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now = map[string]string{}
+	for _, c := range cards {
+		if key, ok := PCIKey(c.PCI); ok {
+			m.cards[key], now[key] = c.UUID, c.UUID
+		}
+	}
+	return now, err == nil
+}
+
+func (m *Monitor) runKmsg(ctx context.Context) error {
+	caughtUp := func() { m.once.Do(func() { close(m.ready) }) }
+	if m.cfg.Kmsg == "" {
+		caughtUp()
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for i := 0; ctx.Err() == nil; i++ {
+		err := follow(ctx, m.cfg.Kmsg, m.kernelSaid, caughtUp)
+		if ctx.Err() != nil {
+			break
+		}
+		if i%reopenAttempt == 0 {
+			m.log.Warn("cannot read the kernel's log: faults of GPUs that only it tells of go unseen", "path", m.cfg.Kmsg, "err", err)
+		}
+		pause(ctx, kmsgReopen)
+	}
+	return ctx.Err()
+}
+
+// kernelSaid takes over one record. Records that were counted before, by an
+// agent of the same boot, are not again.
+func (m *Monitor) kernelSaid(l Line) {
+	r, ok := ParseReport(l.Text)
+	if !ok {
+		return
+	}
+	m.mu.Lock()
+	known := l.Seq <= m.st.Seq && m.st.Seen
+	if !known {
+		m.st.Seq, m.st.Seen, m.dirty = l.Seq, true, true
+	}
+	uuid := m.cards[r.PCI]
+	m.mu.Unlock()
+	if known {
+		return
+	}
+	f := Fault{At: when(l.Since), UUID: uuid, PID: r.PID, Detail: r.Detail}
+	if r.Xid == 0 {
+		f.Xid, f.Lost = Xid{Action: End, Text: "the GPU fell off the bus", Known: true}, true
+	} else {
+		f.Xid = m.cfg.Table.Lookup(r.Xid)
+		f.Lost = r.Xid == xidOffTheBus
+	}
+	if uuid == "" {
+		m.log.Error("the kernel tells of a fault of a GPU that this node does not know", "pci", r.PCI, "fault", f.String(), "detail", r.Detail)
+		m.flush()
+		return
+	}
+	m.fault(f, sourceKernel)
+}
+
+const xidOffTheBus = 79
+
+func (m *Monitor) runEvents(ctx context.Context) error {
+	src, ok := m.cfg.GPUs.(gpu.EventSource)
+	var events <-chan gpu.Event
+	if ok {
+		events = src.Events()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e, open := <-events:
+			if !open {
+				events = nil
+				continue
+			}
+			m.driverSaid(ctx, e)
+		}
+	}
+}
+
+// driverSaid takes over an event of the driver.
+func (m *Monitor) driverSaid(ctx context.Context, e gpu.Event) {
+	f := Fault{At: e.At, UUID: e.UUID, Detail: clip(e.Detail)}
+	switch e.Kind {
+	case gpu.EventXid:
+		f.Xid, f.Lost = m.cfg.Table.Lookup(e.Xid), e.Xid == xidOffTheBus
+	case gpu.EventLost:
+		f.Xid, f.Lost = Xid{Action: End, Text: "the driver lost the GPU", Known: true}, true
+	case gpu.EventECC:
+		f.Xid = Xid{Action: Drain, Text: "a memory error that could not be corrected", Known: true}
+	default: // a remap is a matter of the next look, and not of those who run
+		m.lookAtMemory(ctx)
+		return
+	}
+	m.fault(f, sourceDriver)
+}
+
+// fault takes over a fault, unless another source told of the same just now.
+func (m *Monitor) fault(f Fault, source string) {
+	now := time.Now()
+	if f.At.IsZero() || f.At.After(now) {
+		f.At = now
+	}
+	key := faultKey{f.UUID, f.Xid.Code}
+	m.mu.Lock()
+	s := m.recent[key]
+	if s == nil {
+		s = &seen{}
+		m.recent[key] = s
+	}
+	if s.source != "" && s.source != source && now.Sub(s.at) < sameFault {
+		s.at, m.dirty = now, true
+		m.mu.Unlock()
+		return
+	}
+	s.at, s.source = now, source
+	silent, quiet := s.silent, now.Sub(s.logged) < logSameAgain
+	if quiet {
+		s.silent++
+	} else {
+		s.logged, s.silent = now, 0
+	}
+	m.counts[f.Xid.Action]++
+	news := false
+	if _, had := m.st.Faults[f.UUID]; f.Xid.Action != Record && (!had || f.Lost && !m.st.Faults[f.UUID].Lost) {
+		m.st.Faults[f.UUID] = heldFault{Why: f.String(), At: f.At, Xid: f.Xid.Code, Lost: f.Lost}
+		news = true
+	}
+	// Programs make faults by the thousand: those are not worth a write each.
+	if m.dirty = true; f.Xid.Action != Record {
+		m.save()
+	}
+	m.mu.Unlock()
+	if !quiet {
+		m.logFault(f, source, silent)
+	}
+	if news {
+		m.tell(f.UUID)
+	}
+	m.cfg.OnFault(f)
+}
+
+func (m *Monitor) logFault(f Fault, source string, silent int) {
+	attrs := []any{"gpu", f.UUID, "xid", f.Xid.Code, "fault", f.String(), "action", f.Xid.Action.String(), "source", source, "detail", f.Detail}
+	if f.PID > 0 {
+		attrs = append(attrs, "pid", f.PID)
+	}
+	if silent > 0 {
+		attrs = append(attrs, "not_logged", silent)
+	}
+	switch {
+	case f.Xid.Action == Record:
+		m.log.Info("GPU reports a fault of a program", attrs...)
+	case !f.Xid.Known:
+		m.log.Error("GPU reports a fault that is not in the table: it takes no new jobs; look at it, and say in gpus.xids what it means", attrs...)
+	default:
+		m.log.Error("GPU reports a fault: it takes no new jobs", attrs...)
+	}
+}

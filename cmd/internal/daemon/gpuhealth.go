@@ -1,0 +1,56 @@
+package daemon
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/gpu/health"
+	"github.com/berth-scheduler/berth/cmd/internal/config"
+)
+
+// gpuHealth is how the agent looks after its cards.
+func gpuHealth(g config.GPUs) (agent.HealthConfig, error) {
+	actions, err := g.Health.Actions()
+	if err != nil {
+		return agent.HealthConfig{}, fmt.Errorf("gpus.health.xids: %w", err)
+	}
+	h := agent.HealthConfig{
+		Xids: health.NewTable(actions), Every: g.Health.Every, Within: g.Health.Within, SlackMiB: int64(g.Health.SlackMiB),
+		Check: g.Health.Check, CheckTime: g.Health.CheckTime,
+	}
+	h.Kmsg, h.PCI = g.Health.Paths(g.Provider)
+	if g.Provider == "nvml" { // simulated cards keep exact accounts
+		h.Quiet = g.Health.Quiet
+	}
+	return h, nil
+}
+
+// healthMetrics are the figures of an agent's cards, read when they are scraped.
+type healthMetrics struct {
+	agent         *agent.Agent
+	faults, state *prometheus.Desc
+}
+
+func newHealthMetrics(a *agent.Agent) *healthMetrics {
+	return &healthMetrics{
+		agent:  a,
+		faults: prometheus.NewDesc("berth_agent_gpu_faults_total", "Faults that GPUs reported, by what they led to.", []string{"action"}, nil),
+		state:  prometheus.NewDesc("berth_agent_gpus", "GPUs of the node, by state; all but ok take no new jobs.", []string{"state"}, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *healthMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- m.faults; ch <- m.state }
+
+// Collect implements prometheus.Collector.
+func (m *healthMetrics) Collect(ch chan<- prometheus.Metric) {
+	faults := m.agent.Faults()
+	for a := health.Record; a <= health.End; a++ {
+		ch <- prometheus.MustNewConstMetric(m.faults, prometheus.CounterValue, float64(faults[a.String()]), a.String())
+	}
+	for state, n := range m.agent.CardStates() {
+		ch <- prometheus.MustNewConstMetric(m.state, prometheus.GaugeValue, float64(n), state)
+	}
+}
