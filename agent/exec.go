@@ -55,8 +55,9 @@ type ProcessControl interface {
 	// that nobody knows.
 	Wait(ctx context.Context) (ProcessEnd, error)
 	// Close ends the process if it still runs, by SIGHUP and after HangUpGrace
-	// by SIGKILL, along with its session, and forgets it. What the process still
-	// writes should be read meanwhile.
+	// by SIGKILL, along with its session, and forgets it. What a process still
+	// writes that runs should be read meanwhile; what one has written that ended
+	// is lost unless it was read before.
 	Close() error
 }
 

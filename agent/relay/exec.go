@@ -21,7 +21,7 @@ const (
 	readSize   = 32 << 10
 	// drainIdle is how long output may pause after the command has ended: what
 	// it left in the background may keep its files open.
-	drainIdle = 500 * time.Millisecond
+	drainIdle = time.Second
 	// verdictWait is how long to wait, after a command was killed, for the news
 	// that its job has ended.
 	verdictWait = 2 * time.Second
@@ -127,12 +127,11 @@ func (ss *session) run(ctx context.Context) error {
 	ictx, stop := context.WithCancel(ctx)
 	inputs.Go(func() { ss.input(ictx) })
 	end, err := ss.p.Wait(ctx)
-	if ctx.Err() != nil {
-		err = ctx.Err()
+	if ctx.Err() != nil { // the user is gone
+		err = errors.Join(ctx.Err(), ss.p.Close())
 	}
 	// A reader that waits now waits no longer than this; see output.
 	close(ss.exited)
-	closeErr := ss.p.Close()
 	for _, f := range []*os.File{ss.p.Stdout, ss.p.Stderr} {
 		if f != nil {
 			_ = f.SetReadDeadline(time.Now().Add(drainIdle)) // it may have come to its end
@@ -142,7 +141,7 @@ func (ss *session) run(ctx context.Context) error {
 	stop()
 	_ = ss.p.Stdin.Close() // so that nobody waits for it to be read
 	inputs.Wait()
-	if err = errors.Join(err, closeErr); err != nil {
+	if err = errors.Join(err, ss.p.Close()); err != nil {
 		return err
 	}
 	return ss.ln.ended(&apiv1.AttachEnded{Code: int32(end.Code), Signal: int32(end.Signal), WithJob: ss.withJob(ctx, end)})

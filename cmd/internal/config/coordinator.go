@@ -184,6 +184,10 @@ type Lease struct {
 // Limits bounds what all users together may ask for.
 type Limits struct {
 	QueuedTotal int `yaml:"queued_total"`
+	// Shells, commands and followed outputs that one coordinator carries at
+	// once: in all, and of one user.
+	StreamsTotal   int `yaml:"streams_total"`
+	StreamsPerUser int `yaml:"streams_per_user"`
 }
 
 // Learner says when the leader learns from what was measured.
@@ -217,7 +221,7 @@ func DefaultCoordinator() Coordinator {
 			PreemptEvery: time.Minute, PreemptAfter: 10 * time.Minute, LASQueues: []string{"54m10s", "2h", "5h"}},
 
 		Lease:   Lease{Agent: 60 * time.Second},
-		Limits:  Limits{QueuedTotal: 200_000},
+		Limits:  Limits{QueuedTotal: 200_000, StreamsTotal: 512, StreamsPerUser: 32},
 		Learner: Learner{MinSamples: 32, Interval: 10 * time.Second},
 		Log:     Log{Level: "info", Format: "auto"},
 	}
@@ -275,6 +279,8 @@ func (c *Coordinator) Validate() error {
 	}
 	p.span("lease.agent", c.Lease.Agent, 5*time.Second, time.Hour)
 	p.number("limits.queued_total", c.Limits.QueuedTotal, 1, 1_000_000)
+	p.number("limits.streams_total", c.Limits.StreamsTotal, 1, 10_000)
+	p.number("limits.streams_per_user", c.Limits.StreamsPerUser, 1, 10_000)
 	p.number("learner.min_samples", c.Learner.MinSamples, 1, 4096)
 	p.span("learner.interval", c.Learner.Interval, time.Second, 24*time.Hour)
 	p.log(c.Log)
