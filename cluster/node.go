@@ -35,8 +35,10 @@ type GPU struct {
 	// CapMode is how a share's memory is enforced: "sim", "dmem", "mig",
 	// "mps", "watch" or "none". Cards with "none" are never shared.
 	CapMode string
-	// Scope says whose jobs may share it under that.
-	Scope Scope
+	// Scope says whose jobs may share it under that, and CapReason why the
+	// better ways are not used.
+	Scope     Scope
+	CapReason string
 	// State is what the agent says of it, StateReason why it is not OK.
 	State       GPUState
 	StateReason string

@@ -2,9 +2,9 @@ package coordinator
 
 import (
 	"github.com/berth-scheduler/berth/cluster"
-	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
-
 	"github.com/berth-scheduler/berth/fsm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -16,8 +16,28 @@ func (c *Coordinator) untilAgreed(n *cluster.Node) {
 		return
 	}
 	for i := range n.GPUs {
+		n.GPUs[i].CapReason = ""
 		if n.GPUs[i].Scope != cluster.ScopeAnyone {
 			n.GPUs[i].Scope, n.GPUs[i].MaxShares = cluster.ScopeAnyone, 1
 		}
+	}
+}
+
+// tellCaps says of each share of a job how its memory is held on its card.
+func (c *Coordinator) tellCaps(m *apiv1.Job) {
+	tell := func(node string, shares []*apiv1.GPUShare) {
+		n, ok := c.fsm.Node(cluster.NodeID(node))
+		if !ok {
+			return
+		}
+		for _, s := range shares {
+			if g := n.GPU(cluster.GPUID(s.Uuid)); g != nil {
+				s.CapMode = g.CapMode
+			}
+		}
+	}
+	tell(m.Node, m.Gpus)
+	for _, a := range m.Attempts {
+		tell(a.Node, a.Gpus)
 	}
 }

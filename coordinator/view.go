@@ -26,6 +26,7 @@ func (c *Coordinator) view(j *cluster.Job, who caller, d detail) *apiv1.Job {
 		Redact: c.authorize(who, actReadJob, &j.Owner) != nil,
 	})
 	if d == full {
+		c.tellCaps(m)
 		m.PredictedSlowdown = c.slowdown(j)
 		if s, ok := scheduler.Slack(j, cluster.TimeOf(c.cfg.Clock()), c.policyOf(j)); ok {
 			m.Slack = durationpb.New(s)

@@ -157,7 +157,7 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 			return healthVersion
 		}
 		for _, g := range k.RegisterNode.GetNode().GetGpus() {
-			if g.GetScope() != "" {
+			if g.GetScope() != "" || g.GetCapReason() != "" {
 				return sharingVersion
 			}
 		}

@@ -310,6 +310,7 @@ func NodeToAPI(n *cluster.Node, led *cluster.Ledger) *apiv1.Node {
 		o := &apiv1.GPU{
 			Uuid: string(g.ID), Index: uint32(max(0, g.Index)), Type: g.Type,
 			MemMib: g.MemMiB, SellableMib: g.SellableMiB, MaxShares: uint32(max(0, g.MaxShares)), CapMode: g.CapMode,
+			Scope: g.Scope.String(), CapReason: g.CapReason,
 			MeasuredUsedMib: -1, MeasuredUtilMilli: -1, GossipFreeMib: -1,
 		}
 		healthToAPI(o, n, g)

@@ -10,6 +10,10 @@ import (
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
+// maxCapReason is how much of why a card has no better way to enforce shares
+// is kept, in bytes.
+const maxCapReason = 512
+
 // maxStateReason is how much of why a card is not sound is kept, in bytes.
 const maxStateReason = 256
 

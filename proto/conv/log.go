@@ -312,7 +312,7 @@ func NodeToLog(n *cluster.Node) *logv1.Node {
 	for _, g := range n.GPUs {
 		m.Gpus = append(m.Gpus, &logv1.GPU{
 			Id: string(g.ID), Index: uint32(g.Index), Type: g.Type, MemMib: g.MemMiB, SellableMib: g.SellableMiB,
-			MaxShares: uint32(g.MaxShares), Numa: int32(g.NUMA), Pci: g.PCI, CapMode: g.CapMode, Scope: string(g.Scope),
+			MaxShares: uint32(g.MaxShares), Numa: int32(g.NUMA), Pci: g.PCI, CapMode: g.CapMode, Scope: string(g.Scope), CapReason: g.CapReason,
 			State: uint32(g.State), StateReason: g.StateReason,
 		})
 	}
@@ -344,7 +344,7 @@ func NodeFromLog(m *logv1.Node) (*cluster.Node, error) {
 		}
 		n.GPUs = append(n.GPUs, cluster.GPU{
 			ID: cluster.GPUID(g.Id), Index: int(g.Index), Type: g.Type, MemMiB: g.MemMib, SellableMiB: g.SellableMib,
-			MaxShares: int(g.MaxShares), NUMA: int(g.Numa), PCI: g.Pci, CapMode: g.CapMode, Scope: cluster.Scope(g.Scope),
+			MaxShares: int(g.MaxShares), NUMA: int(g.Numa), PCI: g.Pci, CapMode: g.CapMode, Scope: cluster.Scope(g.Scope), CapReason: g.CapReason,
 			State: cluster.GPUState(g.State), StateReason: g.StateReason,
 		})
 	}

@@ -177,7 +177,7 @@ func gpuTable(nodes []*apiv1.Node, withNode bool) *table {
 				shares = "whole"
 			}
 			t.add(append(row, strconv.Itoa(int(g.GetIndex())), g.GetType(), usedOf(g.GetLedgerUsedMib(), g.GetSellableMib()),
-				percentOf(g.GetLedgerUsedMilli()), shares, measuredMem(g), measuredUse(g), orDash(g.GetCapMode()), gpuHealth(g),
+				percentOf(g.GetLedgerUsedMilli()), shares, measuredMem(g), measuredUse(g), capText(g), gpuHealth(g),
 				strconv.Itoa(int(g.GetQueued())), orDash(idList(g.GetJobs())))...)
 		}
 	}
@@ -233,6 +233,7 @@ func runNodeShow(ctx context.Context, e *Env, c *client, f format, ids []string)
 		if len(n.GetGpus()) > 0 {
 			e.printf("\n")
 			gpuTable([]*apiv1.Node{n}, false).print(e)
+			printCaps(e, n)
 		}
 		showHealth(e, n)
 	}

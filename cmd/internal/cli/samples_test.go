@@ -26,7 +26,7 @@ func sampleJobs() []*apiv1.Job {
 		Dir: []byte("/home/ann/run"), Gpus: 1, GpuMemMib: 12288, TimeLimit: durationpb.New(2 * time.Hour), Expected: durationpb.New(90 * time.Minute),
 		Stdout: []byte("berth-%j.out"), CpuMilli: 2500, MemMib: 8192,
 	}
-	shares := []*apiv1.GPUShare{{Uuid: "GPU-1a", Type: "A100-SXM4-80GB", Index: 0, Share: &apiv1.Share{MemMib: 12288, Milli: 620}}}
+	shares := []*apiv1.GPUShare{{Uuid: "GPU-1a", Type: "A100-SXM4-80GB", Index: 0, Share: &apiv1.Share{MemMib: 12288, Milli: 620}, CapMode: "mps"}}
 	return []*apiv1.Job{
 		{
 			Id: 12, Name: "train", User: "ann", Uid: 1001, State: "RUNNING", Node: "n1", GpusWanted: 1, Gpus: shares, Spec: spec,
@@ -65,14 +65,14 @@ func sampleNodes() []*apiv1.Node {
 			Id: "n2", State: "ready", Drain: true, DrainReason: "GPU 1 reports ECC errors", CpuMilli: 64000, MemMib: 262144, Jobs: []uint64{13},
 			CpuUsedMilli: 16000, MemUsedMib: 65536, Address: "10.0.1.2:7702", Version: "0.1.0", Runtimes: []string{"containerd"}, Gossip: "alive",
 			Gpus: []*apiv1.GPU{
-				{Uuid: "GPU-2a", Index: 0, Type: "H100", MemMib: 81559, SellableMib: 80000, LedgerUsedMib: 80000, LedgerUsedMilli: 1000, Shares: 1, MaxShares: 3, Exclusive: true, CapMode: "dmem", MeasuredUsedMib: 70123, MeasuredUtilMilli: 930, GossipFreeMib: 9000, Jobs: []uint64{13}},
-				{Uuid: "GPU-2b", Index: 1, Type: "H100", MemMib: 81559, SellableMib: 80000, LedgerUsedMib: 80000, LedgerUsedMilli: 1000, Shares: 1, MaxShares: 3, Exclusive: true, CapMode: "dmem", MeasuredUsedMib: -1, MeasuredUtilMilli: -1, GossipFreeMib: -1, Jobs: []uint64{13}},
+				{Uuid: "GPU-2a", Index: 0, Type: "H100", MemMib: 81559, SellableMib: 80000, LedgerUsedMib: 80000, LedgerUsedMilli: 1000, Shares: 1, MaxShares: 3, Exclusive: true, CapMode: "dmem", Scope: "anyone", MeasuredUsedMib: 70123, MeasuredUtilMilli: 930, GossipFreeMib: 9000, Jobs: []uint64{13}},
+				{Uuid: "GPU-2b", Index: 1, Type: "H100", MemMib: 81559, SellableMib: 80000, LedgerUsedMib: 80000, LedgerUsedMilli: 1000, Shares: 1, MaxShares: 3, Exclusive: true, CapMode: "dmem", Scope: "anyone", MeasuredUsedMib: -1, MeasuredUtilMilli: -1, GossipFreeMib: -1, Jobs: []uint64{13}},
 			},
 		},
 		{
 			Id: "n1", State: "ready", CpuMilli: 32000, CpuUsedMilli: 2500, MemMib: 131072, MemUsedMib: 8192, Jobs: []uint64{12}, Address: "10.0.1.1:7702",
 			Version: "0.1.0", BootId: "b-1", Registered: ago(72 * time.Hour), LastContact: ago(time.Second), Runtimes: []string{"containerd", "process"}, Gossip: "alive",
-			Gpus: []*apiv1.GPU{{Uuid: "GPU-1a", Index: 0, Type: "A100-SXM4-80GB", MemMib: 81920, SellableMib: 79872, LedgerUsedMib: 12288, LedgerUsedMilli: 620, Shares: 1, MaxShares: 3, CapMode: "mps", MeasuredUsedMib: 11011, MeasuredUtilMilli: 580, GossipFreeMib: 70000, Queued: 1, Jobs: []uint64{12}}},
+			Gpus: []*apiv1.GPU{{Uuid: "GPU-1a", Index: 0, Type: "A100-SXM4-80GB", MemMib: 81920, SellableMib: 79872, LedgerUsedMib: 12288, LedgerUsedMilli: 620, Shares: 1, MaxShares: 3, CapMode: "mps", Scope: "same-user", CapReason: "dmem: driver 570.86.15 is older than 615; mig: the card is not cut into instances", MeasuredUsedMib: 11011, MeasuredUtilMilli: 580, GossipFreeMib: 70000, Queued: 1, Jobs: []uint64{12}}},
 		},
 		{Id: "n3", State: "unreachable", CpuMilli: 8000, MemMib: 16384, Gossip: "dead"},
 	}

@@ -272,7 +272,7 @@ func sharesText(gpus []*apiv1.GPUShare, wanted uint32) string {
 	if len(gpus) > 1 {
 		text += " each"
 	}
-	return text + ")"
+	return text + capsText(gpus) + ")"
 }
 
 func runTime(e *Env, j *apiv1.Job) string {

@@ -52,6 +52,8 @@ type gpuView struct {
 	MaxShares         uint32     `json:"max_shares"`
 	Exclusive         bool       `json:"exclusive"`
 	CapMode           string     `json:"cap_mode"`
+	Scope             string     `json:"scope"`
+	CapReason         string     `json:"cap_reason"`
 	MeasuredUsedMiB   int64      `json:"measured_used_mib"`
 	MeasuredUtilMilli int64      `json:"measured_util_milli"`
 	GossipFreeMiB     int64      `json:"gossip_free_mib"`
@@ -82,7 +84,7 @@ func viewNodes(in []*apiv1.Node) []nodeView {
 			v.GPUs = append(v.GPUs, gpuView{
 				UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType(), MemMiB: g.GetMemMib(), SellableMiB: g.GetSellableMib(),
 				LedgerUsedMiB: g.GetLedgerUsedMib(), LedgerUsedMilli: g.GetLedgerUsedMilli(), Shares: g.GetShares(), MaxShares: g.GetMaxShares(),
-				Exclusive: g.GetExclusive(), CapMode: g.GetCapMode(), MeasuredUsedMiB: g.GetMeasuredUsedMib(), MeasuredUtilMilli: g.GetMeasuredUtilMilli(),
+				Exclusive: g.GetExclusive(), CapMode: g.GetCapMode(), Scope: g.GetScope(), CapReason: g.GetCapReason(), MeasuredUsedMiB: g.GetMeasuredUsedMib(), MeasuredUtilMilli: g.GetMeasuredUtilMilli(),
 				GossipFreeMiB: g.GetGossipFreeMib(), Queued: g.GetQueued(), Jobs: list(g.GetJobs()), BusyMS: g.GetBusyMs(), BusySince: stamp(g.GetBusySince()),
 				State: g.GetState(), StateReason: g.GetStateReason(), Drain: g.GetDrain(), DrainReason: g.GetDrainReason(),
 			})

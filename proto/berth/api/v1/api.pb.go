@@ -1210,11 +1210,14 @@ func (x *Job) GetTasksPerNode() uint32 {
 }
 
 type GPUShare struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
-	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	Index         uint32                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
-	Share         *Share                 `protobuf:"bytes,4,opt,name=share,proto3" json:"share,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uuid  string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Type  string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	Index uint32                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	Share *Share                 `protobuf:"bytes,4,opt,name=share,proto3" json:"share,omitempty"`
+	// How its memory is held to the share on that card: sim, dmem, mig, mps,
+	// watch or none; only where one job is shown.
+	CapMode       string `protobuf:"bytes,5,opt,name=cap_mode,json=capMode,proto3" json:"cap_mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1275,6 +1278,13 @@ func (x *GPUShare) GetShare() *Share {
 		return x.Share
 	}
 	return nil
+}
+
+func (x *GPUShare) GetCapMode() string {
+	if x != nil {
+		return x.CapMode
+	}
+	return ""
 }
 
 type Share struct {
@@ -4114,10 +4124,14 @@ type GPU struct {
 	BusySince *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=busy_since,json=busySince,proto3" json:"busy_since,omitempty"`
 	// What its agent says of it: ok, unknown, quarantined, failing or lost, and
 	// why. An administrator's drain stands beside it.
-	State         string `protobuf:"bytes,19,opt,name=state,proto3" json:"state,omitempty"`
-	StateReason   string `protobuf:"bytes,20,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
-	Drain         bool   `protobuf:"varint,21,opt,name=drain,proto3" json:"drain,omitempty"`
-	DrainReason   string `protobuf:"bytes,22,opt,name=drain_reason,json=drainReason,proto3" json:"drain_reason,omitempty"`
+	State       string `protobuf:"bytes,19,opt,name=state,proto3" json:"state,omitempty"`
+	StateReason string `protobuf:"bytes,20,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	Drain       bool   `protobuf:"varint,21,opt,name=drain,proto3" json:"drain,omitempty"`
+	DrainReason string `protobuf:"bytes,22,opt,name=drain_reason,json=drainReason,proto3" json:"drain_reason,omitempty"`
+	// Whose jobs may share it: anyone, same-group, same-user or never, and why the
+	// better ways to hold jobs to their shares are not used.
+	Scope         string `protobuf:"bytes,23,opt,name=scope,proto3" json:"scope,omitempty"`
+	CapReason     string `protobuf:"bytes,24,opt,name=cap_reason,json=capReason,proto3" json:"cap_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4302,6 +4316,20 @@ func (x *GPU) GetDrain() bool {
 func (x *GPU) GetDrainReason() string {
 	if x != nil {
 		return x.DrainReason
+	}
+	return ""
+}
+
+func (x *GPU) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *GPU) GetCapReason() string {
+	if x != nil {
+		return x.CapReason
 	}
 	return ""
 }
@@ -5737,12 +5765,13 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\fnodes_wanted\x18\" \x01(\rR\vnodesWanted\x12$\n" +
 	"\x0etasks_per_node\x18# \x01(\rR\ftasksPerNodeB\f\n" +
 	"\n" +
-	"_exit_code\"s\n" +
+	"_exit_code\"\x8e\x01\n" +
 	"\bGPUShare\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\rR\x05index\x12)\n" +
-	"\x05share\x18\x04 \x01(\v2\x13.berth.api.v1.ShareR\x05share\"T\n" +
+	"\x05share\x18\x04 \x01(\v2\x13.berth.api.v1.ShareR\x05share\x12\x19\n" +
+	"\bcap_mode\x18\x05 \x01(\tR\acapMode\"T\n" +
 	"\x05Share\x12\x17\n" +
 	"\amem_mib\x18\x01 \x01(\x03R\x06memMib\x12\x14\n" +
 	"\x05milli\x18\x02 \x01(\x03R\x05milli\x12\x1c\n" +
@@ -5994,7 +6023,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"partitions\x18\x12 \x03(\tR\n" +
 	"partitions\x12\x18\n" +
 	"\aproblem\x18\x13 \x01(\tR\aproblem\x121\n" +
-	"\ahistory\x18\x14 \x03(\v2\x17.berth.api.v1.NodeEventR\ahistory\"\xb9\x05\n" +
+	"\ahistory\x18\x14 \x03(\v2\x17.berth.api.v1.NodeEventR\ahistory\"\xee\x05\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -6020,7 +6049,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x05state\x18\x13 \x01(\tR\x05state\x12!\n" +
 	"\fstate_reason\x18\x14 \x01(\tR\vstateReason\x12\x14\n" +
 	"\x05drain\x18\x15 \x01(\bR\x05drain\x12!\n" +
-	"\fdrain_reason\x18\x16 \x01(\tR\vdrainReason\"\xc1\x01\n" +
+	"\fdrain_reason\x18\x16 \x01(\tR\vdrainReason\x12\x14\n" +
+	"\x05scope\x18\x17 \x01(\tR\x05scope\x12\x1d\n" +
+	"\n" +
+	"cap_reason\x18\x18 \x01(\tR\tcapReason\"\xc1\x01\n" +
 	"\tNodeEvent\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x10\n" +
 	"\x03gpu\x18\x02 \x01(\tR\x03gpu\x12\x19\n" +

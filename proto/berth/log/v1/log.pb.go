@@ -5120,8 +5120,10 @@ type GPU struct {
 	// Whose jobs may share it: "" for anyone, same-group, same-user, never.
 	Scope string `protobuf:"bytes,10,opt,name=scope,proto3" json:"scope,omitempty"`
 	// A cluster.GPUState, 0 is ok, and why.
-	State         uint32 `protobuf:"varint,11,opt,name=state,proto3" json:"state,omitempty"`
-	StateReason   string `protobuf:"bytes,12,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	State       uint32 `protobuf:"varint,11,opt,name=state,proto3" json:"state,omitempty"`
+	StateReason string `protobuf:"bytes,12,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	// Why the better ways to enforce shares are not used, for people.
+	CapReason     string `protobuf:"bytes,13,opt,name=cap_reason,json=capReason,proto3" json:"cap_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5236,6 +5238,13 @@ func (x *GPU) GetState() uint32 {
 func (x *GPU) GetStateReason() string {
 	if x != nil {
 		return x.StateReason
+	}
+	return ""
+}
+
+func (x *GPU) GetCapReason() string {
+	if x != nil {
+		return x.CapReason
 	}
 	return ""
 }
@@ -7038,7 +7047,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\arequeue\x18\x04 \x01(\bR\arequeue\x12\x12\n" +
 	"\x04hold\x18\x05 \x01(\bR\x04hold\x12\x0e\n" +
 	"\x02by\x18\x06 \x01(\rR\x02by\x12\x14\n" +
-	"\x05admin\x18\a \x01(\bR\x05admin\"\xaa\x02\n" +
+	"\x05admin\x18\a \x01(\bR\x05admin\"\xc9\x02\n" +
 	"\x03GPU\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -7053,7 +7062,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05scope\x18\n" +
 	" \x01(\tR\x05scope\x12\x14\n" +
 	"\x05state\x18\v \x01(\rR\x05state\x12!\n" +
-	"\fstate_reason\x18\f \x01(\tR\vstateReason\"\x89\x01\n" +
+	"\fstate_reason\x18\f \x01(\tR\vstateReason\x12\x1d\n" +
+	"\n" +
+	"cap_reason\x18\r \x01(\tR\tcapReason\"\x89\x01\n" +
 	"\bGPUOrder\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x14\n" +
 	"\x05drain\x18\x02 \x01(\bR\x05drain\x12\x16\n" +
