@@ -19,14 +19,16 @@ import (
 // request is what a user asked for on the command line, in a spec file, or
 // both, before it becomes a cluster.Spec.
 type request struct {
-	spec   cluster.Spec
-	gpus   bool // gpus was given
-	export string
-	env    []string // NAME=value of the file, over what export takes
-	run    runFlags
-	flags  []flagText
-	slurm  slurmArgs
-	begin  string // what was said of when to begin
+	spec cluster.Spec
+	gpus bool // gpus was given
+	// nodes and tasks are how many there are, 0 for one.
+	nodes, tasks int64
+	export       string
+	env          []string // NAME=value of the file, over what export takes
+	run          runFlags
+	flags        []flagText
+	slurm        slurmArgs
+	begin        string // what was said of when to begin
 	// deadline is what was said of it in Slurm's way.
 	deadline string
 }
@@ -146,6 +148,8 @@ func jobFields() []field {
 			r.spec.Node = cluster.NodeID(v)
 			return cluster.CheckName("node", v)
 		}},
+		{"nodes", "N", kindAmount, "run on `NUMBER` nodes at once, all or none; what it asks for it gets on each", whole("nodes", cluster.MaxNodes, func(r *request) *int64 { return &r.nodes })},
+		{"tasks-per-node", "", kindAmount, "`NUMBER` of processes on each node, each told its rank", whole("tasks", cluster.MaxTasks, func(r *request) *int64 { return &r.tasks })},
 		{"requeue-on-loss", "", kindTruth, "run again when the node is lost, even if the first run may still go on there", truth(func(r *request) *bool { return &r.spec.RequeueOnLoss })},
 		{"checkpoint", "", kindText, "how it saves its state when it must make room for others: a `HOOK` such as USR1@60s, the signal and the time that it may take; without one it is never preempted", func(r *request, v string) (err error) {
 			r.spec.Checkpoint, err = cluster.ParseCheckpoint(v)
@@ -231,7 +235,7 @@ func setCPUs(r *request, v string) error {
 
 func gpuFields() []field {
 	return []field{
-		{"gpus", "G", kindAmount, "`NUMBER` of GPUs on one node, 1 to 16", func(r *request, v string) (err error) {
+		{"gpus", "G", kindAmount, "`NUMBER` of GPUs on each of its nodes, 1 to 16", func(r *request, v string) (err error) {
 			r.gpus = true
 			if r.spec.GPUs, err = units.ParseGPUs(v); err != nil {
 				return fmt.Errorf("%w; leave it out for a job without GPUs", err)

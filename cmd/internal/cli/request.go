@@ -110,6 +110,7 @@ func (r *request) complete(e *Env) (warnings []string, err error) {
 			return nil, Usagef("--%s %s: is not UTF-8", f.flag, shortQuote(f.v))
 		}
 	}
+	s.Nodes, s.Tasks = int(r.nodes), int(r.tasks)
 	if err := s.Check(); err != nil {
 		return nil, Usagef("%w", err)
 	}

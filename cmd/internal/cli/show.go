@@ -104,7 +104,7 @@ func showJob(e *Env, j *apiv1.Job) {
 		"State", state,
 		"Reason", reasonText(j.GetReason(), j.GetReasonDetail()),
 		"Exit", exitText(j.ExitCode, j.GetSignal()),
-		"Node", j.GetNode(),
+		"Node", nodesOf(j),
 		"GPUs", jobShares(j),
 		"Queue", queue,
 		"Neighbours", idList(j.GetNeighbours()),
@@ -154,6 +154,8 @@ func specKeys(s *apiv1.JobSpec) []string {
 	add(s.GetMaxPowerW() > 0, "at most %d W", s.GetMaxPowerW())
 	add(s.GetMaxCostMilli() > 0, "at a price of at most %g", float64(s.GetMaxCostMilli())/1000)
 	add(s.GetNode() != "", "node %s", s.GetNode())
+	add(s.GetNodes() > 1, "%d nodes, this on each", s.GetNodes())
+	add(s.GetTasksPerNode() > 1, "%d processes a node", s.GetTasksPerNode())
 	return []string{
 		"Asked for", strings.Join(asked, ", "),
 		"Checkpoint", checkpointText(s),
@@ -189,7 +191,41 @@ func showAttempt(e *Env, a *apiv1.Attempt, s *apiv1.JobSpec) {
 		"overtook", a.GetOvertook(),
 		"started", when(e, a.GetStarted()),
 		"ended", when(e, a.GetEnded()),
+		"port", portText(a),
 	)
+	for rank, p := range a.GetParts() {
+		showPart(e, rank, p)
+	}
+}
+
+// portText tells where the processes of an attempt meet.
+func portText(a *apiv1.Attempt) string {
+	if a.GetPort() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d on the first node", a.GetPort())
+}
+
+// showPart tells of one node of an attempt on several.
+func showPart(e *Env, rank int, p *apiv1.Part) {
+	line := fmt.Sprintf("node %d  %s  %s", rank, p.GetNode(), p.GetState())
+	if p.GetState() == cluster.JobStarting.String() && p.GetReady() {
+		line += " (ready)"
+	}
+	var at []string
+	for _, g := range p.GetGpus() {
+		at = append(at, fmt.Sprint(g.GetIndex()))
+	}
+	if len(at) > 0 {
+		line += fmt.Sprintf(", GPU %s (%s)", strings.Join(at, ","), p.GetGpus()[0].GetType())
+	}
+	if x := exitText(p.ExitCode, p.GetSignal()); x != "" {
+		line += ", " + x
+	}
+	if r := reasonText(p.GetReason(), p.GetReasonDetail()); r != "" {
+		line += ", " + r
+	}
+	e.printf("       %s\n", escape(line))
 }
 
 // beginText tells before when a job that waits does not start.

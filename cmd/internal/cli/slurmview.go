@@ -34,7 +34,7 @@ func slurmJob(j *apiv1.Job, now time.Time) slurm.Job {
 	}
 	s, spec := slurm.Job{
 		ID: j.GetId(), Name: escape(j.GetName()), User: escape(j.GetUser()), UID: j.GetUid(), Partition: j.GetPartition(), State: long, Code: code,
-		Reason: j.GetReason(), Nodes: 1, NodeList: j.GetNode(), GPUs: int(j.GetGpusWanted()),
+		Reason: j.GetReason(), Nodes: int(max(1, j.GetNodesWanted())), NodeList: nodesOf(j), GPUs: int(j.GetGpusWanted()),
 		Submitted: local(j.GetSubmitted(), now), Eligible: local(j.GetSubmitted(), now), Started: local(j.GetStarted(), now), Ended: local(j.GetEnded(), now),
 		Expected: local(j.GetEstimatedStart(), now), ExitCode: j.GetExitCode(), Signal: j.GetSignal(), Priority: slurm.FirstPriority - int64(j.GetId()),
 	}, j.GetSpec()

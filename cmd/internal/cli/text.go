@@ -111,11 +111,19 @@ func orDash(s string) string {
 	return s
 }
 
+// nodesOf are all nodes of a job as a host list, "" for none.
+func nodesOf(j *apiv1.Job) string {
+	if list := j.GetNodeList(); list != "" {
+		return list
+	}
+	return j.GetNode()
+}
+
 // where is the node, or for a job without one the reason in brackets.
 func where(j *apiv1.Job) string {
 	switch {
 	case j.GetNode() != "":
-		return j.GetNode()
+		return nodesOf(j)
 	case terminal(j.GetState()) && j.GetReason() == "":
 		return "-"
 	default:

@@ -26,6 +26,7 @@ type jobView struct {
 	ExitCode        *int32         `json:"exit_code"`
 	Signal          int32          `json:"signal"`
 	Node            string         `json:"node"`
+	NodeList        string         `json:"node_list"`
 	GPUsWanted      uint32         `json:"gpus_wanted"`
 	GPUs            []gpuShareView `json:"gpus"`
 	Predicted       *predictedView `json:"predicted"`
@@ -109,6 +110,21 @@ type attemptView struct {
 	Predicted    *predictedView `json:"predicted"`
 	Measured     *measuredView  `json:"measured"`
 	Token        uint64         `json:"token"`
+	// Parts are its nodes by rank when it is on several; Port is where its
+	// processes meet, 0 when there is but one.
+	Parts []gangPartView `json:"parts"`
+	Port  uint32         `json:"port"`
+}
+
+type gangPartView struct {
+	Node         string         `json:"node"`
+	State        string         `json:"state"`
+	Reason       string         `json:"reason"`
+	ReasonDetail string         `json:"reason_detail"`
+	GPUs         []gpuShareView `json:"gpus"`
+	ExitCode     *int32         `json:"exit_code"`
+	Signal       int32          `json:"signal"`
+	Ready        bool           `json:"ready"`
 }
 
 type specView struct {
@@ -122,6 +138,8 @@ type specView struct {
 	Exclusive     bool     `json:"exclusive"`
 	GPUType       string   `json:"gpu_type"`
 	Node          string   `json:"node"`
+	Nodes         uint32   `json:"nodes"`
+	TasksPerNode  uint32   `json:"tasks_per_node"`
 	GPUMemMiB     int64    `json:"gpu_mem_mib"`
 	GPUUtil       float64  `json:"gpu_util"`
 	ExpectSeconds float64  `json:"expect_seconds"`
@@ -167,7 +185,7 @@ func viewJob(j *apiv1.Job) jobView {
 	v := jobView{
 		ID: j.GetId(), Name: j.GetName(), User: j.GetUser(), UID: j.GetUid(), Partition: j.GetPartition(), State: j.GetState(),
 		Reason: j.GetReason(), ReasonDetail: j.GetReasonDetail(), ExitCode: j.ExitCode, Signal: j.GetSignal(),
-		Node: j.GetNode(), GPUsWanted: j.GetGpusWanted(), GPUs: viewShares(j.GetGpus()),
+		Node: j.GetNode(), NodeList: j.GetNodeList(), GPUsWanted: j.GetGpusWanted(), GPUs: viewShares(j.GetGpus()),
 		Predicted: viewPrediction(j.GetPredicted()), Measured: viewMeasured(j.GetMeasured()),
 		Submitted: stamp(j.GetSubmitted()), Started: stamp(j.GetStarted()), Ended: stamp(j.GetEnded()),
 		EstimatedStart: stamp(j.GetEstimatedStart()), Queue: j.GetQueue(), QueuePosition: j.GetQueuePosition(),
@@ -182,9 +200,20 @@ func viewJob(j *apiv1.Job) jobView {
 			Placed: stamp(a.GetPlaced()), Started: stamp(a.GetStarted()), Ended: stamp(a.GetEnded()),
 			Why: a.GetWhy(), Overtook: a.GetOvertook(), Neighbours: list(a.GetNeighbours()),
 			Predicted: viewPrediction(a.GetPredicted()), Measured: viewMeasured(a.GetMeasured()), Token: a.GetToken(),
+			Parts: viewParts(a.GetParts()), Port: a.GetPort(),
 		})
 	}
 	return v
+}
+
+func viewParts(in []*apiv1.Part) []gangPartView {
+	out := []gangPartView{}
+	for _, p := range in {
+		out = append(out, gangPartView{
+			p.GetNode(), p.GetState(), p.GetReason(), p.GetReasonDetail(), viewShares(p.GetGpus()), p.ExitCode, p.GetSignal(), p.GetReady(),
+		})
+	}
+	return out
 }
 
 func viewShares(in []*apiv1.GPUShare) []gpuShareView {
@@ -226,6 +255,7 @@ func viewSpec(s *apiv1.JobSpec) *specView {
 	return &specView{
 		Name: s.GetName(), Command: texts(s.GetCommand()), Env: texts(s.GetEnv()), Dir: string(s.GetDir()), Image: s.GetImage(),
 		GPUs: s.GetGpus(), Exclusive: s.GetExclusive(), OrCPU: s.GetOrCpu(), GPUType: s.GetGpuType(), Node: s.GetNode(),
+		Nodes: s.GetNodes(), TasksPerNode: s.GetTasksPerNode(),
 		GPUMemMiB: s.GetGpuMemMib(), GPUUtil: float64(s.GetGpuUtilMilli()) / 1000, ExpectSeconds: s.GetExpected().AsDuration().Seconds(),
 		MemMiB: s.GetMemMib(), CPUMilli: s.GetCpuMilli(), TimeSeconds: s.GetTimeLimit().AsDuration().Seconds(),
 		Stdin: string(s.GetStdin()), Stdout: string(s.GetStdout()), Stderr: string(s.GetStderr()),

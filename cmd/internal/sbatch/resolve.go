@@ -53,10 +53,13 @@ func (o Outcome) Line() string {
 // Request is what a script and its options ask for, in Berth's terms. Zero
 // means that nothing was said.
 type Request struct {
-	Name, Comment              string
-	GPUs                       int64
-	GPUsSaid                   bool // also when it is 0
-	GPUType                    string
+	Name, Comment string
+	GPUs          int64
+	GPUsSaid      bool // also when it is 0
+	GPUType       string
+	// Nodes is on how many it runs at once, 0 for one; Tasks is how many
+	// processes the script makes on each then. What it asks for is of each node.
+	Nodes, Tasks               int64
 	WholeGPUs                  bool
 	CPUs, MemMiB               int64
 	TimeLimit                  time.Duration
@@ -144,7 +147,7 @@ func key(s Setting) string {
 var ownReplace = map[string][]string{
 	"name": {"job-name"}, "mem": {"mem", "mem-per-cpu", "mem-per-gpu"}, "time": {"time"}, "node": {"nodelist", "nodefile"}, "partition": {"partition"},
 	"cpus": {"cpus-per-task", "cpus-per-gpu", "mincpus", "ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"},
-	"gpus": {"gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"}, "gpu-type": {"constraint", "prefer"},
+	"gpus": {"gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"}, "gpu-type": {"constraint", "prefer"}, "nodes": {"nodes"},
 	"image": {"container"}, "requeue-on-loss": {"requeue", "no-requeue"}, "exclusive": {"exclusive", "oversubscribe"},
 	"comment": {"comment"}, "signal": {"signal"}, "open-mode": {"open-mode"}, "deadline": {"deadline"}, "chdir": {"chdir"}, "output": {"output"}, "error": {"error"}, "input": {"input"},
 	"hold": {"hold"}, "begin": {"begin"}, "dependency": {"dependency"}, "kill-on-invalid-dep": {"kill-on-invalid-dep"},
@@ -250,6 +253,7 @@ func (r *resolver) note(option, format string, args ...any) {
 
 // finish computes what several options say together.
 func (r *resolver) finish() {
+	r.finishNodes()
 	r.finishGPUs()
 	if r.req.WholeGPUs && r.req.GPUs == 0 {
 		r.dropExclusive()
@@ -299,6 +303,10 @@ func (r *resolver) finishGPUs() {
 			}
 			typ = max(typ, g.Type)
 		}
+		n = r.each(name, n)
+		if r.req.Nodes > 1 && name != "gpus-per-task" {
+			r.note(name, "%d on each of %d nodes", n, r.req.Nodes)
+		}
 		if name == "gpus-per-task" {
 			if !r.tasksSaid && n > 0 && r.req.GPUsSaid {
 				r.tasks, r.tasksSaid = max(1, r.req.GPUs/n), true
@@ -325,6 +333,38 @@ func (r *resolver) dropExclusive() {
 			o.Fate, o.Note = Ignored, "a node's cores are not given to one job alone, and this one has no GPUs"
 		}
 	}
+}
+
+// finishNodes settles how many tasks each of several nodes has. There the
+// script runs once for each task, as srun would run it.
+func (r *resolver) finishNodes() {
+	n := r.req.Nodes
+	if n < 2 {
+		return
+	}
+	switch {
+	case r.perGPU > 0:
+		r.refuse("ntasks-per-gpu", fmt.Sprintf("does not say how many tasks each of %d nodes has", n), "--ntasks-per-node")
+	case r.perNode > 0 && r.tasksSaid && r.tasks != r.perNode*n:
+		r.refuse("ntasks", fmt.Sprintf("%d tasks are not %d on each of %d nodes", r.tasks, r.perNode, n), fmt.Sprintf("--ntasks=%d, or leave it out", r.perNode*n))
+	case r.perNode == 0 && r.tasksSaid && r.tasks%n != 0:
+		r.refuse("ntasks", fmt.Sprintf("%d tasks are not as many on each of %d nodes", r.tasks, n), fmt.Sprintf("a multiple of %d", n))
+	case r.perNode == 0 && r.tasksSaid:
+		r.perNode = max(1, r.tasks/n)
+	}
+	r.perNode = max(1, r.perNode)
+	r.tasks, r.tasksSaid, r.req.Tasks = r.perNode, true, r.perNode
+}
+
+// each is what one node has of what was asked for on all of them.
+func (r *resolver) each(name string, n int64) int64 {
+	if r.req.Nodes < 2 || name != "gpus" {
+		return n
+	}
+	if n%r.req.Nodes != 0 {
+		r.refuse(name, fmt.Sprintf("%d GPUs are not as many on each of %d nodes", n, r.req.Nodes), "--gpus-per-node")
+	}
+	return n / r.req.Nodes
 }
 
 func (r *resolver) finishTasks() {
@@ -360,6 +400,10 @@ func (r *resolver) finishCPUs() {
 		tasks = fmt.Sprintf("%d tasks", r.tasks)
 	}
 	for _, name := range []string{"ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"} {
+		if r.req.Nodes > 1 {
+			r.note(name, "%s and %d cores on each of %d nodes; the script runs once for each", tasks, r.req.CPUs, r.req.Nodes)
+			continue
+		}
 		r.note(name, "%s, %d cores in all; the script itself runs once", tasks, r.req.CPUs)
 	}
 	r.note("gpus-per-task", "%d GPUs for %s", r.req.GPUs, tasks)

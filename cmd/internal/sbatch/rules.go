@@ -309,13 +309,19 @@ func readTasks(r *resolver, v string) (*verdict, error) {
 	return nil, nil
 }
 
-func readNodes(_ *resolver, v string) (*verdict, error) {
+func readNodes(r *resolver, v string) (*verdict, error) {
 	least, most, err := ParseNodes(v)
+	r.req.Nodes = 0
 	switch {
 	case err != nil:
 		return nil, err
+	case least > cluster.MaxNodes:
+		return &verdict{Refused, fmt.Sprintf("a job runs on at most %d nodes, not %d", cluster.MaxNodes, least), "ask for fewer"}, nil
+	case least > 1 && most > least:
+		r.req.Nodes = int64(least)
+		return &verdict{fate: Mapped, note: fmt.Sprintf("%d nodes", least)}, nil
 	case least > 1:
-		return &verdict{Refused, fmt.Sprintf("a job runs on one node today, not %d", least), "ask for GPUs of one node (--nodes=1 --gpus=N), or submit a job for each node"}, nil
+		r.req.Nodes = int64(least)
 	case most > 1:
 		return &verdict{fate: Mapped, note: "one node"}, nil
 	}
