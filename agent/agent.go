@@ -62,6 +62,8 @@ type Config struct {
 	CPUMilli, MemMiB int64
 	// Users resolves who jobs run as.
 	Users Users
+	// Networks says what jobs see of the node's network.
+	Networks Networks
 	// Hooks run before and after each attempt; nil for none.
 	Hooks Hooks
 	// Env is added to every job's environment; the job's own wins. Grace is

@@ -72,7 +72,7 @@ func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*Launch, err
 		// The submit directory is the host's; an image begins at its root.
 		l.Dir = "/"
 		if m, ok := a.cfg.GPUs.(socketDir); ok && len(as.Gpus) > 0 {
-			l.Mounts = append(l.Mounts, Mount{Source: m.SocketDir(), Target: m.SocketDir()})
+			l.Mounts = append(l.Mounts, Mount{Source: m.SocketDir(), Target: m.SocketDir(), Own: true})
 		}
 	}
 	if l.CDIDevices, err = a.devices(as); err != nil {
@@ -86,6 +86,9 @@ func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*Launch, err
 		if err := a.placeScript(l, as); err != nil {
 			return nil, err
 		}
+	}
+	if err := a.contain(l, as); err != nil {
+		return nil, err
 	}
 	a.setOutput(l, as, submitDir)
 	l.Truncate = as.Truncate

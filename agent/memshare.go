@@ -114,7 +114,7 @@ func (t *task) rejoin(ctx context.Context, as *nodev1.Assignment) {
 func (a *Agent) mountPipe(l *Launch, as *nodev1.Assignment) {
 	if s := a.heldBy(as, caps.MPS); as.Image != "" && s != nil && a.cfg.MemCaps.Daemons != nil && len(as.Gpus) == 1 {
 		dir := a.cfg.MemCaps.Daemons.PipeDir(s.Uuid)
-		l.Mounts = append(l.Mounts, Mount{Source: dir, Target: dir})
+		l.Mounts = append(l.Mounts, Mount{Source: dir, Target: dir, Own: true})
 	}
 }
 

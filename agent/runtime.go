@@ -39,6 +39,13 @@ type Launch struct {
 	// CPU weight in thousandths of a core; 0 means the default weight.
 	MemBytes int64
 	CPUMilli int64
+	// Network is what the job sees of the node's, "" for the runtime's default.
+	Network cluster.Network
+	// ReadOnlyRoot keeps an image job from changing its root. TmpBytes and
+	// ShmBytes are the sizes of its own /tmp and of /dev/shm, 0 for what the
+	// runtime gives.
+	ReadOnlyRoot       bool
+	TmpBytes, ShmBytes int64
 	// Mounts are bind mounts into an image job's root.
 	Mounts []Mount
 	// Ranks, when there, makes the first process one that runs Args several
@@ -104,6 +111,9 @@ func toStrings(list [][]byte) []string {
 type Mount struct {
 	Source, Target string
 	ReadOnly       bool
+	// Own is a mount that the agent chose and not the user: the node's policy on
+	// what may be mounted does not count.
+	Own bool
 }
 
 // TaskPhase is where the runtime's own record of an attempt stands.

@@ -47,7 +47,7 @@ func (a *Agent) placeScript(l *Launch, as *nodev1.Assignment) error {
 	l.Args = append(append(args, path), l.Args[min(1, len(l.Args)):]...)
 	if as.Image != "" {
 		dir := filepath.Dir(path)
-		l.Mounts = append(l.Mounts, Mount{Source: dir, Target: dir, ReadOnly: true})
+		l.Mounts = append(l.Mounts, Mount{Source: dir, Target: dir, ReadOnly: true, Own: true})
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func TestPlaceScript(t *testing.T) {
 		if d := cmp.Diff([]string{"/bin/sh", "-e", path, "--epochs", "3"}, l.Args); d != "" {
 			t.Error(d)
 		}
-		if d := cmp.Diff([]Mount{{Source: filepath.Dir(path), Target: filepath.Dir(path), ReadOnly: true}}, l.Mounts); d != "" {
+		if d := cmp.Diff([]Mount{{Source: filepath.Dir(path), Target: filepath.Dir(path), ReadOnly: true, Own: true}}, l.Mounts); d != "" {
 			t.Error(d)
 		}
 		got, err := os.ReadFile(path)

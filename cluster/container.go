@@ -119,6 +119,9 @@ func below(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/"
 // checkContainer bounds what is asked of the container.
 func (s *Spec) checkContainer() error {
 	c := &s.Container
+	if c.Network == NetNone && s.Nodes > 1 {
+		return Errorf(CodeInvalid, "net and nodes: a job on %d nodes needs their network; drop --net none, or ask for one node", s.Nodes)
+	}
 	if c.Network != "" && !slices.Contains(Networks(), c.Network) {
 		return Errorf(CodeInvalid, "net %s: must be host or none", quoteShort(string(c.Network)))
 	}

@@ -77,8 +77,10 @@ func (r *Runtime) openBind(l *agent.Launch, m agent.Mount, taken map[string]stru
 	if err := checkTarget(m.Target, taken); err != nil {
 		return err
 	}
-	if err := r.allowed(m.Source); err != nil {
-		return err
+	if !m.Own {
+		if err := r.allowed(m.Source); err != nil {
+			return err
+		}
 	}
 	var f *os.File
 	err := asuser.Do(asuser.User(l), func() (err error) {
@@ -147,9 +149,9 @@ func (r *Runtime) allowed(source string) error {
 		}
 	}
 	if len(r.cfg.Policy.Mounts) == 0 {
-		return fmt.Errorf("source %s: this node mounts no directories into containers", clean)
+		return fmt.Errorf("source %s: this node mounts no directories into containers (containers.mounts in its agent.yaml)", clean)
 	}
-	return fmt.Errorf("source %s: this node mounts only what lies below %s", clean, strings.Join(r.cfg.Policy.Mounts, ", "))
+	return fmt.Errorf("source %s: this node mounts only what lies below %s (containers.mounts in its agent.yaml)", clean, strings.Join(r.cfg.Policy.Mounts, ", "))
 }
 
 // ownTargets are places in a container that are ours to fill.

@@ -6,17 +6,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // Network is what the containers of a node see of its network.
-type Network string
+type Network = cluster.Network
 
-// The networks there are. A network of a container's own with a way out, a
-// bridge, is not: gangs need the node's adapters and addresses.
+// The networks there are; see cluster.Network.
 const (
-	NetHost Network = "host" // the node's
-	NetNone Network = "none" // a loopback interface and nothing else
+	NetHost = cluster.NetHost
+	NetNone = cluster.NetNone
 )
 
 // Policy is what a node gives its containers; the zero value is the default.
@@ -84,6 +85,39 @@ func (p Policy) shmBytes(memCap int64) int64 {
 	default:
 		return defaultBytes
 	}
+}
+
+// network is what a job sees, by its own choice or the node's.
+func (p Policy) network(l *agent.Launch) Network {
+	if l.Network != "" {
+		return l.Network
+	}
+	return p.Network
+}
+
+// sized is the policy for a job with sizes of its own. It may have as much as
+// the node gives, or as its own memory cap holds, as which it counts.
+func (p Policy) sized(l *agent.Launch) (Policy, error) {
+	for _, s := range []struct {
+		what, key   string
+		asked, most int64
+		to          *int64
+	}{
+		{"/tmp", "tmp_mib", l.TmpBytes, p.TmpBytes, &p.TmpBytes},
+		{"/dev/shm", "shm_mib", l.ShmBytes, p.shmBytes(l.MemBytes), &p.ShmBytes},
+	} {
+		if s.asked == 0 {
+			continue
+		}
+		most := max(s.most, l.MemBytes)
+		if s.asked < minBytes || s.asked > most {
+			return p, &agent.LaunchError{Code: 125, Reason: "SIZE", Err: fmt.Errorf(
+				"%s of %d MiB: this node gives the job 1 to %d MiB, its memory cap or what containers.%s in its agent.yaml says; ask for less, or for memory with --mem",
+				s.what, s.asked>>20, most>>20, s.key)}
+		}
+		*s.to = s.asked
+	}
+	return p, nil
 }
 
 // neverMounted are directories that are no user's data: a job that had them

@@ -38,8 +38,12 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string, b *binds) ([]oci.
 		oci.WithCgroup(path.Join(r.cfg.CgroupParent, l.ID.String())),
 		withOOMScore(0),
 	}
-	opts = append(opts, r.limits(l)...)
-	if r.cfg.Policy.Network == NetHost {
+	policy, err := r.cfg.Policy.sized(l)
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts, r.limits(l, policy)...)
+	if policy.network(l) == NetHost {
 		opts = append(opts, oci.WithHostNamespace(specs.NetworkNamespace))
 	}
 	if l.Image == "" {
@@ -64,9 +68,9 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string, b *binds) ([]oci.
 			oci.WithLinuxNamespace(specs.LinuxNamespace{Type: specs.CgroupNamespace}),
 			oci.WithMounts([]specs.Mount{{
 				Destination: "/tmp", Type: "tmpfs", Source: "tmpfs",
-				Options: []string{"nosuid", "nodev", "mode=1777", "size=" + strconv.FormatInt(r.cfg.Policy.TmpBytes, 10)},
+				Options: []string{"nosuid", "nodev", "mode=1777", "size=" + strconv.FormatInt(policy.TmpBytes, 10)},
 			}}))
-		if r.cfg.Policy.ReadOnlyRoot {
+		if policy.ReadOnlyRoot || l.ReadOnlyRoot {
 			opts = append(opts, oci.WithRootFSReadonly())
 		}
 	}
@@ -81,8 +85,7 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string, b *binds) ([]oci.
 }
 
 // limits are what the control group and the kernel keep a job to.
-func (r *Runtime) limits(l *agent.Launch) []oci.SpecOpts {
-	p := r.cfg.Policy
+func (r *Runtime) limits(l *agent.Launch, p Policy) []oci.SpecOpts {
 	files := fileLimit(p.Files)
 	opts := []oci.SpecOpts{
 		oci.WithPidsLimit(p.Pids),

@@ -209,7 +209,7 @@ func (k *keeper) handle(req request) *response {
 	resp := &response{}
 	var err error
 	switch req.Op {
-	case opCreate:
+	case opCreate, opCreateAlone:
 		err = k.create(req)
 	case opStart:
 		err = k.start(req.ID)

@@ -197,7 +197,14 @@ func (r *Runtime) Create(ctx context.Context, l *agent.Launch) error {
 	if l.Image != "" {
 		return &agent.LaunchError{Code: 125, Reason: "IMAGE", Err: errors.New("this node runs no images: it has no containerd")}
 	}
-	_, err := r.call(ctx, request{Op: opCreate, Launch: l, AllowUncapped: r.cfg.AllowUncapped})
+	if err := checkContainer(l); err != nil {
+		return err
+	}
+	op := opCreate
+	if l.Network == cluster.NetNone {
+		op = opCreateAlone
+	}
+	_, err := r.call(ctx, request{Op: op, Launch: l, AllowUncapped: r.cfg.AllowUncapped})
 	return err
 }
 

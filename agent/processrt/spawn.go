@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/asuser"
 	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // spawner forks from OS threads of its own. Their children are born traced,
@@ -75,6 +76,10 @@ func spawn(r spawnRequest) (int, error) {
 		Files: []uintptr{files.In.Fd(), files.Out.Fd(), files.Err.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: r.terminal, Ptrace: g != nil},
 	}
+	alone := l.Network == cluster.NetNone
+	if alone {
+		attr.Sys.Cloneflags, attr.Sys.Ptrace = unix.CLONE_NEWNET, true
+	}
 	if os.Getuid() == 0 {
 		attr.Sys.Credential = &syscall.Credential{Uid: l.UID, Gid: l.GID, Groups: l.Groups}
 	}
@@ -86,10 +91,10 @@ func spawn(r spawnRequest) (int, error) {
 	if err != nil {
 		return 0, asuser.ExecError(r.prog, err)
 	}
-	if g == nil {
+	if g == nil && !alone {
 		return pid, nil
 	}
-	if err := release(pid, g); err != nil {
+	if err := release(pid, g, alone); err != nil {
 		killErr := syscall.Kill(pid, syscall.SIGKILL)
 		var ws syscall.WaitStatus
 		_, werr := syscall.Wait4(pid, &ws, 0, nil)
@@ -99,7 +104,7 @@ func spawn(r spawnRequest) (int, error) {
 }
 
 // release waits for the stop at exec, moves the process and lets it go.
-func release(pid int, g *cgroup.Group) error {
+func release(pid int, g *cgroup.Group, alone bool) error {
 	var ws syscall.WaitStatus
 	for {
 		_, err := syscall.Wait4(pid, &ws, 0, nil)
@@ -113,8 +118,15 @@ func release(pid int, g *cgroup.Group) error {
 	if !ws.Stopped() {
 		return fmt.Errorf("the new process did not stop at exec: %v", ws)
 	}
-	if err := g.Add(pid); err != nil {
-		return err
+	if g != nil {
+		if err := g.Add(pid); err != nil {
+			return err
+		}
+	}
+	if alone {
+		if err := loopback(pid); err != nil {
+			return err
+		}
 	}
 	// The agent shields itself from the kernel's OOM killer; a job is not to
 	// inherit that.

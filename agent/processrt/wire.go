@@ -16,16 +16,19 @@ import (
 type op string
 
 const (
-	opCreate    op = "create"
-	opStart     op = "start"
-	opSignal    op = "signal"
-	opDelete    op = "delete"
-	opBroadcast op = "broadcast"
-	opList      op = "list"
-	opInspect   op = "inspect"
-	opWatch     op = "watch"    // answers with the id of each task that stops
-	opExec      op = "exec"     // the connection is the process's from then on
-	opShutdown  op = "shutdown" // ends all tasks, then the keeper
+	opCreate op = "create"
+	// opCreateAlone is create for a job without a network: a keeper from before
+	// there were any does not know it, and gives it none that it has.
+	opCreateAlone op = "create-alone"
+	opStart       op = "start"
+	opSignal      op = "signal"
+	opDelete      op = "delete"
+	opBroadcast   op = "broadcast"
+	opList        op = "list"
+	opInspect     op = "inspect"
+	opWatch       op = "watch"    // answers with the id of each task that stops
+	opExec        op = "exec"     // the connection is the process's from then on
+	opShutdown    op = "shutdown" // ends all tasks, then the keeper
 )
 
 type request struct {

@@ -50,6 +50,7 @@ func Run(t *testing.T, open Open) {
 		{"bytes that are no text", testBytes},
 		{"identity", testIdentity},
 		{"working directory", testWorkDir},
+		{"network", testNetwork},
 		{"calls repeated", testIdempotent},
 		{"list and inspect", testList},
 		{"exits are announced", testExits},

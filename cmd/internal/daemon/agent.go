@@ -41,7 +41,7 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 		Visitors: relay.New(log),
 		Node:     cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts,
 		Coordinators: cfg.Coordinators, Dial: Dialer(src, tlsconf.RoleCoordinator),
-		Users: newAccounts(cfg.Users), Env: cfg.Jobs.Env, Grace: cfg.Jobs.Grace, MemCaps: memCaps(cfg.GPUs, cfg.Sharing, log), Tail: asuser.Tail, Log: log,
+		Users: newAccounts(cfg.Users), Networks: networks(cfg.Containers), Env: cfg.Jobs.Env, Grace: cfg.Jobs.Grace, MemCaps: memCaps(cfg.GPUs, cfg.Sharing, log), Tail: asuser.Tail, Log: log,
 	}
 	if err := os.MkdirAll(cfg.Data.Dir, 0o700); err != nil {
 		return fmt.Errorf("data.dir: %w", err)
@@ -183,16 +183,9 @@ func openRuntime(ctx context.Context, cfg *config.Agent, devices *cdi.Injector, 
 		return nil, err
 	}
 	if kind == "containerd" {
-		policy := cfg.Containers.Policy()
-		if ac.MemCaps.Daemons != nil { // image jobs reach the daemon of their card through a socket
-			policy.Mounts = append(policy.Mounts, mpsDir)
-		}
-		if cfg.GPUs.Provider == "sim" { // image jobs reach the cards through a socket
-			policy.Mounts = append(policy.Mounts, filepath.Dir(cfg.GPUs.SimSocket))
-		}
 		rt, err := containerdrt.Open(ctx, containerdrt.Config{
 			Address: cfg.Runtime.Containerd.Socket, Namespace: cfg.Runtime.Containerd.Namespace,
-			Dir: filepath.Join(cfg.Data.Dir, "containerd"), CgroupParent: cfg.Cgroup.Parent, Logger: exe, Policy: policy, Devices: devices, Log: log,
+			Dir: filepath.Join(cfg.Data.Dir, "containerd"), CgroupParent: cfg.Cgroup.Parent, Logger: exe, Policy: cfg.Containers.Policy(), Devices: devices, Log: log,
 		})
 		if err != nil {
 			return nil, err

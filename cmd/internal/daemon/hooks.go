@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/hooks"
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 )
 
@@ -23,4 +24,13 @@ func openHooks(cfg *config.Agent, ac *agent.Config, log *slog.Logger) error {
 	}
 	ac.Hooks = h
 	return nil
+}
+
+// networks is what jobs of a node see of its network, whatever runs them.
+func networks(c config.Containers) agent.Networks {
+	n := agent.Networks{Default: cluster.Network(c.Network)}
+	for _, name := range c.Networks {
+		n.Allowed = append(n.Allowed, cluster.Network(name))
+	}
+	return n
 }

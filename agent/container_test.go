@@ -1,0 +1,71 @@
+package agent_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// TestNetworksOfANode: a job's choice, the node's default, and a refusal that
+// says who decided.
+func TestNetworksOfANode(t *testing.T) {
+	both := []cluster.Network{cluster.NetNone, cluster.NetHost}
+	for name, c := range map[string]struct {
+		node  agent.Networks
+		asked string
+		want  cluster.Network
+	}{
+		"nothing said":          {agent.Networks{}, "", cluster.NetHost},
+		"less than given":       {agent.Networks{}, "none", cluster.NetNone},
+		"a node without":        {agent.Networks{Default: cluster.NetNone}, "", cluster.NetNone},
+		"refused there":         {agent.Networks{Default: cluster.NetNone}, "host", ""},
+		"allowed there":         {agent.Networks{Default: cluster.NetNone, Allowed: both}, "host", cluster.NetHost},
+		"a node that wants all": {agent.Networks{Allowed: both[1:]}, "none", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRigWith(t, func(cfg *agent.Config) { cfg.Networks = c.node })
+			as := assignment(1)
+			if c.asked != "" {
+				as.Container = &nodev1.Container{Network: c.asked}
+			}
+			r.leader.Assign(as)
+			if c.want == "" {
+				got := r.reported(1, failed)
+				if !strings.Contains(got.Detail, "NETWORK: "+c.asked+" is not allowed on this node") || !strings.Contains(got.Detail, "containers.networks in its agent.yaml") {
+					t.Errorf("refused with %q", got.Detail)
+				}
+				return
+			}
+			r.reported(1, running)
+			if got := r.rt.Launch(id(1)).Network; got != c.want {
+				t.Errorf("network %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestWhatAJobAsksOfItsContainer reaches the runtime, and is not taken for the
+// agent's own.
+func TestWhatAJobAsksOfItsContainer(t *testing.T) {
+	r := newRig(t)
+	as := assignment(1)
+	as.Truncate = true
+	as.Container = &nodev1.Container{
+		ReadOnly: true, TmpMib: 8, ShmMib: 16,
+		Mounts: []*nodev1.Mount{{Source: []byte("/data"), Target: []byte("/mnt"), ReadOnly: true}},
+	}
+	r.leader.Assign(as)
+	r.reported(1, running)
+	l := r.rt.Launch(id(1))
+	if d := cmp.Diff([]agent.Mount{{Source: "/data", Target: "/mnt", ReadOnly: true}}, l.Mounts); d != "" {
+		t.Error(d)
+	}
+	if !l.Truncate || !l.ReadOnlyRoot || l.TmpBytes != 8<<20 || l.ShmBytes != 16<<20 {
+		t.Errorf("launched %+v", l)
+	}
+}

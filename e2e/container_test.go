@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const busyboxImage = "berth.test/busybox:static"
+
+// needBusybox skips where there is nothing to make an image of.
+func needBusybox(t *testing.T) {
+	t.Helper()
+	needContainerd(t)
+	if _, err := os.Stat("/bin/busybox"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("busybox-static is not installed; on Debian: apt-get install busybox-static")
+		}
+		t.Skip("busybox-static is not installed; on Debian: apt-get install busybox-static")
+	}
+}
+
+// output waits for a job's output to hold a line, and returns it.
+func (c *cluster) output(dir string, id uint64, line string) string {
+	c.t.Helper()
+	var data []byte
+	c.eventually(30*time.Second, fmt.Sprintf("%q in the output of job %d", line, id), func() bool {
+		data, _ = os.ReadFile(filepath.Join(dir, fmt.Sprintf("berth-%d.out", id)))
+		return strings.Contains("\n"+string(data), "\n"+line+"\n")
+	})
+	return string(data)
+}
+
+// TestJobsChooseWhatTheyRunIn: mounts with the user's own rights, a root that
+// cannot be written to, sizes, and no network, each seen from inside.
+func TestJobsChooseWhatTheyRunIn(t *testing.T) {
+	t.Parallel()
+	needBusybox(t)
+	data := openDir(t)
+	c := startClusterWith(t, []string{"BERTH_CONTAINERS_MOUNTS=" + data}, "--runtime", "containerd", "--nodes", "cpu", "--busybox")
+	dir := openDir(t)
+	secret, sub := filepath.Join(data, "secret"), filepath.Join(data, "sub")
+	if err := errors.Join(os.WriteFile(secret, []byte("bob's"), 0o600), os.Chown(secret, bob, bob), os.Mkdir(sub, 0o777), os.Chmod(sub, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	const script = `echo hello > /data/mine && echo wrote
+{ echo x > /ro/x; } 2>/dev/null || echo ro
+{ echo x > /x; } 2>/dev/null || echo root-ro
+cat /data/secret 2>/dev/null || echo closed
+df -m /tmp | awk 'END{print "tmp", $2}'
+df -m /dev/shm | awk 'END{print "shm", $2}'
+sed -n 's/^ *\([^:]*\):.*/if \1/p' /proc/net/dev
+echo done`
+	r := c.runAs(alice, "submit", "--parsable", "-D", dir, "--image", busyboxImage, "--mount", data+":/data", "--mount", sub+":/ro:ro",
+		"--read-only", "--tmp", "8M", "--shm", "16M", "--net", "none", "--mem", "64M", "--", "sh", "-c", script)
+	if r.code != 0 {
+		t.Fatalf("submit: %d %s", r.code, r.stderr)
+	}
+	id := parseID(t, r.stdout)
+	c.await(id, "COMPLETED", "FAILED")
+	out := c.output(dir, id, "done")
+	if want := "wrote\nro\nroot-ro\nclosed\ntmp 8\nshm 16\nif lo\ndone\n"; out != want {
+		t.Errorf("inside it is\n%s, want\n%s", out, want)
+	}
+	if st, err := os.Stat(filepath.Join(data, "mine")); err != nil || ownerOf(st) != alice {
+		t.Errorf("what the job wrote: %v, %v", st, err)
+	}
+	shown := c.run("show", fmt.Sprint(id))
+	for _, want := range []string{"Mounts", data + ":/data, " + sub + ":/ro:ro", "network none, read-only, /tmp of 8 MiB, /dev/shm of 16 MiB"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("show lacks %q:\n%s", want, shown)
+		}
+	}
+	script2 := filepath.Join(dir, "job.sh")
+	if err := os.WriteFile(script2, []byte("#!/bin/sh\n#BERTH --image="+busyboxImage+"\n#SBATCH --output=berth-%j.out\n#SBATCH --chdir="+dir+"\necho from a script\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	script3 := parseID(t, c.runAs(alice, "submit", "--parsable", "-Q", script2).stdout)
+	c.await(script3, "COMPLETED")
+	c.output(dir, script3, "from a script")
+}
+
+// TestWhatIsNotAllowedIsRefused says what is, and where that stands.
+func TestWhatIsNotAllowedIsRefused(t *testing.T) {
+	t.Parallel()
+	needBusybox(t)
+	data, outside := openDir(t), openDir(t)
+	c := startClusterWith(t, []string{"BERTH_CONTAINERS_MOUNTS=" + data, "BERTH_CONTAINERS_NETWORK=none"},
+		"--runtime", "containerd", "--nodes", "cpu", "--busybox")
+	dir := openDir(t)
+	closed, link := filepath.Join(data, "closed"), filepath.Join(data, "link")
+	if err := errors.Join(os.MkdirAll(filepath.Join(closed, "in"), 0o700), os.Symlink(outside, link)); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"MOUNT: source " + outside + ": this node mounts only what lies below " + data + " (containers.mounts in its agent.yaml)": {"--mount", outside + ":/x"},
+		"is a symbolic link, which is not followed":                     {"--mount", link + ":/x"},
+		"no such file or directory":                                     {"--mount", data + "/missing:/x"},
+		"permission denied":                                             {"--mount", closed + "/in:/x"},
+		"target /etc/hosts would hide":                                  {"--mount", data + ":/etc/hosts"},
+		"NETWORK: host is not allowed on this node":                     {"--net", "host"},
+		"SIZE: /tmp of 4096 MiB: this node gives the job 1 to 2048 MiB": {"--tmp", "4G"},
+	} {
+		args = append([]string{"submit", "--parsable", "-D", dir, "--image", busyboxImage}, args...)
+		r := c.runAs(alice, append(args, "--", "true")...)
+		if r.code != 0 {
+			t.Errorf("%q: submit: %s", args, r.stderr)
+			continue
+		}
+		id := parseID(t, r.stdout)
+		c.await(id, "FAILED", "COMPLETED")
+		if shown := c.run("show", fmt.Sprint(id)); !strings.Contains(strings.Join(strings.Fields(shown), " "), want) {
+			t.Errorf("%q: want %q in\n%s", args, want, shown)
+		}
+	}
+}
+
+func ownerOf(st os.FileInfo) uint32 { return st.Sys().(*syscall.Stat_t).Uid }
