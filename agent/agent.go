@@ -143,7 +143,8 @@ type Agent struct {
 	// modes are how the shares of each card are enforced, likewise.
 	modes map[string]caps.Mode
 
-	recheck chan struct{} // see watchDevices
+	recheck chan struct{}     // see watchDevices
+	kept    map[string]string // why a card is kept from the offer, by UUID
 
 	workers sync.WaitGroup
 	ctx     context.Context // of the workers; set by Run

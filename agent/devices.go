@@ -52,11 +52,28 @@ func (a *Agent) offered(ctx context.Context, cards []gpu.Card) []gpu.Card {
 	}
 	return slices.DeleteFunc(slices.Clone(cards), func(c gpu.Card) bool {
 		_, err := a.cfg.Devices.Grant([]string{c.UUID})
-		if err != nil {
+		if a.news(c.UUID, err) && err != nil {
 			a.log.ErrorContext(ctx, "a GPU is not offered: jobs cannot be given it", "gpu", c.UUID, "err", err)
 		}
 		return err != nil
 	})
+}
+
+// news tells whether what keeps a card from jobs is another thing than at the
+// last hello.
+func (a *Agent) news(uuid string, err error) bool {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.kept == nil {
+		a.kept = map[string]string{}
+	}
+	was := a.kept[uuid]
+	a.kept[uuid] = text
+	return was != text
 }
 
 // watchDevices ends the session when a card comes to be, or ceases to be, one

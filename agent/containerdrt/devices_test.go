@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-scheduler/berth/agent/containerdrt/daemon"
 	"github.com/berth-scheduler/berth/agent/gpu/cdi"
 )
 
@@ -201,6 +202,21 @@ func testSelfTest(t *testing.T, b *bench, in *cdi.Injector) {
 			if task.ID.Job == probeJob {
 				t.Errorf("left behind: %+v", task)
 			}
+		}
+	}
+}
+
+// BenchmarkSelfTest is what the agent's start waits for.
+func BenchmarkSelfTest(b *testing.B) {
+	if err := daemon.Installed(); err != nil || os.Geteuid() != 0 {
+		b.Skip("needs root and containerd")
+	}
+	bb := newBench(b)
+	in, _ := simulated(bb)
+	bb.rt.cfg.Devices = in
+	for b.Loop() {
+		if err := in.SelfTest(b.Context(), bb.rt, []string{cardA, cardB}, cdi.HostRoot, cdi.ImageRoot); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

@@ -126,7 +126,6 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString("CDI: ")
 	if e.File != "" {
 		b.WriteString(e.File + ": ")
 	}
@@ -207,8 +206,8 @@ type found struct {
 	dev  *specs.Device
 }
 
-// Nodes returns where the device nodes of a card alone lie on this node, not
-// those that all cards share.
+// Nodes returns where the device nodes of a card, or of an instance, lie on
+// this node, without those that all cards share.
 func (in *Injector) Nodes(uuid string) ([]string, error) {
 	set, err := in.load()
 	if err != nil {
@@ -220,7 +219,7 @@ func (in *Injector) Nodes(uuid string) ([]string, error) {
 	}
 	var out []string
 	for _, n := range f.dev.ContainerEdits.DeviceNodes {
-		if in.classOf(n.Path) == classCard {
+		if c := in.classOf(n.Path); c == classCard || c == classCaps && in.given(c, uuid) {
 			out = append(out, hostPath(n))
 		}
 	}

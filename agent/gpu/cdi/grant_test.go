@@ -64,6 +64,13 @@ func (n *node) remove(name string) {
 	}
 }
 
+func (n *node) must(err error) {
+	n.Helper()
+	if err != nil {
+		n.Fatal(err)
+	}
+}
+
 func (n *node) mknod(name string, minor uint32) {
 	n.Helper()
 	if err := errors.Join(os.MkdirAll(n.path("dev"), 0o755), unix.Mknod(n.path("dev/"+name), unix.S_IFCHR|0o666, int(unix.Mkdev(195, minor)))); err != nil {
@@ -210,6 +217,34 @@ func TestGivenOfMIG(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", c.name, diff)
 			}
 		}
+	}
+}
+
+// TestNodesOfMIG: two instances share a card node, and each has its own of what
+// opens it; the self-test tries the neighbour's.
+func TestNodesOfMIG(t *testing.T) {
+	n := newNode(t)
+	n.remove("etc")
+	for _, c := range []string{"3", "4"} {
+		n.must(os.MkdirAll(n.path("dev/nvidia-caps"), 0o755))
+		n.must(unix.Mknod(n.path("dev/nvidia-caps/nvidia-cap"+c), unix.S_IFCHR|0o666, int(unix.Mkdev(236, 3))))
+	}
+	node := func(name string) string {
+		return fmt.Sprintf("{path: /dev/%s, hostPath: %s/%s}", name, n.path("dev"), name)
+	}
+	n.write("etc/nvidia.yaml", fmt.Sprintf("cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n"+
+		"- {name: MIG-a, containerEdits: {deviceNodes: [%s, %s]}}\n- {name: MIG-b, containerEdits: {deviceNodes: [%s, %s]}}\n",
+		node("nvidia0"), node("nvidia-caps/nvidia-cap3"), node("nvidia0"), node("nvidia-caps/nvidia-cap4")))
+	p := &scripted{denied: syscall.EPERM, absent: syscall.ENOENT}
+	_ = n.injector().SelfTest(t.Context(), p, []string{"MIG-a", "MIG-b"}, HostRoot) // the script knows no instances
+	if len(p.asked) != 1 {
+		t.Fatalf("asked %+v", p.asked)
+	}
+	if diff := cmp.Diff([]string{"/dev/nvidia-caps/nvidia-cap3", "/dev/nvidia-caps/nvidia-cap4", "/dev/nvidia0"}, p.asked[0].Open); diff != "" {
+		t.Errorf("opens (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{n.path("dev/nvidia-caps/nvidia-cap4")}, p.asked[0].Others); diff != "" {
+		t.Errorf("lays in its way (-want +got):\n%s", diff)
 	}
 }
 

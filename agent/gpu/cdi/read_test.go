@@ -216,11 +216,21 @@ func TestConfigRefuses(t *testing.T) {
 
 func TestErrorsAreOneLineWithTheFix(t *testing.T) {
 	err := error(&Error{Fault: Stale, File: "/etc/cdi/nvidia.yaml", Text: "was made for driver 570.1.2, and 580.3.4 runs", Fix: Generate("/etc/cdi/nvidia.yaml")})
-	const want = "CDI: /etc/cdi/nvidia.yaml: was made for driver 570.1.2, and 580.3.4 runs; run: nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml"
+	const want = "/etc/cdi/nvidia.yaml: was made for driver 570.1.2, and 580.3.4 runs; run: nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml"
 	if err.Error() != want {
 		t.Errorf("got %q\nwant %q", err, want)
 	}
 	if got := FaultOf(errors.Join(errors.New("x"), err)); got != Stale {
 		t.Errorf("fault %q", got)
+	}
+}
+
+// BenchmarkParse reads a specification of the size that a node has.
+func BenchmarkParse(b *testing.B) {
+	data, in := []byte(recorded(b, "h100.yaml")), injector(b)
+	for b.Loop() {
+		if _, err := in.Parse(data); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -166,7 +166,9 @@ func clocks(ctx context.Context, h *Host, s *Subject) []Line {
 }
 
 func clockLine(addr string, c Clock) []Line {
-	ms := func(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }
+	ms := func(d time.Duration) string { // no minus before nothing
+		return fmt.Sprintf("%.1f ms", float64(d.Round(100*time.Microsecond).Microseconds())/1000)
+	}
 	text := fmt.Sprintf("%s is %s ahead, give or take %s", addr, ms(c.Ahead), ms(c.Bound))
 	const fix = "run chrony or the like on both, with the same servers"
 	switch off := max(c.Ahead, -c.Ahead) - c.Bound; {
