@@ -40,7 +40,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 			saved = now
 			r.save()
 		}
-		timer := time.NewTimer(max(next.Sub(time.Now()), youngEvery/5))
+		timer := time.NewTimer(max(time.Until(next), youngEvery/5))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
