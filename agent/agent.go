@@ -80,7 +80,10 @@ type Config struct {
 	UsageObservers []func(now time.Time, usage []gpu.Usage)
 	// Visitors lets users look into their jobs; without it none may.
 	Visitors Visitors
-	Log      *slog.Logger
+	// Failpoint is called at each step of the journal, such as "before journal
+	// I"; tests end the process there. nil does nothing.
+	Failpoint func(step string)
+	Log       *slog.Logger
 }
 
 // Users resolves numeric ids through the node's name service.
@@ -166,6 +169,9 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	j, err := OpenJournal(cfg.Dir)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Failpoint != nil {
+		j.step = cfg.Failpoint
 	}
 	a := &Agent{
 		cfg: cfg, log: cfg.Log.With("component", "agent", "node", string(cfg.Node)),

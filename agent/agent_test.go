@@ -175,6 +175,41 @@ func TestLaunchFailures(t *testing.T) {
 	r.reported(3, running)
 }
 
+// TestStartThatFails: nobody knows what became of it until the runtime says
+// so. The process may run, and must then neither be started again nor be
+// called failed.
+func TestStartThatFails(t *testing.T) {
+	r := newRig(t)
+	lost := errors.New("connection reset by peer")
+	r.rt.Fail("answer of start", lost)
+	r.rt.Fail("inspect", lost, lost)
+	r.leader.Assign(assignment(1))
+	r.reported(1, running)
+	r.rt.Exit(id(1), 3, true)
+	if got := r.reported(1, failed); got.Exit.Code != 3 || got.Started == nil {
+		t.Errorf("the answer was lost: %v", got)
+	}
+	if n := strings.Count(strings.Join(r.rt.Calls(), ","), "start j1-a1"); n != 1 {
+		t.Errorf("started %d times", n)
+	}
+	r.rt.Fail("start", lost) // and nothing ran
+	r.leader.Assign(assignment(2))
+	r.reported(2, running)
+	if n := strings.Count(strings.Join(r.rt.Calls(), ","), "start j2-a1"); n != 2 {
+		t.Errorf("asked %d times to start, want once more", n)
+	}
+	r.rt.Fail("answer of start", lost)
+	r.rt.Fail("inspect", lost)
+	r.leader.Assign(assignment(3))
+	r.eventually("the start of 3", func() bool { return r.rt.Phase(id(3)) == agent.TaskRunning })
+	stop := assignment(3)
+	stop.Stop, stop.Grace = true, durationpb.New(time.Millisecond)
+	r.leader.Assign(stop)
+	if got := r.reported(3, cancelled); got.Exit == nil {
+		t.Errorf("stopped while nobody knew whether it runs: %v", got)
+	}
+}
+
 func TestStopEscalatesFromTermToKill(t *testing.T) {
 	r := newRig(t)
 	r.rt.IgnoreTERM()

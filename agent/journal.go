@@ -35,6 +35,9 @@ type Journal struct {
 	err     error // the first write error; the journal is dead after it
 	pending []chan error
 	syncing bool
+	// step is called at each step of a record's way to the disk; tests end the
+	// process there. It never changes once records are written.
+	step func(name string)
 }
 
 // Record is what the journal holds of one attempt.
@@ -70,6 +73,7 @@ func OpenJournal(dir string) (*Journal, error) {
 		path:   filepath.Join(dir, journalFile),
 		live:   map[cluster.AttemptID]*Record{},
 		tokens: map[cluster.JobID]cluster.Token{},
+		step:   func(string) {},
 	}
 	if err := j.load(); err != nil {
 		return nil, err
@@ -219,6 +223,8 @@ func (j *Journal) Forget(id cluster.AttemptID) error {
 	if j.live[id] == nil {
 		return nil
 	}
+	j.step("before journal " + string(recForget))
+	defer j.step("after journal " + string(recForget))
 	delete(j.live, id)
 	if err := j.write(recForget, &nodev1.AttemptRef{Job: uint64(id.Job), Attempt: id.No}); err != nil {
 		return err
@@ -232,17 +238,19 @@ func (j *Journal) Forget(id cluster.AttemptID) error {
 // put writes one record and waits until it is on disk. Whoever finds no fsync
 // under way does it for all who came meanwhile.
 func (j *Journal) put(kind byte, m proto.Message, applied func()) error {
+	j.step("before journal " + string(kind))
 	j.mu.Lock()
 	if err := j.write(kind, m); err != nil {
 		j.mu.Unlock()
 		return err
 	}
+	j.step("within journal " + string(kind))
 	applied()
 	done := make(chan error, 1)
 	j.pending = append(j.pending, done)
 	if j.syncing {
 		j.mu.Unlock()
-		return <-done
+		return j.stepAfter(kind, <-done)
 	}
 	j.syncing = true
 	for len(j.pending) > 0 {
@@ -262,7 +270,12 @@ func (j *Journal) put(kind byte, m proto.Message, applied func()) error {
 	}
 	j.syncing = false
 	j.mu.Unlock()
-	return <-done
+	return j.stepAfter(kind, <-done)
+}
+
+func (j *Journal) stepAfter(kind byte, err error) error {
+	j.step("after journal " + string(kind))
+	return err
 }
 
 func (j *Journal) write(kind byte, m proto.Message) error {

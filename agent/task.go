@@ -32,7 +32,6 @@ const (
 const (
 	defaultGrace   = 30 * time.Second
 	inspectEvery   = 10 * time.Second // events are only a hint: look by ourselves too
-	createRetries  = 4
 	firstRetryWait = 100 * time.Millisecond
 	callTimeout    = 2 * time.Minute // of a runtime call that pulls nothing
 )
@@ -57,6 +56,8 @@ type task struct {
 	ready    bool // it said that it waits for the other nodes
 	end      *nodev1.Report
 	measured measured
+	failing  time.Time // since when its launch fails for what may pass, zero when it does not
+	unsure   error     // a start failed so that it may have happened all the same
 
 	progress nodev1.Progress // what was done for it, see note
 	drain    string          // why the node is to be drained, see prolog
@@ -237,35 +238,24 @@ func (t *task) create(ctx context.Context) error {
 		return t.launchFailed(err)
 	}
 	l, err := t.agent.launch(ctx, as)
-	if err == nil {
-		err = t.retry(ctx, func() error { return t.rt.Create(ctx, l) })
-	}
 	if err != nil {
 		return t.launchFailed(err)
 	}
+	if err := t.rt.Create(ctx, l); err != nil {
+		return t.createFailed(ctx, err)
+	}
+	t.failing = time.Time{}
 	t.phase = phaseCreated
 	return nil
 }
 
-// retry repeats what may pass by itself; a LaunchError never does.
-func (t *task) retry(ctx context.Context, f func() error) error {
-	wait := firstRetryWait
-	for i := 0; ; i++ {
-		err := f()
-		var le *LaunchError
-		if err == nil || errors.As(err, &le) || i == createRetries || ctx.Err() != nil {
-			return err
-		}
-		t.log.Warn("runtime refused; will try again", "err", err, "dur", wait)
-		if !t.pause(ctx, wait) {
-			return err
-		}
-		wait *= 4
-	}
-}
-
 // start runs the process and says so.
 func (t *task) start(ctx context.Context) error {
+	if t.unsure != nil {
+		if known, err := t.learnStart(ctx); !known || err != nil {
+			return err
+		}
+	}
 	as, released := t.wants()
 	if as == nil || released || as.Stop {
 		return t.ended(&nodev1.Report{State: nodev1.AttemptState_ATTEMPT_STATE_CANCELLED})
@@ -279,14 +269,19 @@ func (t *task) start(ctx context.Context) error {
 	cctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := t.rt.Start(cctx, t.id); err != nil {
-		return t.launchFailed(err)
+		return t.startFailed(err)
 	}
-	t.started = time.Now()
+	t.runs(as, time.Now())
+	return nil
+}
+
+// runs takes note that the process was let go.
+func (t *task) runs(as *nodev1.Assignment, since time.Time) {
+	t.started, t.failing = since, time.Time{}
 	t.phase = phaseRunning
 	t.points.running()
 	t.measure(as)
 	t.sayRunning()
-	return nil
 }
 
 func (t *task) sayRunning() {

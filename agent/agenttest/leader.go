@@ -43,6 +43,21 @@ func NewLeader(t testing.TB) *Leader {
 	return l
 }
 
+// Listen serves agents of other processes, too, on a unix socket.
+func (l *Leader) Listen(t testing.TB, socket string) {
+	t.Helper()
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = l.srv.Serve(ln) }() // ends with Stop
+}
+
+// DialSocket connects to a leader that listens in another process.
+func DialSocket(socket string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+}
+
 // Dial connects to the leader, whatever the address.
 func (l *Leader) Dial(string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///leader", grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -95,6 +110,13 @@ func (l *Leader) Last(id cluster.AttemptID) *nodev1.Report {
 		return rs[len(rs)-1]
 	}
 	return nil
+}
+
+// Hellos returns how many sessions there have been.
+func (l *Leader) Hellos() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hellos
 }
 
 // Hello returns what the agent said of its node when its present session began,

@@ -141,6 +141,11 @@ func (r *Runtime) Start(_ context.Context, id cluster.AttemptID) error {
 	if t.Phase == agent.TaskCreated {
 		t.Phase, t.PID, t.Started = agent.TaskRunning, 1000, time.Now()
 	}
+	// The answer may get lost on its way.
+	if errs := r.fail["answer of start"]; len(errs) > 0 {
+		r.fail["answer of start"] = errs[1:]
+		return errs[0]
+	}
 	return nil
 }
 

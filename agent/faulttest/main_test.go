@@ -1,0 +1,165 @@
+package faulttest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/agenttest"
+	"github.com/berth-scheduler/berth/agent/containerdrt"
+	"github.com/berth-scheduler/berth/agent/processrt"
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// TestMain makes the test binary its own agent, keeper of processes and helper
+// of containers.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		var play func() error
+		switch os.Args[1] {
+		case "play-agent":
+			play = func() error { return playAgent(os.Args[2]) }
+		case "container-logger":
+			play = func() error { return containerdrt.LoggerMain(os.Args[2]) }
+		case "process-keeper":
+			fs := flag.NewFlagSet("process-keeper", flag.ExitOnError)
+			dir, parent := fs.String("dir", "", ""), fs.String("cgroup", "", "")
+			_ = fs.Parse(os.Args[2:]) // exits on an error
+			play = func() error { return processrt.KeeperMain(context.Background(), *dir, *parent) }
+		}
+		if play != nil {
+			if err := play(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// part is what an agent of a test is told.
+type part struct {
+	Dir, Leader string // state; the leader's socket
+	Containerd  string // its socket; "" runs plain processes
+	Cgroup      string
+	// CrashAt names a step, see step; the process kills itself there, the
+	// first time.
+	CrashAt string
+}
+
+func (p part) open(ctx context.Context) (agent.Runtime, func() error, error) {
+	if p.Containerd == "" {
+		rt, err := processrt.Open(ctx, processrt.Config{
+			Dir: p.Dir + "/rt", Exe: []string{os.Args[0], "process-keeper"}, CgroupParent: p.Cgroup, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		return rt, rt.Close, nil
+	}
+	rt, err := containerdrt.Open(ctx, containerdrt.Config{
+		Address: p.Containerd, Namespace: namespace, Dir: p.Dir + "/rt", CgroupParent: p.Cgroup, Logger: os.Args[0],
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return rt, rt.Close, nil
+}
+
+const namespace = "faulttest"
+
+type nobody struct{}
+
+func (nobody) Resolve(_, gid uint32, name string) (agent.User, error) {
+	return agent.User{Name: name, Home: "/", Shell: "/bin/sh", Groups: []uint32{gid}}, nil
+}
+
+// playAgent is an agent until it is killed.
+func playAgent(form string) error {
+	var p part
+	if err := json.Unmarshal([]byte(form), &p); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	var rt agent.Runtime
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		var err error
+		if rt, _, err = p.open(ctx); err == nil {
+			break
+		}
+		if time.Now().After(deadline) { // containerd may be away just now
+			return err
+		}
+	}
+	rt = crashing{rt, p.step}
+	a, err := agent.New(ctx, agent.Config{
+		Node: "n1", BootID: "boot", Dir: p.Dir, Coordinators: []string{p.Leader},
+		Dial: func(addr string) (*grpc.ClientConn, error) { return agenttest.DialSocket(addr) },
+		Host: rt, Users: nobody{}, CPUMilli: 64_000, MemMiB: 1 << 20, Grace: 200 * time.Millisecond, Heartbeat: time.Second,
+		Failpoint: p.step, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		return err
+	}
+	return a.Run(ctx)
+}
+
+// step ends the process as kill -9 does, if it is to end there.
+func (p part) step(name string) {
+	if p.CrashAt == name {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // until the signal is there
+	}
+}
+
+// crashing is a runtime with a step before and after each call that changes
+// something.
+type crashing struct {
+	agent.Runtime
+	step func(string)
+}
+
+func (c crashing) around(name string, call func() error) error {
+	c.step("before " + name)
+	err := call()
+	c.step("after " + name)
+	return err
+}
+
+// Create implements agent.Runtime.
+func (c crashing) Create(ctx context.Context, l *agent.Launch) error {
+	return c.around("create", func() error { return c.Runtime.Create(ctx, l) })
+}
+
+// Start implements agent.Runtime.
+func (c crashing) Start(ctx context.Context, id cluster.AttemptID) error {
+	return c.around("start", func() error { return c.Runtime.Start(ctx, id) })
+}
+
+// Signal implements agent.Runtime.
+func (c crashing) Signal(ctx context.Context, id cluster.AttemptID, sig syscall.Signal) error {
+	return c.around("signal", func() error { return c.Runtime.Signal(ctx, id, sig) })
+}
+
+// Delete implements agent.Runtime.
+func (c crashing) Delete(ctx context.Context, id cluster.AttemptID) error {
+	return c.around("delete", func() error { return c.Runtime.Delete(ctx, id) })
+}
+
+// steps are all the places to crash at, in the order of an attempt's life.
+var steps = strings.Split("before journal I,within journal I,after journal I,before create,after create,before start,after start,"+
+	"before signal,after signal,before journal E,within journal E,after journal E,before delete,after delete,before journal F,after journal F", ",")
+
+var errNever = errors.New("not reached")

@@ -1,0 +1,290 @@
+package faulttest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/agenttest"
+	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/agent/containerdrt/daemon"
+	"github.com/berth-scheduler/berth/agent/processrt"
+	"github.com/berth-scheduler/berth/agent/runtimetest"
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+const (
+	user     = 65534
+	patience = 2 * time.Minute // for what loaded machines do
+)
+
+// mark is in the environment of every job of a site, so that orphans are
+// found wherever they are.
+const mark = "BERTH_FAULTTEST_SITE"
+
+// site is one node: an agent in a process of its own, its leader, and
+// containerd where it runs containers.
+type site struct {
+	*testing.T
+	part   part
+	out    string
+	leader *agenttest.Leader
+	d      *daemon.Daemon
+	agent  *exec.Cmd
+	log    bytes.Buffer // of the agents; read when none runs
+	jobs   uint64
+}
+
+func newSite(t *testing.T, containers bool) *site {
+	t.Helper()
+	runtimetest.Require(t, runtimetest.Root())
+	dir, err := os.MkdirTemp("/tmp", "ft") // sockets need short paths
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{T: t, out: filepath.Join(dir, "out"), leader: agenttest.NewLeader(t)}
+	s.part = part{Dir: filepath.Join(dir, "agent"), Leader: filepath.Join(dir, "leader"), Cgroup: "/berth-fault/" + filepath.Base(dir)}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for _, d := range []string{s.out, s.part.Dir} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for d, mode := range map[string]os.FileMode{dir: 0o755, s.out: 0o777} {
+		if err := os.Chmod(d, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.leader.Listen(t, s.part.Leader)
+	if containers {
+		runtimetest.Require(t, daemon.Installed())
+		if s.d, err = daemon.Start(t.Context(), daemon.Config{Dir: filepath.Join(dir, "cd")}); err != nil {
+			t.Fatal(err)
+		}
+		s.part.Containerd = s.d.Socket()
+		t.Cleanup(func() {
+			if err := s.d.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	} else {
+		t.Cleanup(func() {
+			if err := processrt.StopKeeper(filepath.Join(s.part.Dir, "rt")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(s.kill)
+	return s
+}
+
+// start runs an agent that crashes at a step, or at none.
+func (s *site) start(crashAt string) {
+	s.Helper()
+	p := s.part
+	p.CrashAt = crashAt
+	form, err := json.Marshal(p)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.agent = exec.Command(os.Args[0], "play-agent", string(form))
+	s.agent.Stderr = &s.log
+	if err := s.agent.Start(); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// kill ends the agent as kill -9 does.
+func (s *site) kill() {
+	if s.agent == nil {
+		return
+	}
+	_ = s.agent.Process.Kill() // it may have killed itself
+	_ = s.agent.Wait()         // says "killed"
+	s.agent = nil
+}
+
+// crashed waits until the agent has killed itself.
+func (s *site) crashed() error {
+	done := make(chan error, 1)
+	cmd := s.agent
+	go func() { done <- cmd.Wait() }()
+	select {
+	case <-done:
+		s.agent = nil
+		return nil
+	case <-time.After(patience):
+		_ = cmd.Process.Kill()
+		<-done
+		s.agent = nil
+		return errNever
+	}
+}
+
+// assign has a shell run a script, once.
+func (s *site) assign(script string, memMiB int64) cluster.AttemptID {
+	s.jobs++
+	id := cluster.AttemptID{Job: cluster.JobID(s.jobs), No: 1}
+	as := &nodev1.Assignment{
+		Job: s.jobs, Attempt: 1, Token: 100 + s.jobs, Uid: user, Gid: user, User: "nobody", Name: "fault", Dir: []byte("/"), MemMib: memMiB,
+		Stdout: []byte(s.output(id)), Env: [][]byte{[]byte(mark + "=" + filepath.Base(filepath.Dir(s.out)))},
+	}
+	for _, a := range []string{"/bin/sh", "-c", "echo ran; " + script} {
+		as.Command = append(as.Command, []byte(a))
+	}
+	s.leader.Assign(as)
+	return id
+}
+
+func (s *site) output(id cluster.AttemptID) string { return filepath.Join(s.out, id.String()+".out") }
+
+// runs is how often a job began.
+func (s *site) runs(id cluster.AttemptID) int {
+	text, err := os.ReadFile(s.output(id))
+	if err != nil {
+		return 0
+	}
+	return strings.Count(string(text), "ran\n")
+}
+
+// ended returns the terminal report of an attempt, nil while there is none.
+func (s *site) ended(id cluster.AttemptID) *nodev1.Report {
+	if r := s.leader.Last(id); r != nil && r.State >= nodev1.AttemptState_ATTEMPT_STATE_COMPLETED {
+		return r
+	}
+	return nil
+}
+
+func (s *site) until(what string, ok func() bool) {
+	s.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.kill()
+			s.Fatalf("not within %s: %s; the agents' log ends with\n%s", patience, what, s.log.Bytes()[max(0, s.log.Len()-4000):])
+		}
+	}
+}
+
+// leftovers names everything that the jobs left behind, once the agent has
+// had time to clear up: processes, control groups, tasks, files of attempts.
+func (s *site) leftovers() (left []string) {
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		left = slicesConcat(s.processes(), s.groups(), s.tasks(), s.files())
+		if len(left) == 0 || time.Now().After(deadline) {
+			return left
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func slicesConcat(lists ...[]string) (out []string) {
+	for _, l := range lists {
+		out = append(out, l...)
+	}
+	return out
+}
+
+// processes are those that have the site's mark in their environment.
+func (s *site) processes() (left []string) {
+	want := []byte(mark + "=" + filepath.Base(filepath.Dir(s.out)))
+	envs, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, path := range envs {
+		if env, err := os.ReadFile(path); err == nil && bytes.Contains(env, want) {
+			left = append(left, "process "+filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return left
+}
+
+func (s *site) groups() (left []string) {
+	h, err := cgroup.Detect()
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, mount := range append([]string{h.Unified, h.Memory, h.CPU, h.Account, h.Pids}, h.Others...) {
+		dirs, err := filepath.Glob(filepath.Join("/", mount, s.part.Cgroup, "*-a*"))
+		if err != nil {
+			s.Fatal(err)
+		}
+		if mount != "" {
+			left = append(left, dirs...)
+		}
+	}
+	return left
+}
+
+// tasks are those that a runtime of the same state still knows.
+func (s *site) tasks() (left []string) {
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	rt, done, err := s.part.open(ctx)
+	if err != nil {
+		return []string{"no runtime: " + err.Error()}
+	}
+	list, err := rt.List(ctx)
+	if err != nil {
+		left = append(left, "no list of tasks: "+err.Error())
+	}
+	for _, t := range list {
+		left = append(left, fmt.Sprintf("task %s, %s", t.ID, t.Phase))
+	}
+	if err := done(); err != nil {
+		s.Error(err)
+	}
+	return left
+}
+
+// files are those in the runtime's directory that are named after attempts.
+func (s *site) files() (left []string) {
+	for _, pattern := range []string{"rt/j*-a*", "rt/*/j*-a*", "rt/*/*/j*-a*"} {
+		found, err := filepath.Glob(filepath.Join(s.part.Dir, pattern))
+		if err != nil {
+			s.Fatal(err)
+		}
+		left = append(left, found...)
+	}
+	return left
+}
+
+// records are those that are left in the agent's journal when it has had time
+// to clear it: that an end is committed need not reach the disk before a kill,
+// since the next agent reports it again and is told so.
+func (s *site) records() (left []string) {
+	s.Helper()
+	for range 10 {
+		s.kill()
+		j, err := agent.OpenJournal(s.part.Dir)
+		if err != nil {
+			return []string{"journal: " + err.Error()}
+		}
+		left = nil
+		for id := range j.Records() {
+			left = append(left, "journal record of "+id.String())
+		}
+		if err := j.Close(); err != nil {
+			s.Error(err)
+		}
+		if len(left) == 0 {
+			break
+		}
+		before := s.leader.Hellos()
+		s.start("")
+		s.until("a session of the next agent", func() bool { return s.leader.Hellos() > before })
+		time.Sleep(200 * time.Millisecond) // there is nothing to poll but the file it writes
+	}
+	s.kill()
+	return left
+}
