@@ -87,13 +87,14 @@ func TestFaultOfAnMPSServer(t *testing.T) {
 				m.shared(job+1, 2000)
 				m.reported(job+1, running)
 			}
-			m.take(1, 1000)
+			c1 := m.take(1, 1000)
 			capstest.Fault(t, dir, sim.UUID("n1", 0), tc.line)
 			for i, state := range tc.states {
 				if got := m.reported(uint64(i)+1, state); !strings.Contains(got.Detail, tc.says[i]) || (got.Reason == "GPUNeighbour") != (state == lost) {
 					t.Errorf("job %d: %v, want %q", i+1, got, tc.says[i])
 				}
 			}
+			c1.Close() // a process goes with its job
 			m.eventually("the daemon ended", func() bool { return !capstest.Alive(dir, sim.UUID("n1", 0)) })
 		})
 	}
