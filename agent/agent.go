@@ -132,6 +132,7 @@ type Agent struct {
 	oomLog   *caps.OOMLog
 	cards    *cardStates
 	health   *health.Monitor // nil without GPUs
+	strays   *strayWatch
 
 	mu    sync.Mutex
 	tasks map[cluster.AttemptID]*task
@@ -180,6 +181,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	a.sampler, a.recorder = NewSampler(cfg.GPUs, cfg.Log), profile.New(filepath.Join(cfg.Dir, profilesFile), a.log)
 	a.sampler.Observe(a.observeMemory)
+	a.strays = newStrayWatch(a.log, a.cards.again)
+	a.sampler.Observe(a.strays.observe)
 	for _, f := range append([]func(time.Time, []gpu.Usage){a.power.observe, a.recorder.Observe}, cfg.UsageObservers...) {
 		a.sampler.Observe(f)
 	}

@@ -90,6 +90,13 @@ func (c *cardStates) tell() {
 	}
 }
 
+// again has the leader told anew how the cards are.
+func (c *cardStates) again() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tell()
+}
+
 // takeChanged takes the token of changed; false when there was none.
 func (c *cardStates) takeChanged() bool {
 	select {
@@ -211,9 +218,7 @@ func (a *Agent) watchProvider(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-src.Changed():
-			a.cards.mu.Lock()
-			a.cards.tell() // the inventory or a stray may be what changed
-			a.cards.mu.Unlock()
+			a.cards.again() // the inventory may be what changed
 		}
 	}
 }

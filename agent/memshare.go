@@ -41,6 +41,7 @@ func (a *Agent) sell(ctx context.Context, cards []gpu.Card) []*nodev1.GPU {
 			Uuid: c.UUID, Index: uint32(c.Index), Type: c.Type, MemMib: c.MemMiB, ReservedMib: c.ReservedMiB,
 			Numa: int32(c.NUMA), Pci: c.PCI, CapMode: string(ch.Mode), Scope: string(ch.Scope), CapReason: ch.String(),
 		})
+		a.strays.detailCard(out[len(out)-1], &c)
 	}
 	a.mu.Lock()
 	a.usable, a.modes = usable, modes

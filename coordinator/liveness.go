@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // liveness holds what the leader last heard of each node. It is soft: a new
@@ -23,6 +25,9 @@ type liveness struct {
 type contact struct {
 	last time.Time
 	gpus map[cluster.GPUID]*nodev1.GPUUsage
+	// detail is what the node's newest hello says of its cards; replaced, never
+	// changed.
+	detail map[cluster.GPUID]*apiv1.GPUDetail
 }
 
 func newLiveness(c *Coordinator) *liveness {
@@ -50,6 +55,30 @@ func (l *liveness) heard(node cluster.NodeID, gpus []*nodev1.GPUUsage) {
 	for _, g := range gpus {
 		n.gpus[cluster.GPUID(g.Uuid)] = g
 	}
+}
+
+// described records what a hello says of the node's cards.
+func (l *liveness) described(node cluster.NodeID, gpus []*nodev1.GPU) {
+	detail := make(map[cluster.GPUID]*apiv1.GPUDetail, len(gpus))
+	for _, g := range gpus {
+		detail[cluster.GPUID(g.Uuid)] = conv.DetailFromHello(g)
+	}
+	l.heard(node, nil)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.nodes[node]; n != nil { // a term may have begun meanwhile
+		n.detail = detail
+	}
+}
+
+// details returns what the node said last of its cards in this term.
+func (l *liveness) details(node cluster.NodeID) map[cluster.GPUID]*apiv1.GPUDetail {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.nodes[node]; n != nil {
+		return n.detail
+	}
+	return nil
 }
 
 // last returns when node was last heard, zero when not in this term, and what

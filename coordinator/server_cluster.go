@@ -147,6 +147,7 @@ func (c *Coordinator) nodeView(n *cluster.Node) *apiv1.Node {
 		}
 	})
 	last, shown := c.live.last(n.ID)
+	detail := c.live.details(n.ID)
 	if !last.IsZero() {
 		v.LastContact = timestamppb.New(last)
 	}
@@ -163,6 +164,7 @@ func (c *Coordinator) nodeView(n *cluster.Node) *apiv1.Node {
 		for _, id := range c.fsm.GPUJobs(cluster.GPUID(g.Uuid)) {
 			g.Jobs = append(g.Jobs, uint64(id))
 		}
+		g.Detail = detail[cluster.GPUID(g.Uuid)]
 		if u := shown[cluster.GPUID(g.Uuid)]; u != nil {
 			g.MeasuredUsedMib, g.MeasuredUtilMilli = u.UsedMib, u.UtilMilli
 			g.BusyMs, g.BusySince = u.BusyMs, u.Since

@@ -54,7 +54,7 @@ func NodeFromHello(h *nodev1.Hello, headroomMiB int64, maxShares int) (*cluster.
 		state, why := gpuState(g)
 		n.GPUs = append(n.GPUs, cluster.GPU{
 			ID: cluster.GPUID(g.Uuid), Index: int(g.Index), Type: g.Type, MemMiB: g.MemMib,
-			SellableMiB: cluster.Sellable(g.MemMib, g.ReservedMib, headroomMiB), MaxShares: max(1, maxShares),
+			SellableMiB: sellable(g, headroomMiB), MaxShares: max(1, maxShares),
 			NUMA: int(g.Numa), PCI: g.Pci, CapMode: g.CapMode, Scope: scope, CapReason: clip(g.CapReason, maxCapReason),
 			State: state, StateReason: why,
 		})

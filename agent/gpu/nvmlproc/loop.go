@@ -21,8 +21,12 @@ type loop struct {
 	// was answered: a good answer to one says nothing of another.
 	missed  [kindEvent]int
 	checked time.Time    // when owed was last called
+	looked  time.Time    // when an inventory was read last
 	stuck   atomic.Int32 // children that were killed and are still there
 }
+
+// lookEvery is how often the inventory is read when nobody asks for it.
+const lookEvery = time.Minute
 
 // settled is how long a child must live for the next one to be started at once.
 const settled = 30 * time.Second
@@ -53,6 +57,7 @@ func (l *loop) run() {
 			r.reply <- result{a, err}
 			if err == nil {
 				l.owed()
+				l.refresh()
 			}
 		}
 	}
@@ -79,6 +84,7 @@ func (l *loop) answer(k kind) (answer, error) {
 	}
 	switch k {
 	case kindInventory:
+		l.looked = time.Now()
 		l.p.cards.look(a.Cards, a.Faults)
 	case kindUsage:
 		uuids := make([]string, 0, len(a.Usage))
@@ -122,6 +128,15 @@ func (l *loop) owed() {
 			// What it says is in the state of the cards.
 			_, _ = l.answer(kind(k))
 		}
+	}
+}
+
+// refresh reads the inventory now and then: a card is cut anew, or its limits
+// are set, while nobody asks.
+func (l *loop) refresh() {
+	if time.Since(l.looked) > lookEvery {
+		l.looked = time.Now()
+		_, _ = l.answer(kindInventory)
 	}
 }
 

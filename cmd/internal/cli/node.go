@@ -235,6 +235,7 @@ func runNodeShow(ctx context.Context, e *Env, c *client, f format, ids []string)
 			gpuTable([]*apiv1.Node{n}, false).print(e)
 			printCaps(e, n)
 		}
+		showDetail(e, n)
 		showHealth(e, n)
 	}
 	return err

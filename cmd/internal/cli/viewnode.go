@@ -41,30 +41,31 @@ type eventView struct {
 
 // gpuView has -1 for what was not measured.
 type gpuView struct {
-	UUID              string     `json:"uuid"`
-	Index             uint32     `json:"index"`
-	Type              string     `json:"type"`
-	MemMiB            int64      `json:"mem_mib"`
-	SellableMiB       int64      `json:"sellable_mib"`
-	LedgerUsedMiB     int64      `json:"ledger_used_mib"`
-	LedgerUsedMilli   int64      `json:"ledger_used_milli"`
-	Shares            uint32     `json:"shares"`
-	MaxShares         uint32     `json:"max_shares"`
-	Exclusive         bool       `json:"exclusive"`
-	CapMode           string     `json:"cap_mode"`
-	Scope             string     `json:"scope"`
-	CapReason         string     `json:"cap_reason"`
-	MeasuredUsedMiB   int64      `json:"measured_used_mib"`
-	MeasuredUtilMilli int64      `json:"measured_util_milli"`
-	GossipFreeMiB     int64      `json:"gossip_free_mib"`
-	Queued            uint32     `json:"queued"`
-	Jobs              []uint64   `json:"jobs"`
-	BusyMS            int64      `json:"busy_ms"`
-	BusySince         *time.Time `json:"busy_since"`
-	State             string     `json:"state"`
-	StateReason       string     `json:"state_reason"`
-	Drain             bool       `json:"drain"`
-	DrainReason       string     `json:"drain_reason"`
+	UUID              string      `json:"uuid"`
+	Index             uint32      `json:"index"`
+	Type              string      `json:"type"`
+	MemMiB            int64       `json:"mem_mib"`
+	SellableMiB       int64       `json:"sellable_mib"`
+	LedgerUsedMiB     int64       `json:"ledger_used_mib"`
+	LedgerUsedMilli   int64       `json:"ledger_used_milli"`
+	Shares            uint32      `json:"shares"`
+	MaxShares         uint32      `json:"max_shares"`
+	Exclusive         bool        `json:"exclusive"`
+	CapMode           string      `json:"cap_mode"`
+	Scope             string      `json:"scope"`
+	CapReason         string      `json:"cap_reason"`
+	MeasuredUsedMiB   int64       `json:"measured_used_mib"`
+	MeasuredUtilMilli int64       `json:"measured_util_milli"`
+	GossipFreeMiB     int64       `json:"gossip_free_mib"`
+	Queued            uint32      `json:"queued"`
+	Jobs              []uint64    `json:"jobs"`
+	BusyMS            int64       `json:"busy_ms"`
+	BusySince         *time.Time  `json:"busy_since"`
+	State             string      `json:"state"`
+	StateReason       string      `json:"state_reason"`
+	Drain             bool        `json:"drain"`
+	DrainReason       string      `json:"drain_reason"`
+	Detail            *detailView `json:"detail"`
 }
 
 func viewNodes(in []*apiv1.Node) []nodeView {
@@ -87,6 +88,7 @@ func viewNodes(in []*apiv1.Node) []nodeView {
 				Exclusive: g.GetExclusive(), CapMode: g.GetCapMode(), Scope: g.GetScope(), CapReason: g.GetCapReason(), MeasuredUsedMiB: g.GetMeasuredUsedMib(), MeasuredUtilMilli: g.GetMeasuredUtilMilli(),
 				GossipFreeMiB: g.GetGossipFreeMib(), Queued: g.GetQueued(), Jobs: list(g.GetJobs()), BusyMS: g.GetBusyMs(), BusySince: stamp(g.GetBusySince()),
 				State: g.GetState(), StateReason: g.GetStateReason(), Drain: g.GetDrain(), DrainReason: g.GetDrainReason(),
+				Detail: viewDetail(g.GetDetail()),
 			})
 		}
 		out = append(out, v)

@@ -4130,8 +4130,11 @@ type GPU struct {
 	DrainReason string `protobuf:"bytes,22,opt,name=drain_reason,json=drainReason,proto3" json:"drain_reason,omitempty"`
 	// Whose jobs may share it: anyone, same-group, same-user or never, and why the
 	// better ways to hold jobs to their shares are not used.
-	Scope         string `protobuf:"bytes,23,opt,name=scope,proto3" json:"scope,omitempty"`
-	CapReason     string `protobuf:"bytes,24,opt,name=cap_reason,json=capReason,proto3" json:"cap_reason,omitempty"`
+	Scope     string `protobuf:"bytes,23,opt,name=scope,proto3" json:"scope,omitempty"`
+	CapReason string `protobuf:"bytes,24,opt,name=cap_reason,json=capReason,proto3" json:"cap_reason,omitempty"`
+	// What its agent knows of it beyond what the scheduler uses; absent while no
+	// agent told this leader.
+	Detail        *GPUDetail `protobuf:"bytes,25,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4334,6 +4337,303 @@ func (x *GPU) GetCapReason() string {
 	return ""
 }
 
+func (x *GPU) GetDetail() *GPUDetail {
+	if x != nil {
+		return x.Detail
+	}
+	return nil
+}
+
+// GPUDetail is what an agent knows of a GPU, for people.
+type GPUDetail struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As the driver says it: the product, its own version, and the newest CUDA
+	// that it runs.
+	Name   string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Driver string `protobuf:"bytes,2,opt,name=driver,proto3" json:"driver,omitempty"`
+	Cuda   string `protobuf:"bytes,3,opt,name=cuda,proto3" json:"cuda,omitempty"`
+	// The CUDA compute capability, such as 9.0.
+	Compute string `protobuf:"bytes,4,opt,name=compute,proto3" json:"compute,omitempty"`
+	// In watts; 0 is unknown.
+	PowerLimitW uint32 `protobuf:"varint,5,opt,name=power_limit_w,json=powerLimitW,proto3" json:"power_limit_w,omitempty"`
+	// Equal for the GPUs of the node that NVLink joins; 0 is none.
+	NvlinkGroup uint32 `protobuf:"varint,6,opt,name=nvlink_group,json=nvlinkGroup,proto3" json:"nvlink_group,omitempty"`
+	// on, off or unknown.
+	Mig         string         `protobuf:"bytes,7,opt,name=mig,proto3" json:"mig,omitempty"`
+	Persistence string         `protobuf:"bytes,8,opt,name=persistence,proto3" json:"persistence,omitempty"`
+	Instances   []*GPUInstance `protobuf:"bytes,9,rep,name=instances,proto3" json:"instances,omitempty"`
+	// Processes that nobody started through Berth, and the memory that is
+	// therefore not sold.
+	Strays   []*StrayProcess `protobuf:"bytes,10,rep,name=strays,proto3" json:"strays,omitempty"`
+	StrayMib int64           `protobuf:"varint,11,opt,name=stray_mib,json=strayMib,proto3" json:"stray_mib,omitempty"`
+	Pci      string          `protobuf:"bytes,12,opt,name=pci,proto3" json:"pci,omitempty"`
+	// The NUMA node of the host, -1 when unknown.
+	Numa          int32 `protobuf:"varint,13,opt,name=numa,proto3" json:"numa,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GPUDetail) Reset() {
+	*x = GPUDetail{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GPUDetail) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GPUDetail) ProtoMessage() {}
+
+func (x *GPUDetail) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GPUDetail.ProtoReflect.Descriptor instead.
+func (*GPUDetail) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *GPUDetail) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GPUDetail) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *GPUDetail) GetCuda() string {
+	if x != nil {
+		return x.Cuda
+	}
+	return ""
+}
+
+func (x *GPUDetail) GetCompute() string {
+	if x != nil {
+		return x.Compute
+	}
+	return ""
+}
+
+func (x *GPUDetail) GetPowerLimitW() uint32 {
+	if x != nil {
+		return x.PowerLimitW
+	}
+	return 0
+}
+
+func (x *GPUDetail) GetNvlinkGroup() uint32 {
+	if x != nil {
+		return x.NvlinkGroup
+	}
+	return 0
+}
+
+func (x *GPUDetail) GetMig() string {
+	if x != nil {
+		return x.Mig
+	}
+	return ""
+}
+
+func (x *GPUDetail) GetPersistence() string {
+	if x != nil {
+		return x.Persistence
+	}
+	return ""
+}
+
+func (x *GPUDetail) GetInstances() []*GPUInstance {
+	if x != nil {
+		return x.Instances
+	}
+	return nil
+}
+
+func (x *GPUDetail) GetStrays() []*StrayProcess {
+	if x != nil {
+		return x.Strays
+	}
+	return nil
+}
+
+func (x *GPUDetail) GetStrayMib() int64 {
+	if x != nil {
+		return x.StrayMib
+	}
+	return 0
+}
+
+func (x *GPUDetail) GetPci() string {
+	if x != nil {
+		return x.Pci
+	}
+	return ""
+}
+
+func (x *GPUDetail) GetNuma() int32 {
+	if x != nil {
+		return x.Numa
+	}
+	return 0
+}
+
+// GPUInstance is a part of a GPU in MIG mode.
+type GPUInstance struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uuid  string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	// Such as 1g.10gb; empty when unknown.
+	Profile       string `protobuf:"bytes,2,opt,name=profile,proto3" json:"profile,omitempty"`
+	MemMib        int64  `protobuf:"varint,3,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	Sms           uint32 `protobuf:"varint,4,opt,name=sms,proto3" json:"sms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GPUInstance) Reset() {
+	*x = GPUInstance{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GPUInstance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GPUInstance) ProtoMessage() {}
+
+func (x *GPUInstance) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GPUInstance.ProtoReflect.Descriptor instead.
+func (*GPUInstance) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *GPUInstance) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *GPUInstance) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *GPUInstance) GetMemMib() int64 {
+	if x != nil {
+		return x.MemMib
+	}
+	return 0
+}
+
+func (x *GPUInstance) GetSms() uint32 {
+	if x != nil {
+		return x.Sms
+	}
+	return 0
+}
+
+type StrayProcess struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Pid   int64                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	// Its account, or the number when it has none.
+	User    string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	Command string `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"`
+	// -1 when the driver does not tell.
+	MemMib        int64 `protobuf:"varint,4,opt,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StrayProcess) Reset() {
+	*x = StrayProcess{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StrayProcess) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StrayProcess) ProtoMessage() {}
+
+func (x *StrayProcess) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StrayProcess.ProtoReflect.Descriptor instead.
+func (*StrayProcess) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *StrayProcess) GetPid() int64 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *StrayProcess) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *StrayProcess) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *StrayProcess) GetMemMib() int64 {
+	if x != nil {
+		return x.MemMib
+	}
+	return 0
+}
+
 // NodeEvent is something that befell a node or one of its GPUs.
 type NodeEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4353,7 +4653,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4365,7 +4665,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4378,7 +4678,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *NodeEvent) GetAt() *timestamppb.Timestamp {
@@ -4436,7 +4736,7 @@ type DrainGPURequest struct {
 
 func (x *DrainGPURequest) Reset() {
 	*x = DrainGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4448,7 +4748,7 @@ func (x *DrainGPURequest) String() string {
 func (*DrainGPURequest) ProtoMessage() {}
 
 func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4461,7 +4761,7 @@ func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPURequest.ProtoReflect.Descriptor instead.
 func (*DrainGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DrainGPURequest) GetGpu() string {
@@ -4502,7 +4802,7 @@ type DrainGPUResponse struct {
 
 func (x *DrainGPUResponse) Reset() {
 	*x = DrainGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4514,7 +4814,7 @@ func (x *DrainGPUResponse) String() string {
 func (*DrainGPUResponse) ProtoMessage() {}
 
 func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4527,7 +4827,7 @@ func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPUResponse.ProtoReflect.Descriptor instead.
 func (*DrainGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DrainGPUResponse) GetNode() *Node {
@@ -4555,7 +4855,7 @@ type ResumeGPURequest struct {
 
 func (x *ResumeGPURequest) Reset() {
 	*x = ResumeGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4567,7 +4867,7 @@ func (x *ResumeGPURequest) String() string {
 func (*ResumeGPURequest) ProtoMessage() {}
 
 func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4580,7 +4880,7 @@ func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPURequest.ProtoReflect.Descriptor instead.
 func (*ResumeGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ResumeGPURequest) GetGpu() string {
@@ -4614,7 +4914,7 @@ type ResumeGPUResponse struct {
 
 func (x *ResumeGPUResponse) Reset() {
 	*x = ResumeGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4626,7 +4926,7 @@ func (x *ResumeGPUResponse) String() string {
 func (*ResumeGPUResponse) ProtoMessage() {}
 
 func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4639,7 +4939,7 @@ func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPUResponse.ProtoReflect.Descriptor instead.
 func (*ResumeGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ResumeGPUResponse) GetNode() *Node {
@@ -4666,7 +4966,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4678,7 +4978,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4691,7 +4991,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -4717,7 +5017,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4729,7 +5029,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4742,7 +5042,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -4761,7 +5061,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4773,7 +5073,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4786,7 +5086,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -4805,7 +5105,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4817,7 +5117,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4830,7 +5130,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -4849,7 +5149,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4861,7 +5161,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4874,7 +5174,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -4896,7 +5196,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4908,7 +5208,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4921,7 +5221,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -4954,7 +5254,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4966,7 +5266,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4979,7 +5279,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -4997,7 +5297,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5009,7 +5309,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5022,7 +5322,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 type CreateTokenRequest struct {
@@ -5036,7 +5336,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5048,7 +5348,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5061,7 +5361,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -5095,7 +5395,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5107,7 +5407,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5120,7 +5420,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -5172,7 +5472,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5184,7 +5484,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5197,7 +5497,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Partition) GetName() string {
@@ -5315,7 +5615,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5327,7 +5627,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5340,7 +5640,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -5359,7 +5659,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5371,7 +5671,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5384,7 +5684,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -5417,7 +5717,7 @@ type SetPartitionRequest struct {
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5429,7 +5729,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5442,7 +5742,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -5525,7 +5825,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5537,7 +5837,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5550,7 +5850,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -5576,7 +5876,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5588,7 +5888,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5601,7 +5901,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -5619,7 +5919,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5631,7 +5931,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5644,7 +5944,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 var File_berth_api_v1_api_proto protoreflect.FileDescriptor
@@ -6023,7 +6323,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"partitions\x18\x12 \x03(\tR\n" +
 	"partitions\x12\x18\n" +
 	"\aproblem\x18\x13 \x01(\tR\aproblem\x121\n" +
-	"\ahistory\x18\x14 \x03(\v2\x17.berth.api.v1.NodeEventR\ahistory\"\xee\x05\n" +
+	"\ahistory\x18\x14 \x03(\v2\x17.berth.api.v1.NodeEventR\ahistory\"\x9f\x06\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -6052,7 +6352,33 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\fdrain_reason\x18\x16 \x01(\tR\vdrainReason\x12\x14\n" +
 	"\x05scope\x18\x17 \x01(\tR\x05scope\x12\x1d\n" +
 	"\n" +
-	"cap_reason\x18\x18 \x01(\tR\tcapReason\"\xc1\x01\n" +
+	"cap_reason\x18\x18 \x01(\tR\tcapReason\x12/\n" +
+	"\x06detail\x18\x19 \x01(\v2\x17.berth.api.v1.GPUDetailR\x06detail\"\x90\x03\n" +
+	"\tGPUDetail\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06driver\x18\x02 \x01(\tR\x06driver\x12\x12\n" +
+	"\x04cuda\x18\x03 \x01(\tR\x04cuda\x12\x18\n" +
+	"\acompute\x18\x04 \x01(\tR\acompute\x12\"\n" +
+	"\rpower_limit_w\x18\x05 \x01(\rR\vpowerLimitW\x12!\n" +
+	"\fnvlink_group\x18\x06 \x01(\rR\vnvlinkGroup\x12\x10\n" +
+	"\x03mig\x18\a \x01(\tR\x03mig\x12 \n" +
+	"\vpersistence\x18\b \x01(\tR\vpersistence\x127\n" +
+	"\tinstances\x18\t \x03(\v2\x19.berth.api.v1.GPUInstanceR\tinstances\x122\n" +
+	"\x06strays\x18\n" +
+	" \x03(\v2\x1a.berth.api.v1.StrayProcessR\x06strays\x12\x1b\n" +
+	"\tstray_mib\x18\v \x01(\x03R\bstrayMib\x12\x10\n" +
+	"\x03pci\x18\f \x01(\tR\x03pci\x12\x12\n" +
+	"\x04numa\x18\r \x01(\x05R\x04numa\"f\n" +
+	"\vGPUInstance\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x18\n" +
+	"\aprofile\x18\x02 \x01(\tR\aprofile\x12\x17\n" +
+	"\amem_mib\x18\x03 \x01(\x03R\x06memMib\x12\x10\n" +
+	"\x03sms\x18\x04 \x01(\rR\x03sms\"g\n" +
+	"\fStrayProcess\x12\x10\n" +
+	"\x03pid\x18\x01 \x01(\x03R\x03pid\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x18\n" +
+	"\acommand\x18\x03 \x01(\tR\acommand\x12\x17\n" +
+	"\amem_mib\x18\x04 \x01(\x03R\x06memMib\"\xc1\x01\n" +
 	"\tNodeEvent\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x10\n" +
 	"\x03gpu\x18\x02 \x01(\tR\x03gpu\x12\x19\n" +
@@ -6206,7 +6532,7 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(CancelOutcome)(0),              // 0: berth.api.v1.CancelOutcome
 	(JobAction)(0),                  // 1: berth.api.v1.JobAction
@@ -6256,63 +6582,66 @@ var file_berth_api_v1_api_proto_goTypes = []any{
 	(*ListNodesResponse)(nil),       // 45: berth.api.v1.ListNodesResponse
 	(*Node)(nil),                    // 46: berth.api.v1.Node
 	(*GPU)(nil),                     // 47: berth.api.v1.GPU
-	(*NodeEvent)(nil),               // 48: berth.api.v1.NodeEvent
-	(*DrainGPURequest)(nil),         // 49: berth.api.v1.DrainGPURequest
-	(*DrainGPUResponse)(nil),        // 50: berth.api.v1.DrainGPUResponse
-	(*ResumeGPURequest)(nil),        // 51: berth.api.v1.ResumeGPURequest
-	(*ResumeGPUResponse)(nil),       // 52: berth.api.v1.ResumeGPUResponse
-	(*DrainNodeRequest)(nil),        // 53: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),       // 54: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),       // 55: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),      // 56: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),        // 57: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),       // 58: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),       // 59: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),      // 60: berth.api.v1.RemoveNodeResponse
-	(*CreateTokenRequest)(nil),      // 61: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 62: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),               // 63: berth.api.v1.Partition
-	(*ListPartitionsRequest)(nil),   // 64: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),  // 65: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),     // 66: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),    // 67: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),  // 68: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil), // 69: berth.api.v1.RemovePartitionResponse
-	(*durationpb.Duration)(nil),     // 70: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 71: google.protobuf.Timestamp
+	(*GPUDetail)(nil),               // 48: berth.api.v1.GPUDetail
+	(*GPUInstance)(nil),             // 49: berth.api.v1.GPUInstance
+	(*StrayProcess)(nil),            // 50: berth.api.v1.StrayProcess
+	(*NodeEvent)(nil),               // 51: berth.api.v1.NodeEvent
+	(*DrainGPURequest)(nil),         // 52: berth.api.v1.DrainGPURequest
+	(*DrainGPUResponse)(nil),        // 53: berth.api.v1.DrainGPUResponse
+	(*ResumeGPURequest)(nil),        // 54: berth.api.v1.ResumeGPURequest
+	(*ResumeGPUResponse)(nil),       // 55: berth.api.v1.ResumeGPUResponse
+	(*DrainNodeRequest)(nil),        // 56: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 57: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),       // 58: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),      // 59: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),        // 60: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),       // 61: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),       // 62: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 63: berth.api.v1.RemoveNodeResponse
+	(*CreateTokenRequest)(nil),      // 64: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 65: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),               // 66: berth.api.v1.Partition
+	(*ListPartitionsRequest)(nil),   // 67: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),  // 68: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),     // 69: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),    // 70: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),  // 71: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil), // 72: berth.api.v1.RemovePartitionResponse
+	(*durationpb.Duration)(nil),     // 73: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 74: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	4,  // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	70, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	70, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	71, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	70, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	70, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	71, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	73, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	73, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	74, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	73, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	73, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	74, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
 	8,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
 	7,  // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
 	5,  // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
 	6,  // 10: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	70, // 11: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	73, // 11: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
 	10, // 12: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	12, // 13: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	14, // 14: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	71, // 15: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	71, // 16: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	71, // 17: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	71, // 18: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	74, // 15: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	74, // 16: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	74, // 17: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	74, // 18: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
 	4,  // 19: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	17, // 20: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	70, // 21: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	73, // 21: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
 	12, // 22: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
 	11, // 23: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
 	13, // 24: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
 	15, // 25: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
 	16, // 26: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
 	10, // 27: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	71, // 28: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	71, // 29: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	71, // 30: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	74, // 28: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	74, // 29: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	74, // 30: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
 	12, // 31: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
 	14, // 32: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
 	18, // 33: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
@@ -6326,8 +6655,8 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	9,  // 41: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
 	32, // 42: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
 	31, // 43: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	71, // 44: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	71, // 45: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	74, // 44: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	74, // 45: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
 	4,  // 46: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
 	12, // 47: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
 	35, // 48: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
@@ -6336,72 +6665,75 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	9,  // 51: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
 	42, // 52: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
 	43, // 53: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	71, // 54: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	74, // 54: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
 	46, // 55: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
 	47, // 56: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	71, // 57: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	71, // 58: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	48, // 59: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	71, // 60: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	71, // 61: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	46, // 62: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	46, // 63: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	46, // 64: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	46, // 65: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	46, // 66: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	70, // 67: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	71, // 68: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	70, // 69: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	70, // 70: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	63, // 71: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	70, // 72: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	70, // 73: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	63, // 74: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	2,  // 75: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	19, // 76: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	21, // 77: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	23, // 78: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	26, // 79: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	29, // 80: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	33, // 81: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	38, // 82: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	40, // 83: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	44, // 84: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	53, // 85: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	55, // 86: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	49, // 87: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	51, // 88: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	57, // 89: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	59, // 90: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	61, // 91: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	64, // 92: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	66, // 93: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	68, // 94: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	3,  // 95: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	20, // 96: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	22, // 97: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	24, // 98: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	27, // 99: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	30, // 100: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	34, // 101: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	39, // 102: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	41, // 103: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	45, // 104: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	54, // 105: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	56, // 106: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	50, // 107: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	52, // 108: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	58, // 109: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	60, // 110: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	62, // 111: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	65, // 112: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	67, // 113: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	69, // 114: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	95, // [95:115] is the sub-list for method output_type
-	75, // [75:95] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	74, // 57: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	74, // 58: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	51, // 59: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
+	74, // 60: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	48, // 61: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	49, // 62: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
+	50, // 63: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
+	74, // 64: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	46, // 65: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	46, // 66: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	46, // 67: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	46, // 68: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	46, // 69: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	73, // 70: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	74, // 71: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	73, // 72: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	73, // 73: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	66, // 74: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	73, // 75: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	73, // 76: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	66, // 77: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	2,  // 78: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	19, // 79: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	21, // 80: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	23, // 81: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	26, // 82: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	29, // 83: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	33, // 84: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	38, // 85: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	40, // 86: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	44, // 87: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	56, // 88: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	58, // 89: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	52, // 90: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	54, // 91: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	60, // 92: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	62, // 93: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	64, // 94: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	67, // 95: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	69, // 96: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	71, // 97: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	3,  // 98: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	20, // 99: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	22, // 100: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	24, // 101: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	27, // 102: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	30, // 103: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	34, // 104: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	39, // 105: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	41, // 106: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	45, // 107: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	57, // 108: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	59, // 109: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	53, // 110: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	55, // 111: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	61, // 112: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	63, // 113: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	65, // 114: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	68, // 115: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	70, // 116: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	72, // 117: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	98, // [98:118] is the sub-list for method output_type
+	78, // [78:98] is the sub-list for method input_type
+	78, // [78:78] is the sub-list for extension type_name
+	78, // [78:78] is the sub-list for extension extendee
+	0,  // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -6412,17 +6744,17 @@ func file_berth_api_v1_api_proto_init() {
 	file_berth_api_v1_api_proto_msgTypes[7].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[15].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[16].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[46].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[47].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[49].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[64].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[50].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[52].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[67].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   68,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -673,7 +673,11 @@ type GPU struct {
 	CapReason string   `protobuf:"bytes,10,opt,name=cap_reason,json=capReason,proto3" json:"cap_reason,omitempty"`
 	State     GPUState `protobuf:"varint,11,opt,name=state,proto3,enum=berth.node.v1.GPUState" json:"state,omitempty"`
 	// Why it is not OK, for people.
-	StateReason   string `protobuf:"bytes,12,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	StateReason string `protobuf:"bytes,12,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
+	// Memory in MiB of processes that nobody started through Berth: it is not
+	// sold, but never less than what is given already.
+	StrayMib      int64         `protobuf:"varint,13,opt,name=stray_mib,json=strayMib,proto3" json:"stray_mib,omitempty"`
+	Detail        *v1.GPUDetail `protobuf:"bytes,14,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -790,6 +794,20 @@ func (x *GPU) GetStateReason() string {
 		return x.StateReason
 	}
 	return ""
+}
+
+func (x *GPU) GetStrayMib() int64 {
+	if x != nil {
+		return x.StrayMib
+	}
+	return 0
+}
+
+func (x *GPU) GetDetail() *v1.GPUDetail {
+	if x != nil {
+		return x.Detail
+	}
+	return nil
 }
 
 // Reports carry the news of attempts. Each is sent until it is acknowledged.
@@ -3108,7 +3126,7 @@ var File_berth_node_v1_node_proto protoreflect.FileDescriptor
 
 const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x18berth/node/v1/node.proto\x12\rberth.node.v1\x1a\x19berth/api/v1/attach.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb4\x01\n" +
+	"\x18berth/node/v1/node.proto\x12\rberth.node.v1\x1a\x16berth/api/v1/api.proto\x1a\x19berth/api/v1/attach.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb4\x01\n" +
 	"\x0eSessionRequest\x12,\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.berth.node.v1.HelloH\x00R\x05hello\x122\n" +
 	"\areports\x18\x02 \x01(\v2\x16.berth.node.v1.ReportsH\x00R\areports\x128\n" +
@@ -3139,7 +3157,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\bruntimes\x18\t \x03(\tR\bruntimes\x12\x14\n" +
 	"\x05gangs\x18\n" +
 	" \x01(\bR\x05gangs\x12\x18\n" +
-	"\aproblem\x18\v \x01(\tR\aproblem\"\xc7\x02\n" +
+	"\aproblem\x18\v \x01(\tR\aproblem\"\x95\x03\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -3154,7 +3172,9 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"cap_reason\x18\n" +
 	" \x01(\tR\tcapReason\x12-\n" +
 	"\x05state\x18\v \x01(\x0e2\x17.berth.node.v1.GPUStateR\x05state\x12!\n" +
-	"\fstate_reason\x18\f \x01(\tR\vstateReason\":\n" +
+	"\fstate_reason\x18\f \x01(\tR\vstateReason\x12\x1b\n" +
+	"\tstray_mib\x18\r \x01(\x03R\bstrayMib\x12/\n" +
+	"\x06detail\x18\x0e \x01(\v2\x17.berth.api.v1.GPUDetailR\x06detail\":\n" +
 	"\aReports\x12/\n" +
 	"\areports\x18\x01 \x03(\v2\x15.berth.node.v1.ReportR\areports\"\x96\x03\n" +
 	"\x06Report\x12\x10\n" +
@@ -3430,8 +3450,9 @@ var file_berth_node_v1_node_proto_goTypes = []any{
 	(*RenewRequest)(nil),          // 36: berth.node.v1.RenewRequest
 	(*RenewResponse)(nil),         // 37: berth.node.v1.RenewResponse
 	(*v1.AttachOpen)(nil),         // 38: berth.api.v1.AttachOpen
-	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
+	(*v1.GPUDetail)(nil),          // 39: berth.api.v1.GPUDetail
+	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
 	6,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
@@ -3446,54 +3467,55 @@ var file_berth_node_v1_node_proto_depIdxs = []int32{
 	21, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
 	7,  // 10: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
 	0,  // 11: berth.node.v1.GPU.state:type_name -> berth.node.v1.GPUState
-	9,  // 12: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
-	1,  // 13: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
-	10, // 14: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	39, // 15: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	39, // 16: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
-	11, // 17: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
-	12, // 18: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
-	13, // 19: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
-	15, // 20: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	39, // 21: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	40, // 22: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
-	21, // 23: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
-	20, // 24: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	19, // 25: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
-	39, // 26: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
-	40, // 27: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	40, // 28: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	29, // 29: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	28, // 30: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	22, // 31: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
-	26, // 32: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
-	24, // 33: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
-	23, // 34: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
-	27, // 35: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
-	39, // 36: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	39, // 37: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	2,  // 38: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
-	2,  // 39: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
-	25, // 40: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
-	40, // 41: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
-	40, // 42: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	39, // 43: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	31, // 44: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	1,  // 45: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	39, // 46: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
-	3,  // 47: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	32, // 48: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	36, // 49: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
-	34, // 50: berth.node.v1.NodeService.GetClock:input_type -> berth.node.v1.GetClockRequest
-	4,  // 51: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	33, // 52: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	37, // 53: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
-	35, // 54: berth.node.v1.NodeService.GetClock:output_type -> berth.node.v1.GetClockResponse
-	51, // [51:55] is the sub-list for method output_type
-	47, // [47:51] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	39, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	9,  // 13: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
+	1,  // 14: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
+	10, // 15: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
+	40, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	40, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	11, // 18: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
+	12, // 19: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
+	13, // 20: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
+	15, // 21: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
+	40, // 22: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	41, // 23: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	21, // 24: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
+	20, // 25: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
+	19, // 26: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
+	40, // 27: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
+	41, // 28: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	41, // 29: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	29, // 30: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	28, // 31: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	22, // 32: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
+	26, // 33: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
+	24, // 34: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
+	23, // 35: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
+	27, // 36: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
+	40, // 37: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	40, // 38: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	2,  // 39: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
+	2,  // 40: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
+	25, // 41: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
+	41, // 42: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	41, // 43: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	40, // 44: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	31, // 45: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	1,  // 46: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	40, // 47: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
+	3,  // 48: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
+	32, // 49: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
+	36, // 50: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
+	34, // 51: berth.node.v1.NodeService.GetClock:input_type -> berth.node.v1.GetClockRequest
+	4,  // 52: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
+	33, // 53: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
+	37, // 54: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
+	35, // 55: berth.node.v1.NodeService.GetClock:output_type -> berth.node.v1.GetClockResponse
+	52, // [52:56] is the sub-list for method output_type
+	48, // [48:52] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
