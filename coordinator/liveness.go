@@ -20,6 +20,8 @@ type liveness struct {
 	mu    sync.Mutex
 	since time.Time // since when this coordinator listens
 	nodes map[cluster.NodeID]*contact
+	// strayed are the nodes with cards that are used past Berth.
+	strayed map[cluster.NodeID]struct{}
 }
 
 type contact struct {
@@ -31,7 +33,7 @@ type contact struct {
 }
 
 func newLiveness(c *Coordinator) *liveness {
-	return &liveness{c: c, nodes: map[cluster.NodeID]*contact{}}
+	return &liveness{c: c, nodes: map[cluster.NodeID]*contact{}, strayed: map[cluster.NodeID]struct{}{}}
 }
 
 // reset begins a term: nobody was heard yet.
@@ -40,6 +42,7 @@ func (l *liveness) reset() {
 	defer l.mu.Unlock()
 	l.since = l.c.cfg.Clock()
 	clear(l.nodes)
+	clear(l.strayed)
 }
 
 // heard records a sign of life, and what the node's cards show.
@@ -60,12 +63,17 @@ func (l *liveness) heard(node cluster.NodeID, gpus []*nodev1.GPUUsage) {
 // described records what a hello says of the node's cards.
 func (l *liveness) described(node cluster.NodeID, gpus []*nodev1.GPU) {
 	detail := make(map[cluster.GPUID]*apiv1.GPUDetail, len(gpus))
+	strayed := false
 	for _, g := range gpus {
 		detail[cluster.GPUID(g.Uuid)] = conv.DetailFromHello(g)
+		strayed = strayed || g.StrayMib > 0
 	}
 	l.heard(node, nil)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if delete(l.strayed, node); strayed {
+		l.strayed[node] = struct{}{}
+	}
 	if n := l.nodes[node]; n != nil { // a term may have begun meanwhile
 		n.detail = detail
 	}

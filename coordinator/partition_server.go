@@ -199,7 +199,7 @@ func (c *Coordinator) neverFits(nodes []*cluster.Node, part *cluster.Partition, 
 	if chosen := c.scheduling().of(j.Spec.Partition); chosen.Planner != nil && j.Spec.NodeCount() > 1 {
 		return cluster.Errorf(cluster.CodeInvalid, "nodes: %s", chosen.noSpans())
 	}
-	err := scheduler.NeverFits(partNodes(nodes, part), j, c.policyOf(j))
+	err := scheduler.NeverFits(partNodes(c.live.emptied(nodes), part), j, c.policyOf(j))
 	switch {
 	case err == nil:
 		return nil

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -111,9 +112,6 @@ type session struct {
 	sent map[cluster.AttemptID]ending
 	// late is the newest hello, if it says what not every coordinator stores yet.
 	late *nodev1.Hello
-	// kept is the newest hello, if a card sells more than it says because that
-	// much is given.
-	kept *nodev1.Hello
 	// resumed is the newest index of a card's resumption that the agent was told.
 	resumed uint64
 	// fence is the node's when it registered; a node that was given up since
@@ -136,10 +134,6 @@ func (ss *session) register(ctx context.Context, h *nodev1.Hello) error {
 		ss.late = h
 	}
 	ss.c.untilAgreed(n)
-	ss.kept = nil
-	if ss.c.keepGiven(n, h) {
-		ss.kept = h
-	}
 	if old, ok := ss.c.fsm.Node(n.ID); !ok || old.State != cluster.NodeReady || !sameInventory(old, n) {
 		_, err := ss.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}})
 		if err != nil {
@@ -223,8 +217,10 @@ func (ss *session) receive(ctx context.Context) error {
 				return err
 			}
 			ss.c.live.heard(ss.node, k.Heartbeat.Gpus)
-			if err := ss.again(ctx); err != nil {
-				return err
+			if ss.late != nil && ss.c.prop.version.Load() >= fsm.EntryVersion {
+				if err := ss.register(ctx, ss.late); err != nil {
+					return err
+				}
 			}
 			ss.queue(ctx, &nodev1.SessionResponse{Kind: &nodev1.SessionResponse_LeaseGranted{LeaseGranted: &nodev1.LeaseGranted{
 				Sequence: k.Heartbeat.Sequence, Lease: durationpb.New(ss.c.cfg.Lease),

@@ -1,52 +1,35 @@
 package coordinator
 
 import (
-	"context"
+	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/fsm"
-	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// keepGiven has no card of n sell less than is given of it, where processes
-// that nobody started through Berth hold what was sold: their memory is taken
-// from what is still free, now and when shares end. It reports whether a card
-// sells more than h says.
-func (c *Coordinator) keepGiven(n *cluster.Node, h *nodev1.Hello) bool {
-	whole := map[cluster.GPUID]int64{}
-	for _, g := range h.Gpus {
-		if g.StrayMib > 0 {
-			whole[cluster.GPUID(g.Uuid)] = conv.WithoutStrays(g, c.cfg.HeadroomMiB)
+// emptied returns nodes with what their cards would sell if nobody used them
+// past Berth: strangers come and go, and a job that fits when they are gone is
+// not one that never fits. Nodes are immutable; those that differ are copies.
+func (l *liveness) emptied(nodes []*cluster.Node) []*cluster.Node {
+	l.mu.Lock()
+	strayed := len(l.strayed)
+	l.mu.Unlock()
+	if strayed == 0 { // nearly always, and this is asked for each job
+		return nodes
+	}
+	out := slices.Clone(nodes)
+	for i, n := range out {
+		detail := l.details(n.ID)
+		held := func(g *cluster.GPU) int64 { return detail[g.ID].GetStrayMib() }
+		if !slices.ContainsFunc(n.GPUs, func(g cluster.GPU) bool { return held(&g) > 0 }) {
+			continue
 		}
-	}
-	if len(whole) == 0 {
-		return false
-	}
-	kept := false
-	c.fsm.Read(func(st *fsm.State) {
-		for i := range n.GPUs {
-			g := &n.GPUs[i]
-			u, ok := st.Ledger().GPU(g.ID)
-			if !ok {
-				continue
-			}
-			if given := min(u.UsedMiB, whole[g.ID]); given > g.SellableMiB {
-				g.SellableMiB, kept = given, true
-			}
+		whole := *n
+		whole.GPUs = slices.Clone(n.GPUs)
+		for k := range whole.GPUs {
+			g := &whole.GPUs[k]
+			g.SellableMiB = min(g.MemMiB, g.SellableMiB+held(g))
 		}
-	})
-	return kept
-}
-
-// again registers the node once more when its newest hello could not be taken
-// as it was.
-func (ss *session) again(ctx context.Context) error {
-	switch {
-	case ss.late != nil && ss.c.prop.version.Load() >= fsm.EntryVersion:
-		return ss.register(ctx, ss.late)
-	case ss.kept != nil:
-		return ss.register(ctx, ss.kept)
+		out[i] = &whole
 	}
-	return nil
+	return out
 }

@@ -317,6 +317,7 @@ func NodeToAPI(n *cluster.Node, led *cluster.Ledger) *apiv1.Node {
 		if led != nil {
 			if u, ok := led.GPU(g.ID); ok {
 				o.LedgerUsedMib, o.LedgerUsedMilli = u.UsedMiB, u.UsedMilli
+				o.SellableMib = max(o.SellableMib, u.UsedMiB) // what is given is sold
 				o.Shares, o.Exclusive = uint32(max(0, u.Shares)), u.Exclusive
 			}
 		}

@@ -14,15 +14,11 @@ const (
 )
 
 // sellable is what the ledger may give away of a card: not what strangers
-// hold.
+// hold. That may be less than is given already, which stays given: then the
+// ledger gives nothing more, and the difference goes first when shares end.
 func sellable(g *nodev1.GPU, headroomMiB int64) int64 {
 	stray := min(max(0, g.StrayMib), g.MemMib)
 	return cluster.Sellable(g.MemMib, g.ReservedMib+stray, headroomMiB)
-}
-
-// WithoutStrays is what a card would sell if nobody used it past Berth.
-func WithoutStrays(g *nodev1.GPU, headroomMiB int64) int64 {
-	return cluster.Sellable(g.MemMib, g.ReservedMib, headroomMiB)
 }
 
 // DetailFromHello returns what is kept of g's detail, nil when there is none:

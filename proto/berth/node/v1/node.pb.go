@@ -675,7 +675,7 @@ type GPU struct {
 	// Why it is not OK, for people.
 	StateReason string `protobuf:"bytes,12,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
 	// Memory in MiB of processes that nobody started through Berth: it is not
-	// sold, but never less than what is given already.
+	// sold. What is given already stays given.
 	StrayMib      int64         `protobuf:"varint,13,opt,name=stray_mib,json=strayMib,proto3" json:"stray_mib,omitempty"`
 	Detail        *v1.GPUDetail `protobuf:"bytes,14,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
