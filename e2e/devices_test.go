@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,6 +64,19 @@ func writeDeviceSpec(t *testing.T, dir string) {
 	}
 }
 
+// runDoctor looks at the node of an agent; this machine has no driver, which it
+// must find too.
+func runDoctor(t *testing.T, env []string, config string) string {
+	t.Helper()
+	cmd := exec.Command(berth, "doctor", "--agent-config", config, "--coordinator-config", filepath.Join(t.TempDir(), "none"))
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.Output()
+	if _, real := os.Stat("/proc/driver/nvidia/version"); real != nil && cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("doctor on a node without a driver: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
 // TestJobsSeeTheirOwnCards has an agent find two cards through the driver's
 // library, prove that it can keep them apart, and give each of two jobs its own.
 func TestJobsSeeTheirOwnCards(t *testing.T) {
@@ -71,10 +85,16 @@ func TestJobsSeeTheirOwnCards(t *testing.T) {
 	writeDeviceSpec(t, specs)
 	c := startClusterWith(t, env, "--runtime", "containerd", "--nodes", "nvml")
 	log := filepath.Join(c.dir, "n1", "log")
-	c.eventually(30*time.Second, "the self-test", func() bool {
+	c.eventually(90*time.Second, "the self-test", func() bool {
 		text, _ := os.ReadFile(log)
 		return strings.Contains(string(text), "self-test passed")
 	})
+	findings := runDoctor(t, env, filepath.Join(c.dir, "n1", "agent.yaml"))
+	for _, want := range []string{"2 of 2 devices can be given to jobs", "ahead, give or take", "gossip ports answer", "closed to others"} {
+		if !strings.Contains(findings, want) {
+			t.Errorf("doctor does not say %q:\n%s", want, findings)
+		}
+	}
 	dir := openDir(t)
 	const script = `for d in 0 1; do (exec 3</dev/nvidia$d) 2>&1 | sed 's/.*: //'; done; echo $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES; sleep 2`
 	var ids []uint64
@@ -107,7 +127,7 @@ func TestJobsSeeTheirOwnCards(t *testing.T) {
 	if j := c.await(late, "NODE_FAIL", "PENDING"); j.State == "NODE_FAIL" && j.Reason != "NodeFault" {
 		t.Errorf("without a specification: %s (%s)", j.State, j.Reason)
 	}
-	c.eventually(15*time.Second, "no GPU is offered", func() bool {
+	c.eventually(60*time.Second, "no GPU is offered", func() bool {
 		var nodes []struct {
 			GPUs []any `json:"gpus"`
 		}

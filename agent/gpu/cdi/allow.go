@@ -153,7 +153,7 @@ func (in *Injector) allowNode(n *specs.DeviceNode) error {
 // daemons) is told from what may only be read.
 func places() (readOnly, writable []string) {
 	return []string{"/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt/nvidia", "/etc/vulkan", "/etc/OpenCL", "/etc/glvnd", "/etc/egl", "/etc/nvidia", "/run/nvidia/driver"},
-		[]string{"/run/nvidia-persistenced", "/var/run/nvidia-persistenced", "/run/nvidia-fabricmanager", "/var/run/nvidia-fabricmanager", "/tmp/nvidia-mps"}
+		[]string{"/run/nvidia-persistenced", "/var/run/nvidia-persistenced", "/run/nvidia-fabricmanager", "/var/run/nvidia-fabricmanager"}
 }
 
 var mountOptions = regexp.MustCompile(`^(ro|rw|nosuid|nodev|noexec|bind|rbind|private|rprivate|slave|rslave)$`)
@@ -189,8 +189,7 @@ func mountMode(m *specs.Mount) (writable, ok bool) {
 	in := func(p string, dirs []string) bool {
 		return slices.ContainsFunc(dirs, func(d string) bool { return strings.HasPrefix(p, d+"/") })
 	}
-	exact := func(p string) bool { return p == "/tmp/nvidia-mps" }
-	sock := func(p string) bool { return in(p, rw) || exact(p) }
+	sock := func(p string) bool { return in(p, rw) || p == mpsPipe }
 	target := strings.TrimPrefix(m.HostPath, "/run/nvidia/driver")
 	switch {
 	case sock(m.HostPath) && sock(m.ContainerPath):

@@ -80,6 +80,9 @@ func (in *Injector) add(to, from *specs.ContainerEdits, device string, root Root
 	}
 	to.Env = append(to.Env, from.Env...)
 	for _, m := range from.Mounts {
+		if m.HostPath == mpsPipe {
+			continue
+		}
 		options := []string{"rbind", "nosuid", "nodev", "rprivate"}
 		if writable, _ := mountMode(m); !writable {
 			options = append(options, "ro")

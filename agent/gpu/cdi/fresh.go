@@ -96,13 +96,25 @@ func (in *Injector) fresh(f *found) error {
 	}
 	for _, e := range []*specs.ContainerEdits{&f.spec.ContainerEdits, &f.dev.ContainerEdits} {
 		for _, m := range e.Mounts {
-			if _, err := os.Stat(m.HostPath); errors.Is(err, fs.ErrNotExist) {
+			if m.HostPath == mpsPipe {
+				continue
+			}
+			check := sound
+			if writable, _ := mountMode(m); writable {
+				check = soundSocket
+			}
+			if err := check(m.HostPath); errors.Is(err, fs.ErrNotExist) {
 				return stale("names %s, which is not there", m.HostPath)
+			} else if err != nil {
+				return &Error{Fault: Refused, File: f.file, UUID: f.dev.Name, Text: fmt.Sprintf("mounts %s, and %v", m.HostPath, err)}
 			}
 		}
 		for _, h := range e.Hooks {
 			if unix.Access(h.Path, unix.X_OK) != nil {
 				return stale("names the hook %s, which is not there or cannot be run (install nvidia-container-toolkit-base)", h.Path)
+			}
+			if err := sound(h.Path); err != nil {
+				return &Error{Fault: Refused, File: f.file, UUID: f.dev.Name, Text: fmt.Sprintf("runs the hook %s as root, and %v", h.Path, err)}
 			}
 		}
 	}

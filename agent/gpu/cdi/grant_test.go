@@ -141,6 +141,15 @@ func TestGrantFaults(t *testing.T) {
 		{"driver does not say", func(n *node) { n.remove("driver") }, "", ""},
 		{"numbered anew", func(n *node) { n.gpu("0000:18:00.0", uuidA, 1); n.gpu("0000:3b:00.0", uuidB, 0) }, Stale, "now it is /dev/nvidia1"},
 		{"hook is gone", func(n *node) { n.remove("bin") }, Stale, "install nvidia-container-toolkit-base"},
+		{"hook is another user's", func(n *node) { n.must(os.Chown(n.path("bin/nvidia-cdi-hook"), 1000, 1000)) }, Refused, "bin/nvidia-cdi-hook can be changed by others than root"},
+		{"hook where everybody writes", func(n *node) { n.must(os.Chmod(n.path("bin"), 0o777)) }, Refused, "/bin can be changed by others than root"},
+		{"hook is a link of another user's", func(n *node) {
+			n.must(os.Rename(n.path("bin/nvidia-cdi-hook"), n.path("bin/x")))
+			n.must(os.Mkdir(n.path("theirs"), 0o755))
+			n.must(os.Chown(n.path("theirs"), 1000, 1000))
+			n.must(os.Rename(n.path("bin/x"), n.path("theirs/x")))
+			n.must(os.Symlink(n.path("theirs/x"), n.path("bin/nvidia-cdi-hook")))
+		}, Refused, "/theirs can be changed by others than root"},
 		{"node is gone", func(n *node) { n.remove("dev/nvidia0") }, Gone, "nvidia-modprobe"},
 		{"shared node is gone", func(n *node) { n.remove("dev/nvidiactl") }, Gone, "nvidiactl is not there"},
 		{"node is a plain file", func(n *node) { n.remove("dev/nvidia0"); n.write("dev/nvidia0", "") }, Gone, "not a character device"},
@@ -182,6 +191,24 @@ func TestGrantFaults(t *testing.T) {
 				t.Errorf("got %q, want one line with %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestSoundSocket: the daemons' places may be theirs, but lead nowhere else.
+func TestSoundSocket(t *testing.T) {
+	n := newNode(t)
+	n.write("run/own/socket", "")
+	n.must(os.Chown(n.path("run/own"), 1000, 1000))
+	if err := soundSocket(n.path("run/own/socket")); err != nil {
+		t.Error(err)
+	}
+	n.must(os.Symlink("/", n.path("run/own/root")))
+	if err := soundSocket(n.path("run/own/root")); err == nil || !strings.Contains(err.Error(), "is a link to /") {
+		t.Errorf("a link: %v", err)
+	}
+	n.must(os.Chmod(n.path("run/own"), 0o777))
+	if err := soundSocket(n.path("run/own/socket")); err == nil || !strings.Contains(err.Error(), "written to by everybody") {
+		t.Errorf("everybody's: %v", err)
 	}
 }
 

@@ -183,6 +183,9 @@ func checkGiven(t *testing.T, in *Injector, e *specs.ContainerEdits) {
 		t.Errorf("%d cards for one device", cards)
 	}
 	for _, m := range e.Mounts {
+		if strings.HasPrefix(m.HostPath, "/tmp") {
+			t.Errorf("mount %+v is of a place where every user writes", m)
+		}
 		if strings.Contains(m.HostPath+m.ContainerPath, "..") || !slices.Contains(m.Options, "nosuid") || !slices.Contains(m.Options, "nodev") {
 			t.Errorf("mount %+v", m)
 		}

@@ -201,6 +201,11 @@ func TestFindings(t *testing.T) {
 		{"clock is off by less than can be told", "clock", ahead(900*time.Millisecond, 800*time.Millisecond), OK, "900.0 ms ahead", "", ""},
 		{"coordinator is silent", "clock", func(m *machine) { m.refused["head2:7070"] = errors.New("refused") }, Warn, "head2:7070 does not tell its time: refused", "", ""},
 		{"coordinator cannot be reached", "ports", func(m *machine) { m.refused["head1:7070"] = errors.New("no route") }, Fail, "head1:7070 cannot be reached: no route", "firewall", ""},
+		{"gossip is kept", "ports", func(m *machine) {
+			m.subject.Agent.Gossip.Join = []string{"head1:7072"}
+			m.refused["head1:7072"] = errors.New("timeout")
+		}, Warn, "gossip port head1:7072 cannot be reached: timeout", "7072/udp", ""},
+		{"gossip answers", "ports", agent(func(a *config.Agent) { a.Gossip.Join = []string{"head1:7072", "head2:7072"} }), OK, "2 gossip ports answer", "", ""},
 		{"port is taken", "ports", func(m *machine) { m.refused["udp 0.0.0.0:7072"] = errors.New("bind: address already in use") }, OK, "gossip.addr 0.0.0.0:7072 is taken", "", ""},
 		{"another machine's address", "ports", func(m *machine) { m.refused["tcp 127.0.0.1:7073"] = errors.New("cannot assign requested address") }, Fail, "listen.metrics 127.0.0.1:7073/tcp cannot be listened on", "address of this machine", ""},
 		{"expired", "certificate", func(m *machine) {

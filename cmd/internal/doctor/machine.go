@@ -228,7 +228,33 @@ func ports(ctx context.Context, h *Host, s *Subject) []Line {
 		}
 		results[i] = ok("coordinator %s answers in %.1f ms", dial[i], float64(time.Since(began).Microseconds())/1000)
 	})
-	return append(slices.Concat(results...), out...)
+	return slices.Concat(append(results, gossipPeers(ctx, h, s), out)...)
+}
+
+// gossipPeers tries the ports that gossip joins through. Without them all goes
+// on, only slower.
+func gossipPeers(ctx context.Context, h *Host, s *Subject) []Line {
+	var peers []string
+	if s.Agent != nil && s.Agent.Gossip.Addr != "" {
+		peers = append(peers, s.Agent.Gossip.Join...)
+	}
+	if s.Coordinator != nil && s.Coordinator.Gossip.Addr != "" {
+		peers = append(peers, s.Coordinator.Gossip.Join...)
+	}
+	slices.Sort(peers)
+	peers = slices.Compact(peers)
+	failed := make([]error, len(peers))
+	each(len(peers), func(i int) { failed[i] = h.Dial(ctx, "tcp", peers[i]) })
+	var out []Line
+	for i, err := range failed {
+		if err != nil {
+			out = append(out, warn("let 7072/tcp and 7072/udp through", "gossip port %s cannot be reached: %v", peers[i], err)...)
+		}
+	}
+	if len(out) == 0 && len(peers) > 0 {
+		return ok("%d gossip ports answer", len(peers))
+	}
+	return out
 }
 
 // sockets tries those that users' commands ask; one that answers is enough.
