@@ -247,8 +247,10 @@ type job struct {
 		Source       string `json:"source"`
 	} `json:"predicted"`
 	Measured struct {
-		GPUMemMiB  int64 `json:"gpu_mem_mib"`
-		HostMemMiB int64 `json:"host_mem_mib"`
+		GPUMemMiB  int64   `json:"gpu_mem_mib"`
+		HostMemMiB int64   `json:"host_mem_mib"`
+		CPUMilli   int64   `json:"cpu_milli"`
+		Seconds    float64 `json:"seconds"`
 	} `json:"measured"`
 	Attempts []struct {
 		No    int    `json:"no"`
