@@ -28,6 +28,7 @@ type Leader struct {
 	hellos   int
 	hello    *nodev1.Hello // the newest
 	muteAcks bool
+	visits   map[string]chan *Guest
 	send     chan *nodev1.SessionResponse // of the present session
 }
 
@@ -37,7 +38,9 @@ func NewLeader(t testing.TB) *Leader {
 		ln: bufconn.Listen(1 << 20), srv: grpc.NewServer(),
 		desired: map[cluster.AttemptID]*nodev1.Assignment{}, reports: map[cluster.AttemptID][]*nodev1.Report{},
 	}
+	l.visits = map[string]chan *Guest{}
 	nodev1.RegisterNodeServiceServer(l.srv, l)
+	nodev1.RegisterRelayServiceServer(l.srv, &relayServer{l: l})
 	go func() { _ = l.srv.Serve(l.ln) }() // ends with Stop
 	t.Cleanup(l.srv.Stop)
 	return l
