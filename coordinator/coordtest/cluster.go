@@ -243,6 +243,7 @@ func (c *Cluster) dial(addr, role, id string) (*grpc.ClientConn, error) {
 		return metadata.AppendToOutgoingContext(ctx, mdRole, role, mdID, id)
 	}
 	return grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithInitialWindowSize(256<<10), grpc.WithInitialConnWindowSize(4<<20), // as daemons do
 		grpc.WithUnaryInterceptor(func(ctx context.Context, m string, req, resp any, cc *grpc.ClientConn, inv grpc.UnaryInvoker, o ...grpc.CallOption) error {
 			return inv(with(ctx), m, req, resp, cc, o...)
 		}),
