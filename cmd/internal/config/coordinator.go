@@ -115,6 +115,22 @@ type Scheduling struct {
 	// LASQueues are the limits of the queues of the order las, as time of one
 	// GPU, rising.
 	LASQueues []string `yaml:"las_queues"`
+	// GangTimeout is how long the nodes of a job on several may take until all
+	// are ready to start it, images pulled. GangPorts is where the processes of a
+	// job with several meet, FIRST-LAST.
+	GangTimeout time.Duration `yaml:"gang_timeout"`
+	GangPorts   string        `yaml:"gang_ports"`
+}
+
+// Ports are the first and the last of GangPorts.
+func (s *Scheduling) Ports() (first, last uint16, err error) {
+	a, b, ok := strings.Cut(s.GangPorts, "-")
+	lo, err1 := strconv.ParseUint(a, 10, 16)
+	hi, err2 := strconv.ParseUint(b, 10, 16)
+	if !ok || err1 != nil || err2 != nil || lo < 1024 || hi < lo {
+		return 0, 0, fmt.Errorf("is %.40q, want FIRST-LAST from 1024 to 65535, such as 20000-29999", s.GangPorts)
+	}
+	return uint16(lo), uint16(hi), nil
 }
 
 // LASLimits are the limits of the queues of the order las.
@@ -218,7 +234,8 @@ func DefaultCoordinator() Coordinator {
 		Gossip: Gossip{Addr: "0.0.0.0:7072", KeyFile: "/etc/berth/gossip.key"},
 		Users:  Users{MinUID: 1000},
 		Scheduling: Scheduling{MaxShares: 3, MaxSlowdown: 1.5, Interval: time.Second, MemoryHeadroomMiB: 512, Policy: "ffd",
-			PreemptEvery: time.Minute, PreemptAfter: 10 * time.Minute, LASQueues: []string{"54m10s", "2h", "5h"}},
+			PreemptEvery: time.Minute, PreemptAfter: 10 * time.Minute, LASQueues: []string{"54m10s", "2h", "5h"},
+			GangTimeout: 10 * time.Minute, GangPorts: "20000-29999"},
 
 		Lease:   Lease{Agent: 60 * time.Second},
 		Limits:  Limits{QueuedTotal: 200_000, StreamsTotal: 512, StreamsPerUser: 32},
@@ -269,6 +286,10 @@ func (c *Coordinator) Validate() error {
 	p.policy("scheduling.policy", c.Scheduling.Policy)
 	p.policies("scheduling.policies", &c.Scheduling)
 	p.tenants("scheduling.tenants", c.Scheduling.Tenants)
+	p.span("scheduling.gang_timeout", c.Scheduling.GangTimeout, time.Second, 24*time.Hour)
+	if _, _, err := c.Scheduling.Ports(); err != nil {
+		p.addf("scheduling.gang_ports", "%v", err)
+	}
 	p.span("scheduling.preempt_every", c.Scheduling.PreemptEvery, time.Second, time.Hour)
 	p.span("scheduling.preempt_after", c.Scheduling.PreemptAfter, time.Second, 24*time.Hour)
 	if _, err := c.Scheduling.LASLimits(); err != nil {

@@ -182,6 +182,7 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 		Lease: cfg.Lease.Agent, HeadroomMiB: int64(cfg.Scheduling.MemoryHeadroomMiB), MaxShares: cfg.Scheduling.MaxShares,
 		Policy: sched.Policy, Planner: sched.Planner, Partitions: sched.Partitions, Interval: sched.Interval,
 		MaxQueued: cfg.Limits.QueuedTotal, MaxStreams: cfg.Limits.StreamsTotal, MaxStreamsPerUser: cfg.Limits.StreamsPerUser, Gossip: cfg.Gossip.Addr, GossipPeers: cfg.Gossip.Join,
+		GangTimeout: cfg.Scheduling.GangTimeout, GangPorts: gangPorts(&cfg.Scheduling),
 		Learning: coordinator.Learning{MinSamples: cfg.Learner.MinSamples, Every: cfg.Learner.Interval},
 	}
 	for _, peer := range cfg.Peers {
@@ -343,4 +344,13 @@ func (n *names) name(uid cluster.UID) string {
 	n.known[uid] = e
 	n.mu.Unlock()
 	return e.name
+}
+
+// gangPorts reads what validation has seen to be right.
+func gangPorts(s *config.Scheduling) [2]uint16 {
+	first, last, err := s.Ports()
+	if err != nil {
+		return [2]uint16{}
+	}
+	return [2]uint16{first, last}
 }
