@@ -7,6 +7,8 @@ import (
 	"net"
 	"time"
 
+	"google.golang.org/grpc/peer"
+
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -55,14 +57,42 @@ func takeAll(l *cluster.Ledger, st *cluster.Start) bool {
 }
 
 // masterAddr is where the first process of an attempt is found by the others:
-// the host of the first node's address, as the node gave it, or its name. On one
-// node they meet on the loopback device, which is there whatever network the job
-// has.
+// the host of the first node's address, which the node gave or from which its
+// agent calls, or its name. An agent beside the coordinator calls from the
+// loopback device: that is an address only for others that do. On one node they
+// meet there, since it is there whatever network the job has.
 func (c *Coordinator) masterAddr(a *cluster.Attempt) string {
 	if a.Gang == nil {
 		return "127.0.0.1"
 	}
-	return hostOf(c.fsm, a.Berth.Node)
+	addr := hostOf(c.fsm, a.Berth.Node)
+	if !loopback(addr) {
+		return addr
+	}
+	for _, b := range a.Berths() {
+		if !loopback(hostOf(c.fsm, b.Node)) {
+			return string(a.Berth.Node)
+		}
+	}
+	return addr
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// peerHost is the address from which a stream comes, "" when it has none.
+func peerHost(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(p.Addr.String())
+	if err != nil || net.ParseIP(host) == nil {
+		return ""
+	}
+	return host
 }
 
 func hostOf(f *fsm.FSM, id cluster.NodeID) string {

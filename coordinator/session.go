@@ -133,6 +133,9 @@ func (ss *session) register(ctx context.Context, h *nodev1.Hello) error {
 	if !ss.c.asAllRead(n) {
 		ss.late = h
 	}
+	if n.Address == "" {
+		n.Address = peerHost(ss.stream.Context())
+	}
 	ss.c.untilAgreed(n)
 	if old, ok := ss.c.fsm.Node(n.ID); !ok || old.State != cluster.NodeReady || !sameInventory(old, n) {
 		_, err := ss.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}})
