@@ -16,8 +16,8 @@ func overCapReport(r *nodev1.Report, b *nodev1.MemBreach) {
 	r.State = nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY
 	r.Reason = string(cluster.ReasonGPUOOM)
 	r.Usage.GpuMemPeakMib, r.Usage.GpuOom = peak, true
-	r.Detail = fmt.Sprintf("held %d MiB of GPU %s, more than its share of %d MiB, and was ended; ask for --gpu-mem %dMiB or more",
-		peak, b.Uuid, b.CapMib, caps.Suggest(peak, b.CapMib))
+	r.Detail = fmt.Sprintf("held %d MiB of GPU %s, more than its share of %d MiB, and was ended; ask for --gpu-mem %s or more",
+		peak, b.Uuid, b.CapMib, caps.SuggestText(peak, b.CapMib))
 }
 
 // neighbourReport ends an attempt for what others did to it; its job waits
@@ -61,8 +61,8 @@ func (a *Agent) gpuVerdict(ctx context.Context, t *task, s Task, r *nodev1.Repor
 		r.State = nodev1.AttemptState_ATTEMPT_STATE_OUT_OF_MEMORY
 		r.Reason, r.Usage.GpuOom = string(cluster.ReasonGPUOOM), true
 		r.Usage.GpuMemPeakMib = peak
-		r.Detail = fmt.Sprintf("an allocation on the GPU was refused; it held %d MiB at most and its share is %d MiB; ask for --gpu-mem %dMiB or more",
-			peak, limit, caps.Suggest(peak, limit))
+		r.Detail = fmt.Sprintf("an allocation on the GPU was refused; it held %d MiB at most and its share is %d MiB; ask for --gpu-mem %s or more",
+			peak, limit, caps.SuggestText(peak, limit))
 	case line != "":
 		r.State = nodev1.AttemptState_ATTEMPT_STATE_FAILED
 		r.Reason = string(cluster.ReasonExit)

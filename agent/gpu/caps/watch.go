@@ -3,6 +3,7 @@ package caps
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -212,6 +213,15 @@ func (w *Watcher) Blame(uuid, not string, at time.Time) (attempt string) {
 		return g.attempt
 	}
 	return ""
+}
+
+// SuggestText is Suggest as users write it, "22GiB" or "5632MiB".
+func SuggestText(peakMiB, capMiB int64) string {
+	mib := Suggest(peakMiB, capMiB)
+	if mib%1024 == 0 {
+		return strconv.FormatInt(mib/1024, 10) + "GiB"
+	}
+	return strconv.FormatInt(mib, 10) + "MiB"
 }
 
 // Suggest returns the memory to ask for after a peak: a tenth more, in whole
