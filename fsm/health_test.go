@@ -212,3 +212,78 @@ func TestHealthNeedsItsVersion(t *testing.T) {
 		t.Errorf("an old entry left %+v", n)
 	}
 }
+
+// TestCompleting: a process that ended and is not off its card is known to
+// have ended, and holds its share until its end is reported.
+func TestCompleting(t *testing.T) {
+	t.Parallel()
+	m := lab(t)
+	id := running(m, spec(1), 8000)
+	r := m.reportOf(id, cluster.JobCompleting)
+	r.Exit, r.Reason = exit(3), &logv1.Reason{Code: string(cluster.ReasonGPUReturning), Detail: "4096 MiB are not back"}
+	m.must(reportCmd(r))
+	j := m.wantState(id, cluster.JobCompleting)
+	if j.Last().Exit == nil || j.Last().Exit.Code != 3 || j.Reason.Code != cluster.ReasonGPUReturning || j.Last().Reason.Code != "" {
+		t.Errorf("%+v, %s", j.Last(), j.Reason)
+	}
+	r.Reason = &logv1.Reason{Code: string(cluster.ReasonUnkillable), Detail: "a process of it does not end"}
+	m.must(reportCmd(r))
+	if j = m.wantState(id, cluster.JobCompleting); j.Reason.Code != cluster.ReasonUnkillable {
+		t.Errorf("%s", j.Reason)
+	}
+	at := j.Revision
+	m.must(reportCmd(r)) // the same again is no news
+	if j = m.job(id); j.Revision != at {
+		t.Error("the same reason again made news")
+	}
+	if u, _ := m.f.st.ledger.GPU("n1-g0"); u.Shares != 1 {
+		t.Errorf("account %+v", u)
+	}
+	end := m.reportOf(id, cluster.JobFailed)
+	end.Exit = exit(3)
+	m.must(reportCmd(end))
+	if j = m.wantState(id, cluster.JobFailed); j.Reason.Code != cluster.ReasonExit || j.Last().Exit.Code != 3 {
+		t.Errorf("%s", j.Reason)
+	}
+	if u, _ := m.f.st.ledger.GPU("n1-g0"); u.Shares != 0 {
+		t.Errorf("account %+v", u)
+	}
+}
+
+// TestAnUnsoundCardCostsNothing: an attempt that never began for its card waits
+// again and does not count, up to a bound; one that a fault of its card ended
+// is as on a lost node.
+func TestAnUnsoundCardCostsNothing(t *testing.T) {
+	t.Parallel()
+	m := lab(t)
+	id := m.submit(spec(1))
+	for i := range maxNeverBegan + maxAttempts {
+		m.start(id, share1("n1-g0", 8000, 300))
+		r := m.reportOf(id, cluster.JobNodeFail)
+		r.StartedUs, r.Reason = 0, &logv1.Reason{Code: string(cluster.ReasonGPUCheck), Detail: "row 7 is bad"}
+		m.must(reportCmd(r))
+		if j := m.job(id); i < maxNeverBegan+maxAttempts-1 && j.State != cluster.JobPending || i == maxNeverBegan+maxAttempts-1 && j.State != cluster.JobNodeFail {
+			t.Fatalf("after %d attempts it is %s", i+1, j.State)
+		}
+	}
+	for _, again := range []bool{false, true} {
+		s := spec(1)
+		s.RequeueOnLoss, s.Signature = again, "sig"
+		id := running(m, s, 8000)
+		samples := m.f.SampleCount()
+		r := m.reportOf(id, cluster.JobNodeFail)
+		r.Exit, r.Usage, r.Reason = exit(1), usage(7000, false), &logv1.Reason{Code: string(cluster.ReasonGPUFault), Detail: "Xid 79"}
+		m.must(reportCmd(r))
+		want := cluster.JobNodeFail
+		if again {
+			want = cluster.JobPending
+		}
+		j := m.wantState(id, want)
+		if a := j.Last(); a.State != cluster.JobNodeFail || a.Reason.Code != cluster.ReasonGPUFault || a.Exit == nil || a.Exit.Code != 1 {
+			t.Errorf("attempt %+v", a)
+		}
+		if m.f.SampleCount() != samples {
+			t.Error("something was learnt of it")
+		}
+	}
+}

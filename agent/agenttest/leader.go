@@ -27,6 +27,8 @@ type Leader struct {
 	reports  map[cluster.AttemptID][]*nodev1.Report
 	hellos   int
 	hello    *nodev1.Hello // the newest
+	helloAt  map[cluster.AttemptID]*nodev1.Hello
+	resumes  []*nodev1.GPUResume
 	muteAcks bool
 	visits   map[string]chan *Guest
 	send     chan *nodev1.SessionResponse // of the present session
@@ -37,6 +39,7 @@ func NewLeader(t testing.TB) *Leader {
 	l := &Leader{
 		ln: bufconn.Listen(1 << 20), srv: grpc.NewServer(),
 		desired: map[cluster.AttemptID]*nodev1.Assignment{}, reports: map[cluster.AttemptID][]*nodev1.Report{},
+		helloAt: map[cluster.AttemptID]*nodev1.Hello{},
 	}
 	l.visits = map[string]chan *Guest{}
 	nodev1.RegisterNodeServiceServer(l.srv, l)
@@ -122,8 +125,31 @@ func (l *Leader) Hellos() int {
 	return l.hellos
 }
 
-// Hello returns what the agent said of its node when its present session began,
-// nil before the first.
+// HelloAt returns what the agent had said of its node when it reported the end
+// of an attempt, nil before that.
+func (l *Leader) HelloAt(id cluster.AttemptID) *nodev1.Hello {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.helloAt[id]
+}
+
+// Resume says that an administrator took a card to be sound.
+func (l *Leader) Resume(r *nodev1.GPUResume) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.resumes = append(l.resumes, r)
+	l.push(&nodev1.Desired{Resumes: l.resumes})
+}
+
+// ForgetHello makes Hello nil until the agent describes its node again.
+func (l *Leader) ForgetHello() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hello = nil
+}
+
+// Hello returns what the agent said of its node last, nil before the first
+// session.
 func (l *Leader) Hello() *nodev1.Hello {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +167,7 @@ func (l *Leader) Session(stream nodev1.NodeService_SessionServer) error {
 	l.hellos++
 	l.hello = first.GetHello()
 	l.send = send
-	all := &nodev1.Desired{Full: true}
+	all := &nodev1.Desired{Full: true, Resumes: l.resumes}
 	for _, as := range l.desired {
 		all.Assignments = append(all.Assignments, as)
 	}
@@ -168,6 +194,11 @@ func (l *Leader) Session(stream nodev1.NodeService_SessionServer) error {
 		if hb := m.GetHeartbeat(); hb != nil {
 			send <- &nodev1.SessionResponse{Kind: &nodev1.SessionResponse_LeaseGranted{LeaseGranted: &nodev1.LeaseGranted{Sequence: hb.Sequence}}}
 		}
+		if h := m.GetHello(); h != nil {
+			l.mu.Lock()
+			l.hello = h
+			l.mu.Unlock()
+		}
 		l.take(m.GetReports(), send)
 	}
 }
@@ -180,6 +211,9 @@ func (l *Leader) take(rs *nodev1.Reports, send chan<- *nodev1.SessionResponse) {
 		id := cluster.AttemptID{Job: cluster.JobID(r.Job), No: r.Attempt}
 		l.reports[id] = append(l.reports[id], r)
 		acks.Acks = append(acks.Acks, &nodev1.Ack{Job: r.Job, Attempt: r.Attempt, Token: r.Token, State: r.State})
+		if r.State >= nodev1.AttemptState_ATTEMPT_STATE_COMPLETED && l.helloAt[id] == nil {
+			l.helloAt[id] = l.hello
+		}
 		if r.State >= nodev1.AttemptState_ATTEMPT_STATE_COMPLETED && !l.muteAcks {
 			delete(l.desired, id)
 		}
