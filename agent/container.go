@@ -2,7 +2,9 @@ package agent
 
 import (
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -50,5 +52,21 @@ func (a *Agent) contain(l *Launch, as *nodev1.Assignment) error {
 	for _, m := range c.Mounts {
 		l.Mounts = append(l.Mounts, Mount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
 	}
+	if l.Image != "" {
+		l.Env = slices.DeleteFunc(l.Env, func(line string) bool { return strayTmpdir(line, l.Mounts) })
+	}
 	return nil
+}
+
+// strayTmpdir tells whether a variable sends an image job's temporary files
+// to a directory of the submitting host that the image has not: every use of
+// one would fail, where /tmp is there.
+func strayTmpdir(line string, mounts []Mount) bool {
+	dir, ok := strings.CutPrefix(line, "TMPDIR=")
+	if !ok {
+		return false
+	}
+	dir = path.Clean(dir)
+	in := func(top string) bool { return dir == top || strings.HasPrefix(dir, top+"/") }
+	return dir != "/tmp" && !in("/dev/shm") && !slices.ContainsFunc(mounts, func(m Mount) bool { return in(path.Clean(m.Target)) })
 }

@@ -1,12 +1,14 @@
 package agent_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/agenttest"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -67,5 +69,39 @@ func TestWhatAJobAsksOfItsContainer(t *testing.T) {
 	}
 	if !l.Truncate || !l.ReadOnlyRoot || l.TmpBytes != 8<<20 || l.ShmBytes != 16<<20 {
 		t.Errorf("launched %+v", l)
+	}
+}
+
+// TestTemporaryFilesOfAnImage: a directory of the submitting host is not the
+// image's, unless the job mounts it.
+func TestTemporaryFilesOfAnImage(t *testing.T) {
+	for name, c := range map[string]struct {
+		tmpdir, image string
+		kept          bool
+	}{
+		"of the host":     {"/run/user/1000/tmp", "i", false},
+		"beside a mount":  {"/mnt2", "i", false},
+		"in a mount":      {"/mnt/tmp", "i", true},
+		"the image's own": {"/tmp/", "i", true},
+		"in memory":       {"/dev/shm/x", "i", true},
+		"below its tmp":   {"/tmp/alice", "i", false}, // it begins empty
+		"a host job's":    {"/run/user/1000/tmp", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt := agenttest.New()
+			r := newRigWith(t, func(cfg *agent.Config) { cfg.Host, cfg.Images = rt, rt })
+			r.rt = rt
+			as := assignment(1)
+			as.Image = c.image
+			as.Env = [][]byte{[]byte("TMPDIR=" + c.tmpdir)}
+			if c.image != "" {
+				as.Container = &nodev1.Container{Mounts: []*nodev1.Mount{{Source: []byte("/data"), Target: []byte("/mnt")}}}
+			}
+			r.leader.Assign(as)
+			r.reported(1, running)
+			if got := slices.Contains(r.rt.Launch(id(1)).Env, "TMPDIR="+c.tmpdir); got != c.kept {
+				t.Errorf("TMPDIR=%s kept: %v, want %v", c.tmpdir, got, c.kept)
+			}
+		})
 	}
 }

@@ -131,7 +131,7 @@ func (a *Agent) jobEnv(as *nodev1.Assignment, u User, submitDir string, gpuEnv [
 	}
 	id := attemptOf(as)
 	for _, line := range []string{
-		"BERTH_JOB_ID=" + id.Job.String(), "BERTH_JOB_NAME=" + as.Name,
+		"BERTH_JOB_ID=" + id.Job.String(), "BERTH_JOB_NAME=" + as.Name, "BERTH_JOB_PARTITION=" + as.Partition,
 		"BERTH_ATTEMPT=" + id.String(), "BERTH_NODE=" + string(a.cfg.Node),
 		"BERTH_RESTART_COUNT=" + strconv.FormatUint(uint64(max(1, as.Attempt)-1), 10),
 		"BERTH_SUBMIT_DIR=" + submitDir, "BERTH_JOB_GPUS=" + strconv.Itoa(len(as.Gpus)),

@@ -125,6 +125,7 @@ func (a *Agent) slurmEnv(as *nodev1.Assignment) []string {
 		"SLURM_JOB_NUM_NODES=1", "SLURM_NNODES=1",
 		"SLURM_CPUS_ON_NODE=" + cpus, "SLURM_JOB_CPUS_PER_NODE=" + cpus,
 		"SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NODEID=0", "SLURM_GTIDS=0",
+		"SLURM_TOPOLOGY_ADDR=" + node, "SLURM_TOPOLOGY_ADDR_PATTERN=node", "SLURM_PRIO_PROCESS=0",
 	}
 	if as.Attempt > 1 {
 		env = append(env, "SLURM_RESTART_COUNT="+strconv.FormatUint(uint64(as.Attempt-1), 10))

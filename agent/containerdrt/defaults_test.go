@@ -90,6 +90,9 @@ func TestDefaults(t *testing.T) {
 		{"policy of the node", testPolicy},
 		{"hostile roots", testHostileRoots},
 		{"mounts", testBinds},
+		{"a source that is swapped", testSwapped},
+		{"setuid programs", testSetuid},
+		{"processes of others", testOthersProcesses},
 		{"working directory", testImageWorkDir},
 	} {
 		t.Run(c.name, func(t *testing.T) {
