@@ -124,8 +124,9 @@ type CardState struct {
 // StateSource is a Provider whose driver may fall silent. It answers at once
 // and without asking the driver.
 type StateSource interface {
-	// States returns the state of every card ever seen, by UUID. A Provider
-	// that lost its driver still gives the last Inventory of those cards.
+	// States returns the state of every card ever seen, and of the instances of
+	// those in MIG mode, by UUID. A Provider that lost its driver still gives
+	// the last Inventory of those cards.
 	States() []CardState
 	// Changed returns a channel that holds a token after a state, a stray
 	// process or the inventory changed. There is one reader.

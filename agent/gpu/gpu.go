@@ -199,7 +199,8 @@ type Provider interface {
 	// Inventory returns every card it could read in index order, and an error
 	// that joins those it could not: both may be non-empty at once.
 	Inventory(ctx context.Context) ([]Card, error)
-	// Usage returns one entry a card it could read; errors as in Inventory.
+	// Usage returns one entry a card it could read, and one for each instance
+	// of a card in MIG mode after it; errors as in Inventory.
 	Usage(ctx context.Context) ([]Usage, error)
 	// Admit prepares the cards of g before its attempt starts and returns the
 	// environment the attempt needs. Equal grants give equal answers. Errors

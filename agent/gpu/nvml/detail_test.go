@@ -37,6 +37,15 @@ func TestLayout(t *testing.T) {
 		a.CUDA != "13.0" || a.Instances != nil {
 		t.Errorf("modes: %+v\n%+v", a, b)
 	}
+	nvmltest.WriteScript(t, f.script, cardA+cardB+"mig 1 MIG-2 10737418240 14 1 1 9 0 1g.10gb\nmigproc MIG-2 7 1048576\nmigproc MIG-2 8 2097152\n")
+	u := f.usage()
+	wantUse := gpu.Usage{
+		UUID: "MIG-2", UsedMiB: 3, UtilMilli: -1, PowerW: -1, MemActivityMilli: -1, EnergyMJ: -1,
+		Processes: []gpu.Process{{PID: 7, Kinds: gpu.Compute, MemMiB: 1, UtilMilli: -1}, {PID: 8, Kinds: gpu.Compute, MemMiB: 2, UtilMilli: -1}},
+	}
+	if len(u) != 3 || cmp.Diff(wantUse, u[2]) != "" {
+		t.Errorf("usage with an instance: %+v", u)
+	}
 	// A part of the layout that cannot be read makes the card unreadable, and
 	// only that card.
 	nvmltest.WriteScript(t, f.script, cardA+cardB+"mig 1 MIG-1 10737418240 14 1 1 9 0 x\nfail 1 nvmlDeviceGetMigDeviceHandleByIndex 999\n")

@@ -51,42 +51,56 @@ func busID(pci lib.PciInfo) string {
 // mig reads how the card is cut. An instance that cannot be read is an error:
 // a layout with a hole would be taken for a smaller card.
 func (p *Provider) mig(d lib.Device) (gpu.Mode, []gpu.Instance, error) {
+	var out []gpu.Instance
+	mode, err := p.eachInstance(d, func(m lib.Device) error {
+		in, err := p.instance(m)
+		if err != nil {
+			return fmt.Errorf("MIG instance %d: %w", len(out), err)
+		}
+		out = append(out, in)
+		return nil
+	})
+	if err != nil {
+		return mode, nil, err
+	}
+	slices.SortFunc(out, func(a, b gpu.Instance) int { return strings.Compare(a.UUID, b.UUID) })
+	return mode, out, nil
+}
+
+// eachInstance calls f with every instance of a card in MIG mode.
+func (p *Provider) eachInstance(d lib.Device, f func(lib.Device) error) (gpu.Mode, error) {
 	if !p.has("nvmlDeviceGetMigMode") {
-		return gpu.ModeUnknown, nil, nil
+		return gpu.ModeUnknown, nil
 	}
 	now, _, ret := d.GetMigMode()
 	switch {
 	case unsupported(ret):
-		return gpu.ModeOff, nil, nil // cards before MIG
+		return gpu.ModeOff, nil // cards before MIG
 	case ret != lib.SUCCESS:
-		return gpu.ModeUnknown, nil, check("nvmlDeviceGetMigMode", ret)
+		return gpu.ModeUnknown, check("nvmlDeviceGetMigMode", ret)
 	case now != lib.DEVICE_MIG_ENABLE:
-		return gpu.ModeOff, nil, nil
+		return gpu.ModeOff, nil
 	}
 	if !p.has("nvmlDeviceGetMaxMigDeviceCount") || !p.has("nvmlDeviceGetMigDeviceHandleByIndex") {
-		return gpu.ModeOn, nil, nil
+		return gpu.ModeOn, nil
 	}
 	n, ret := d.GetMaxMigDeviceCount()
 	if ret != lib.SUCCESS {
-		return gpu.ModeOn, nil, check("nvmlDeviceGetMaxMigDeviceCount", ret)
+		return gpu.ModeOn, check("nvmlDeviceGetMaxMigDeviceCount", ret)
 	}
-	var out []gpu.Instance
 	for i := range n {
 		m, ret := d.GetMigDeviceHandleByIndex(i)
 		if ret == lib.ERROR_NOT_FOUND || ret == lib.ERROR_INVALID_ARGUMENT {
 			continue // an empty place
 		}
 		if err := check("nvmlDeviceGetMigDeviceHandleByIndex", ret); err != nil {
-			return gpu.ModeOn, nil, err
+			return gpu.ModeOn, err
 		}
-		in, err := p.instance(m)
-		if err != nil {
-			return gpu.ModeOn, nil, fmt.Errorf("MIG instance %d: %w", i, err)
+		if err := f(m); err != nil {
+			return gpu.ModeOn, err
 		}
-		out = append(out, in)
 	}
-	slices.SortFunc(out, func(a, b gpu.Instance) int { return strings.Compare(a.UUID, b.UUID) })
-	return gpu.ModeOn, out, nil
+	return gpu.ModeOn, nil
 }
 
 func (p *Provider) instance(m lib.Device) (gpu.Instance, error) {

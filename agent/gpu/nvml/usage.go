@@ -15,15 +15,44 @@ import (
 )
 
 // Usage implements gpu.Provider. A process whose memory the driver does not
-// tell gets what the others leave, if it is the only one.
+// tell gets what the others leave, if it is the only one. A card in MIG mode
+// is followed by its instances, each with its own memory and processes.
 func (p *Provider) Usage(ctx context.Context) ([]gpu.Usage, error) {
 	var out []gpu.Usage
 	err := p.each(ctx, func(_ int, d lib.Device) error {
 		u, err := p.usage(d)
+		if err != nil {
+			return err
+		}
+		parts, err := p.usageOfInstances(d)
 		if err == nil {
-			out = append(out, u)
+			out = append(append(out, u), parts...)
 		}
 		return err
+	})
+	return out, err
+}
+
+// usageOfInstances reads the parts of a card in MIG mode; the driver tells
+// their power and utilization of the whole card alone.
+func (p *Provider) usageOfInstances(d lib.Device) ([]gpu.Usage, error) {
+	var out []gpu.Usage
+	_, err := p.eachInstance(d, func(m lib.Device) error {
+		u := gpu.Usage{UtilMilli: gpu.Unknown, PowerW: gpu.Unknown, MemActivityMilli: gpu.Unknown, EnergyMJ: gpu.Unknown}
+		var ret lib.Return
+		if u.UUID, ret = m.GetUUID(); ret != lib.SUCCESS {
+			return check("nvmlDeviceGetUUID", ret)
+		}
+		mem, err := p.memory(m)
+		if err != nil {
+			return err
+		}
+		u.UsedMiB, u.WithReserve = mib(mem.Used), mem.Reserved == 0
+		if u.Processes, err = p.processes(m, mem); err != nil {
+			return err
+		}
+		out = append(out, u)
+		return nil
 	})
 	return out, err
 }

@@ -23,7 +23,7 @@ type cards struct {
 
 	mu   sync.Mutex
 	by   map[string]*cardInfo
-	news bool // the driver showed a card that no inventory had
+	news bool // the driver showed other cards or instances than the inventory
 }
 
 // cardInfo is one card.
@@ -71,14 +71,42 @@ func (c *cards) glance(uuids []string, faults []fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	seen := make(map[string]struct{}, len(uuids))
+	parts := 0
+	for _, in := range c.by {
+		parts += len(in.card.Instances)
+	}
 	for _, uuid := range uuids {
 		seen[uuid] = struct{}{}
-		if c.by[uuid] == nil && !c.news {
+		if c.of(uuid) != nil {
+			if c.by[uuid] == nil {
+				parts--
+			}
+			continue
+		}
+		if !c.news {
 			c.news = true
 			c.tell()
 		}
 	}
+	if parts > 0 && len(faults) == 0 && !c.news { // an instance is gone
+		c.news = true
+		c.tell()
+	}
 	c.settle(seen, faults)
+}
+
+// of returns the card with a UUID, or the one with that instance; nil when
+// there is none. The caller holds c.mu.
+func (c *cards) of(uuid string) *cardInfo {
+	if in := c.by[uuid]; in != nil {
+		return in
+	}
+	for _, in := range c.by {
+		if slices.ContainsFunc(in.card.Instances, func(i gpu.Instance) bool { return i.UUID == uuid }) {
+			return in
+		}
+	}
+	return nil
 }
 
 // settle draws the conclusions of a look that came back: who was seen is OK,
@@ -196,30 +224,21 @@ func (c *cards) states() []gpu.CardState {
 	out := make([]gpu.CardState, 0, len(c.by))
 	for _, in := range c.by {
 		out = append(out, in.state)
+		for _, part := range in.card.Instances {
+			s := in.state
+			s.UUID = part.UUID
+			out = append(out, s)
+		}
 	}
 	slices.SortFunc(out, func(a, b gpu.CardState) int { return cmp.Compare(a.UUID, b.UUID) })
 	return out
-}
-
-// cutInto is the card in MIG mode that has an instance, nil when none has. The
-// caller holds mu.
-func (c *cards) cutInto(instance string) *cardInfo {
-	for _, in := range c.by {
-		if slices.ContainsFunc(in.card.Instances, func(i gpu.Instance) bool { return i.UUID == instance }) {
-			return in
-		}
-	}
-	return nil
 }
 
 // usable says why no attempt may start on a card.
 func (c *cards) usable(uuid string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	in := c.by[uuid]
-	if in == nil {
-		in = c.cutInto(uuid)
-	}
+	in := c.of(uuid)
 	switch {
 	case in == nil:
 		return fmt.Errorf("%w: %s, which the driver does not show", gpu.ErrUnknownCard, uuid)

@@ -149,6 +149,46 @@ func TestPermutedIndices(t *testing.T) {
 	}
 }
 
+// The instances of a card are given and named like cards, and share its fate.
+func TestInstances(t *testing.T) {
+	t.Parallel()
+	one, two := "mig 0 MIG-1 10737418240 14 1 1 9 0 1g.10gb\n", "mig 0 MIG-2 10737418240 14 1 1 8 0 1g.10gb\n"
+	n := newNode(t, quick(), cardA+one)
+	grant := gpu.Grant{Attempt: "j1-a1", Cards: []gpu.GrantCard{{UUID: "MIG-1", MemMiB: 1}}}
+	if env, err := n.Admit(t.Context(), grant); err != nil || env[0] != "CUDA_VISIBLE_DEVICES=MIG-1" {
+		t.Errorf("admit: %v, %v", env, err)
+	}
+	if u, err := n.usage(); err != nil || len(u) != 2 || u[1].UUID != "MIG-1" || n.states() != "GPU-aaaa=ok MIG-1=ok" {
+		t.Errorf("usage: %+v, %v; %s", u, err, n.states())
+	}
+	told := func() bool {
+		n.usage()
+		select {
+		case <-n.Changed():
+			return true
+		default:
+			return false
+		}
+	}
+	for told() { // what the start had to tell
+	}
+	for _, layout := range []string{one + two, two, ""} {
+		n.write(cardA + layout)
+		within(t, "a new layout is told", told)
+		if _, err := n.Inventory(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for told() { // the inventory itself
+		}
+	}
+	if n.states() != "GPU-aaaa=ok" {
+		t.Errorf("states: %s", n.states())
+	}
+	if _, err := n.Admit(t.Context(), grant); !errors.Is(err, gpu.ErrUnknownCard) {
+		t.Errorf("an instance that is gone takes a job: %v", err)
+	}
+}
+
 func TestLostCards(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, script, reason string }{

@@ -28,7 +28,7 @@ const (
 	headerSize  = 12
 	maxBody     = 4 << 20
 	// maxCards and maxProcesses bound what a body may hold.
-	maxCards     = 64
+	maxCards     = 256 // instances of MIG count in a look at use
 	maxProcesses = 1 << 14
 )
 

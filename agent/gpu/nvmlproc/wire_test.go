@@ -79,7 +79,7 @@ func TestDecodeAnswer(t *testing.T) {
 		{"a card without a name", `{"Usage":[{}]}`, "UUID of 0 bytes"},
 		{"a card twice", `{"Health":[{"UUID":"a"},{"UUID":"a"}]}`, "twice"},
 		{"no pid", `{"Usage":[{"UUID":"a","Processes":[{"PID":0}]}]}`, "pid 0"},
-		{"too many cards", `{"Cards":[` + many(maxCards+1) + `]}`, "65 cards"},
+		{"too many cards", `{"Cards":[` + many(maxCards+1) + `]}`, "257 cards"},
 		{"a name that long", `{"Cards":[{"UUID":"` + strings.Repeat("x", 129) + `"}]}`, "UUID of 129 bytes"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -16,6 +16,7 @@
  *   persistence INDEX 0|1
  *   link INDEX LINK gpu|switch|down PCI
  *   mig INDEX UUID TOTAL SMS GPUSLICES COMPUTESLICES GI CI PROFILE   (bytes)
+ *   migproc UUID PID BYTES          a compute process of an instance
  *   rows INDEX CORRECTABLE UNCORRECTABLE PENDING FAILED
  *   ecc INDEX CORRECTED UNCORRECTED TOTAL
  *   retired INDEX PAGES PENDING
@@ -59,12 +60,14 @@ struct card {
 	char link[LINKS][8], remote[LINKS][32];
 	struct mig mig[MIGS];
 };
+struct migproc { char uuid[96]; unsigned pid; u64 bytes; };
 
 static struct state {
-	int init, cuda, bare, ncard, nproc, ngfx, nmps, nsample, nfail, nhang, nslow, ncrash;
+	int init, cuda, bare, ncard, nproc, ngfx, nmps, nmigproc, nsample, nfail, nhang, nslow, ncrash;
 	char driver[80];
 	struct card card[MAX];
 	struct proc proc[MAX], gfx[MAX], mps[MAX];
+	struct migproc migproc[MAX];
 	struct sample sample[MAX];
 	struct rule fail[MAX], hang[MAX], slow[MAX], crash[MAX];
 } s;
@@ -146,6 +149,7 @@ static void load(void) {
 		struct card c = {.energy = -1, .persistence = -1, .rows = {-1}, .ecc = {-1}, .retired = {-1}};
 		struct sample m = {0};
 		struct rule e = {0};
+		struct migproc mp = {0};
 		word[0] = 0;
 		sscanf(line, "%15s", word);
 		if (sscanf(line, "init %d", &s.init) == 1 || sscanf(line, "driver %79s", s.driver) == 1 ||
@@ -157,6 +161,8 @@ static void load(void) {
 		} else if (sscanf(line, "card %95s %llu %llu %llu %u %u %31s %95[^\n]", c.uuid, &c.total, &c.reserved,
 			   &c.used, &c.util, &c.mw, c.pci, c.name) == 8 && s.ncard < MAX) {
 			s.card[s.ncard++] = c;
+		} else if (sscanf(line, "migproc %95s %u %llu", mp.uuid, &mp.pid, &mp.bytes) == 3 && s.nmigproc < MAX) {
+			s.migproc[s.nmigproc++] = mp;
 		} else if (sscanf(line, "sample %d %u %llu %u", &m.card, &m.pid, &m.at, &m.util) == 4 && s.nsample < MAX) {
 			s.sample[s.nsample++] = m;
 		} else if (sscanf(line, "fail %d %63s %d", &e.card, e.call, &e.code) == 3 && s.nfail < MAX) {
@@ -333,17 +339,41 @@ int nvmlDeviceGetComputeRunningProcesses(void *dev, unsigned *n, struct info1 *t
 }
 
 #ifndef OLD
+static int list_mig(struct mig *m, unsigned *n, struct info3 *to) {
+	unsigned have = 0, room = *n;
+	for (int k = 0; k < s.nmigproc; k++) {
+		if (strcmp(s.migproc[k].uuid, m->uuid) == 0) {
+			if (have < room) {
+				struct info3 in = {s.migproc[k].pid, s.migproc[k].bytes, m->gi, m->ci};
+				to[have] = in;
+			}
+			have++;
+		}
+	}
+	*n = have;
+	return have > room ? TOO_SMALL : OK;
+}
+
 int nvmlDeviceGetComputeRunningProcesses_v3(void *dev, unsigned *n, struct info3 *to) {
+	if (mig_of(dev)) {
+		return list_mig(mig_of(dev), n, to);
+	}
 	BEGIN(dev);
 	return list(s.proc, s.nproc, i, n, (char *)to, sizeof *to);
 }
 
 int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *dev, unsigned *n, struct info3 *to) {
+	if (mig_of(dev)) {
+		return NOT_SUPPORTED;
+	}
 	BEGIN(dev);
 	return list(s.mps, s.nmps, i, n, (char *)to, sizeof *to);
 }
 
 int nvmlDeviceGetGraphicsRunningProcesses_v3(void *dev, unsigned *n, struct info3 *to) {
+	if (mig_of(dev)) {
+		return NOT_SUPPORTED;
+	}
 	BEGIN(dev);
 	return list(s.gfx, s.ngfx, i, n, (char *)to, sizeof *to);
 }
@@ -354,8 +384,15 @@ int nvmlDeviceGetMemoryInfo_v2(void *dev, struct memory2 *m) {
 		return 25; /* argument version mismatch */
 	}
 	if (mig_of(dev)) {
-		m->total = m->free = mig_of(dev)->total;
-		m->reserved = m->used = 0;
+		m->total = mig_of(dev)->total;
+		m->reserved = 1 << 20;
+		m->used = 0;
+		for (int k = 0; k < s.nmigproc; k++) {
+			if (strcmp(s.migproc[k].uuid, mig_of(dev)->uuid) == 0) {
+				m->used += s.migproc[k].bytes;
+			}
+		}
+		m->free = m->total - m->used - m->reserved;
 		return OK;
 	}
 	BEGIN(dev);
