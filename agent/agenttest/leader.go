@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -29,6 +30,7 @@ type Leader struct {
 	hello    *nodev1.Hello // the newest
 	helloAt  map[cluster.AttemptID]*nodev1.Hello
 	resumes  []*nodev1.GPUResume
+	beats    []time.Time // when heartbeats came
 	muteAcks bool
 	visits   map[string]chan *Guest
 	send     chan *nodev1.SessionResponse // of the present session
@@ -156,6 +158,13 @@ func (l *Leader) Hello() *nodev1.Hello {
 	return l.hello
 }
 
+// Heartbeats returns when each heartbeat came.
+func (l *Leader) Heartbeats() []time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]time.Time(nil), l.beats...)
+}
+
 // Session implements nodev1.NodeServiceServer.
 func (l *Leader) Session(stream nodev1.NodeService_SessionServer) error {
 	first, err := stream.Recv()
@@ -192,6 +201,9 @@ func (l *Leader) Session(stream nodev1.NodeService_SessionServer) error {
 			return err
 		}
 		if hb := m.GetHeartbeat(); hb != nil {
+			l.mu.Lock()
+			l.beats = append(l.beats, time.Now())
+			l.mu.Unlock()
 			send <- &nodev1.SessionResponse{Kind: &nodev1.SessionResponse_LeaseGranted{LeaseGranted: &nodev1.LeaseGranted{Sequence: hb.Sequence}}}
 		}
 		if h := m.GetHello(); h != nil {
