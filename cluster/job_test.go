@@ -98,6 +98,7 @@ func TestShareable(t *testing.T) {
 		want bool
 	}{
 		{GPU{CapMode: "mps", MaxShares: 3}, true}, {GPU{CapMode: "mps", MaxShares: 1}, false}, {GPU{CapMode: "none", MaxShares: 3}, false},
+		{GPU{CapMode: "watch", MaxShares: 3, Scope: ScopeSameUser}, true}, {GPU{CapMode: "watch", MaxShares: 3, Scope: ScopeNever}, false},
 	} {
 		if got := tt.g.Shareable(); got != tt.want {
 			t.Errorf("%+v: %t", tt.g, got)
