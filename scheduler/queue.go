@@ -209,7 +209,11 @@ func (p *pass) bestQueue(it *item) (at int32, wait, done int64) {
 
 // wait gives a job that cannot start a queue, if it has none that is good.
 func (p *pass) wait(it *item) {
-	if it.spans() || it.gpus == 0 && it.job.State != cluster.JobQueued || p.moves >= p.pol.MaxMoves || p.queueHolds(it) {
+	if it.spans() {
+		p.tellSpan(it)
+		return
+	}
+	if it.gpus == 0 && it.job.State != cluster.JobQueued || p.moves >= p.pol.MaxMoves || p.queueHolds(it) {
 		return
 	}
 	to, wait, _ := p.bestQueue(it)

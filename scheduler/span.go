@@ -264,6 +264,21 @@ func explainSpan(snap *cluster.Snapshot, job *cluster.Job, pol Policy) Explanati
 	return e
 }
 
+// tellSpan puts the reason why a job waits into the state, when it is another
+// than is there: it stands in no queue, with whose moves the reasons of others
+// come. Why an attempt of it was given up is of more use to its owner.
+func (p *pass) tellSpan(it *item) {
+	now := it.job.Reason.Code
+	if p.moves >= p.pol.MaxMoves || now == cluster.ReasonRequeued {
+		return
+	}
+	if code := p.reason(it).Code; code != now {
+		p.moves++
+		it.moved = true
+		p.plan.Moves = append(p.plan.Moves, cluster.QueueMove{Job: it.job.ID, Reason: code})
+	}
+}
+
 func nodes(n int) string {
 	if n == 1 {
 		return "1 node"

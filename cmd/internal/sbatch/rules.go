@@ -98,7 +98,7 @@ var rules = map[string]rule{
 	// What it needs.
 	"gres":            {fate: Honoured, read: readGres},
 	"gpus":            {fate: Honoured, read: readGPUs("gpus", Honoured)},
-	"gpus-per-node":   {fate: Mapped, note: "a job has one node: the same as --gpus", read: readGPUs("gpus-per-node", Mapped)},
+	"gpus-per-node":   {fate: Mapped, note: "on one node the same as --gpus", read: readGPUs("gpus-per-node", Mapped)},
 	"gpus-per-task":   {fate: Mapped, read: readGPUs("gpus-per-task", Mapped)},
 	"gpus-per-socket": refused("GPUs are not chosen by socket", "use --gpus"),
 	"cpus-per-gpu":    {fate: Mapped, read: number("cpus-per-gpu", func(r *resolver) *int64 { return &r.cpusPerGPU })},
@@ -132,12 +132,12 @@ var rules = map[string]rule{
 	"reservation":        {fate: Ignored, note: "there are no reservations", read: named("reservation")},
 	"cluster":            ignored("there is one cluster"),
 	"clusters":           ignored("there is one cluster"),
-	"contiguous":         ignored("a job has one node"),
-	"spread-job":         ignored("a job has one node"),
-	"use-min-nodes":      ignored("a job has one node"),
-	"switches":           ignored("a job has one node"),
-	"wait-all-nodes":     ignored("a job has one node"),
-	"no-kill":            ignored("a job has one node"),
+	"contiguous":         ignored("nodes are chosen by what they have free alone"),
+	"spread-job":         ignored("nodes are chosen by what they have free alone"),
+	"use-min-nodes":      ignored("nodes are chosen by what they have free alone"),
+	"switches":           ignored("nodes are chosen by what they have free alone"),
+	"wait-all-nodes":     ignored("nodes are chosen by what they have free alone"),
+	"no-kill":            ignored("nodes are chosen by what they have free alone"),
 
 	// When, and how it ends.
 	"hold":                {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Hold }, true)},
