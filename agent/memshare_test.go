@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/agenttest"
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/agent/gpu/caps/capstest"
@@ -135,5 +137,65 @@ func TestJobThatIsNotHeldDoesNotStart(t *testing.T) {
 	}
 	if slices.Contains(m.rt.Calls(), "start j1-a1") {
 		t.Errorf("it was started: %v", m.rt.Calls())
+	}
+}
+
+// cutCards is a node with one card cut into instances and one that is whole.
+type cutCards struct{ cards }
+
+func (cutCards) Inventory(context.Context) ([]gpu.Card, error) {
+	return []gpu.Card{
+		{UUID: "GPU-1", Type: "A100-SXM4-40GB", MemMiB: 40_960, Driver: "570.1", MIG: gpu.ModeOn, Instances: []gpu.Instance{
+			{UUID: "MIG-1", Profile: "1g.5gb", MemMiB: 4864}, {UUID: "MIG-2", Profile: "3g.20gb", MemMiB: 19_968},
+		}},
+		{UUID: "GPU-2", Index: 1, Type: "H100", MemMiB: 81_920, ReservedMiB: 500, Driver: "570.1"},
+	}, nil
+}
+
+// TestInstancesAreOffered: each as a card of its own that one job has whole;
+// each card says how it is shared, among whom, and why not better.
+func TestInstancesAreOffered(t *testing.T) {
+	t.Parallel()
+	r := &rig{t: t, dir: t.TempDir(), rt: agenttest.New(), leader: agenttest.NewLeader(t)}
+	ch := caps.Chooser{Policy: caps.Policy{
+		Allowed: []caps.Mode{caps.Dmem, caps.MIG, caps.MPS, caps.Watch},
+		Scopes:  map[caps.Mode]cluster.Scope{caps.Watch: cluster.ScopeSameGroup},
+	}}
+	d := &devices{}
+	d.set("GPU-1", "a card in MIG mode is given in parts only")
+	ctx, cancel := context.WithCancel(context.Background())
+	a, err := agent.New(ctx, agent.Config{
+		Node: "n1", BootID: "boot", Dir: r.dir, Coordinators: []string{"leader"}, Dial: r.leader.Dial, Host: r.rt,
+		GPUs: cutCards{}, Devices: d, MemCaps: agent.MemCaps{Choose: ch.Choose}, Users: users{}, CPUMilli: 8000, MemMiB: 1024,
+		Grace: 50 * time.Millisecond, Heartbeat: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done // context.Canceled
+	})
+	r.eventually("a hello", func() bool { return r.leader.Hello() != nil })
+	var got []string
+	for _, g := range r.leader.Hello().Gpus {
+		got = append(got, fmt.Sprintf("%s %s %d-%d %s %s; %s", g.Uuid, g.Type, g.MemMib, g.ReservedMib, g.CapMode, g.Scope, g.CapReason))
+	}
+	want := []string{
+		"MIG-1 A100-SXM4-40GB.1g.5gb 4864-0 mig never; dmem: instances have memory of their own",
+		"MIG-2 A100-SXM4-40GB.3g.20gb 19968-0 mig never; dmem: instances have memory of their own",
+		"GPU-2 H100 81920-500 watch same-group; dmem: driver 570.1 is older than 615; mig: the card is not cut into instances; mps: nvidia-cuda-mps-control is not installed",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("offered\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	as := onCard(1, "MIG-2")
+	as.Gpus[0].MemMib = 19_968
+	r.leader.Assign(as)
+	r.reported(1, running)
+	if l := r.rt.Launch(id(1)); !slices.Contains(l.Env, "CUDA_VISIBLE_DEVICES=MIG-2") || !slices.Equal(l.CDIDevices, []string{"nvidia.com/gpu=MIG-2"}) {
+		t.Errorf("launched with %q, devices %q", l.Env, l.CDIDevices)
 	}
 }

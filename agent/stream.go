@@ -206,7 +206,7 @@ func (a *Agent) hello(ctx context.Context) (*nodev1.Hello, error) {
 		// A card that cannot be read is not offered; the others are.
 		a.log.ErrorContext(ctx, "cannot read every GPU", "err", err)
 	}
-	h.Gpus = a.sell(ctx, caps.Sold(a.offered(ctx, cards)))
+	h.Gpus = a.sell(ctx, a.offered(ctx, caps.Sold(cards)))
 	a.describeCards(h)
 	return h, nil
 }
