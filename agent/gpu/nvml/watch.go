@@ -15,7 +15,7 @@ import (
 
 // eventWait is how long one wait for events lasts, in milliseconds: Watch
 // looks at its context that often.
-const eventWait = 1000
+const eventWait = 5000
 
 // Watch calls emit with each critical Xid and double bit ECC error until ctx
 // ends or waiting fails. It waits in a call of the driver without a lock, so
