@@ -12,9 +12,10 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-const frameSize = 64 << 10
+const frameSize = conv.FrameData
 
 func logFrame(offset int64) *nodev1.RelayRequest {
 	return &nodev1.RelayRequest{Kind: &nodev1.RelayRequest_Frame{Frame: &apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Log{
@@ -109,7 +110,7 @@ func benchJob(b *testing.B) (*coordtest.Cluster, *grpc.ClientConn, *coordtest.Ag
 	return c, cc, a, resp.Ids[0]
 }
 
-// BenchmarkAttachThroughput carries 64 KiB frames from an agent to a user, over
+// BenchmarkAttachThroughput carries whole frames from an agent to a user, over
 // loopback without TLS.
 func BenchmarkAttachThroughput(b *testing.B) {
 	_, cc, a, job := benchJob(b)

@@ -18,7 +18,6 @@ import (
 const (
 	// stdinQueue is how many frames of input may wait for the command.
 	stdinQueue = 64
-	readSize   = 32 << 10
 	// drainIdle is how long output may pause after the command has ended: what
 	// it left in the background may keep its files open.
 	drainIdle = time.Second
@@ -184,7 +183,7 @@ func stderrFrame(b []byte) *apiv1.AttachResponse {
 func (ss *session) output(f *os.File, frame func([]byte) *apiv1.AttachResponse) {
 	broken := false
 	for {
-		buf := make([]byte, readSize)
+		buf := make([]byte, conv.FrameData)
 		if closed(ss.exited) && f.SetReadDeadline(time.Now().Add(drainIdle)) != nil {
 			return
 		}

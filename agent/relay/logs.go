@@ -144,7 +144,7 @@ func (r *reader) begin(ask *apiv1.AttachLogs) error {
 // run sends what is there, and when it follows what comes, until the attempt
 // is over.
 func (r *reader) run(ctx context.Context, follow bool) error {
-	buf := make([]byte, conv.MaxFrameData)
+	buf := make([]byte, conv.FrameData)
 	grew := time.Now()
 	for {
 		// Asked before the file is: what was written before the end is read.

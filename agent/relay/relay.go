@@ -25,6 +25,8 @@ const (
 	maxVisits = 256
 	// startWait is how long a command waits for its job to be started.
 	startWait = 10 * time.Second
+	// aliveEvery is how often a user hears of us at least.
+	aliveEvery = 10 * time.Second
 )
 
 // Server implements agent.Visitors.
@@ -56,7 +58,11 @@ func (s *Server) Serve(ctx context.Context, conn grpc.ClientConnInterface, v *ag
 		defer cancel() // the user, or the leader, is gone
 		ln.receive(ctx)
 	})
-	if err := s.serve(ctx, ln, v); err != nil && ctx.Err() == nil {
+	served := make(chan struct{})
+	receiving.Go(func() { ln.stayAlive(ctx, served) })
+	err = s.serve(ctx, ln, v)
+	close(served)
+	if err != nil && ctx.Err() == nil {
 		s.refuse(ctx, ln, err)
 	}
 	// The leader has everything once it ends the stream.
@@ -124,6 +130,25 @@ func (l *link) receive(ctx context.Context) {
 		case l.frames <- m.GetFrame():
 		case <-ctx.Done():
 			return
+		}
+	}
+}
+
+// stayAlive sends signs of life: a coordinator that hangs looks to the user
+// like a job that is silent.
+func (l *link) stayAlive(ctx context.Context, served <-chan struct{}) {
+	tick := time.NewTicker(aliveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-served:
+			return
+		case <-tick.C:
+			if l.send(&apiv1.AttachResponse{}) != nil {
+				return
+			}
 		}
 	}
 }

@@ -10,6 +10,9 @@ import (
 const (
 	// MaxFrameData bounds the bytes of one frame.
 	MaxFrameData = 64 << 10
+	// FrameData is what senders put into one: gRPC keeps messages in buffers of
+	// 32 KiB, and larger ones in buffers of 1 MiB.
+	FrameData = 31 << 10
 	// MaxBefore bounds AttachLogs.before.
 	MaxBefore = 4 << 10
 	// MaxAttachArgs bounds the bytes of a command, with a byte more for each

@@ -19,6 +19,9 @@ const (
 	// attachFirst bounds the wait for a stream's first frame: the coordinators
 	// may elect a leader, and the leader waits for the node's agent.
 	attachFirst = 25 * time.Second
+	// quietFor is how long a stream may be silent: nodes give a sign of life
+	// every ten seconds.
+	quietFor = 40 * time.Second
 	// attachPatience is how long a node may be away before that is said.
 	attachPatience = 15 * time.Second
 )
@@ -128,11 +131,19 @@ func (a *attachment) recv() (*apiv1.AttachResponse, error) {
 		a.first = nil
 		return m, nil
 	}
-	m, err := a.stream.Recv()
-	if err != nil {
-		return nil, attachError(err)
+	for {
+		quiet := time.AfterFunc(quietFor, a.cancel)
+		m, err := a.stream.Recv()
+		intime := quiet.Stop()
+		switch {
+		case err != nil && !intime:
+			return nil, &cluster.Error{Code: cluster.CodeUnknown, Msg: "nothing was heard for " + quietFor.String()}
+		case err != nil:
+			return nil, attachError(err)
+		case m.GetKind() != nil:
+			return m, nil
+		}
 	}
-	return m, nil
 }
 
 func (a *attachment) close() { a.cancel() }

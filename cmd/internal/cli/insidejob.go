@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	inputSize = 32 << 10
 	// patienceSignals is how many signals a user sends to a command that does
 	// not end before the program ends without it.
 	patienceSignals = 3
@@ -178,7 +177,7 @@ func (in *insideJob) send(m *apiv1.AttachRequest) bool {
 
 // input passes on standard input, as fast as the command takes it.
 func (in *insideJob) input() {
-	buf := make([]byte, inputSize)
+	buf := make([]byte, conv.FrameData)
 	for {
 		n, err := in.e.Stdin.Read(buf)
 		if n > 0 {

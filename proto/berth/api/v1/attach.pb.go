@@ -509,6 +509,8 @@ func (x *WindowSize) GetColumns() uint32 {
 	return 0
 }
 
+// A response without a kind says that the node is still there: one comes every
+// ten seconds.
 type AttachResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
