@@ -12,8 +12,8 @@ type Profile struct {
 	// on one GPU, of the GPU where it is highest.
 	GPUMemMeanMiB int64
 	// MilliP95 is the utilization that the attempt caused on one of its GPUs
-	// and that it passed for a twentieth of the time; at most a bin of a
-	// thirty-second of the GPU too high or too low.
+	// and that it passed for a twentieth of the time; at most 33
+	// thousandths of the GPU too high or too low.
 	MilliP95 int64
 	// MemActivity is the mean part of the time in which the memory of its GPUs
 	// was read or written, in thousandths, neighbours' part included.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -184,35 +183,28 @@ func (r *Runtime) container(ctx context.Context, id cluster.AttemptID, opts []co
 // task that is there when one is made and not there when it is asked for.
 func (r *Runtime) newTask(ctx context.Context, c containerd.Container, output cio.Creator) error {
 	_, err := c.NewTask(ctx, output)
-	if err != nil && clearBundle(err, c.ID()) {
+	if err != nil && r.clearBundle(ctx, err, c.ID()) {
 		_, err = c.NewTask(ctx, output)
 	}
 	if !errdefs.IsAlreadyExists(err) {
 		return err
 	}
-	if _, terr := c.Task(ctx, nil); !errdefs.IsNotFound(terr) {
+	switch old, terr := c.Task(ctx, nil); {
+	case terr == nil:
+		// Of an earlier try, and never let go. When its root was cleared away the
+		// kernel took its mounts with it: it could not start.
+		if _, derr := old.Delete(ctx, containerd.WithProcessKill); derr != nil && !errdefs.IsNotFound(derr) {
+			return errors.Join(err, derr)
+		}
+	case !errdefs.IsNotFound(terr):
 		return terr
-	}
-	if derr := forget(ctx, r.client, c.ID()); derr != nil {
-		return errors.Join(err, derr)
+	default:
+		if derr := forget(ctx, r.client, c.ID()); derr != nil {
+			return errors.Join(err, derr)
+		}
 	}
 	_, err = c.NewTask(ctx, output)
 	return err
-}
-
-// clearBundle removes the directory of a task that a containerd left which died
-// before it had written it whole: no shim can clear that away, and none can be
-// made there. It removes what is empty or known, and nothing below a mount.
-func clearBundle(err error, id string) bool {
-	_, text, _ := strings.Cut(err.Error(), "failed to start shim: mkdir ")
-	dir, _, ok := strings.Cut(text, ": file exists")
-	if !ok || filepath.Base(dir) != id || filepath.Base(filepath.Dir(filepath.Dir(dir))) != "io.containerd.runtime.v2.task" {
-		return false
-	}
-	for _, name := range []string{"config.json", "options.json", "runtime", "rootfs", "work", "log"} {
-		_ = os.Remove(filepath.Join(dir, name)) // what stays keeps the directory
-	}
-	return os.Remove(dir) == nil
 }
 
 // forget has containerd delete a task of which it knows little more than that

@@ -54,6 +54,7 @@ type part struct {
 	Dir, Leader string // state; the leader's socket
 	Containerd  string // its socket; "" runs plain processes
 	Cgroup      string
+	Namespace   string // of its containers; runc's notes on all containerds' are in one place
 	// CrashAt names a step, see step; the process kills itself there, the
 	// first time.
 	CrashAt string
@@ -70,15 +71,13 @@ func (p part) open(ctx context.Context) (agent.Runtime, func() error, error) {
 		return rt, rt.Close, nil
 	}
 	rt, err := containerdrt.Open(ctx, containerdrt.Config{
-		Address: p.Containerd, Namespace: namespace, Dir: p.Dir + "/rt", CgroupParent: p.Cgroup, Logger: os.Args[0],
+		Address: p.Containerd, Namespace: p.Namespace, Dir: p.Dir + "/rt", CgroupParent: p.Cgroup, Logger: os.Args[0],
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	return rt, rt.Close, nil
 }
-
-const namespace = "faulttest"
 
 type nobody struct{}
 

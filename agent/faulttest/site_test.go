@@ -52,7 +52,7 @@ func newSite(t *testing.T, containers bool) *site {
 		t.Fatal(err)
 	}
 	s := &site{T: t, out: filepath.Join(dir, "out"), leader: agenttest.NewLeader(t)}
-	s.part = part{Dir: filepath.Join(dir, "agent"), Leader: filepath.Join(dir, "leader"), Cgroup: "/berth-fault/" + filepath.Base(dir)}
+	s.part = part{Dir: filepath.Join(dir, "agent"), Leader: filepath.Join(dir, "leader"), Cgroup: "/berth-fault/" + filepath.Base(dir), Namespace: filepath.Base(dir)}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	for _, d := range []string{s.out, s.part.Dir} {
 		if err := os.Mkdir(d, 0o755); err != nil {

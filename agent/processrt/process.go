@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path"
 	"strconv"
 	"syscall"
@@ -31,6 +32,13 @@ type process struct {
 // no core dumps, which would be as large as the job and land in its directory.
 // A job may ask for them (ulimit -c).
 func inherit() error {
+	// What an agent's starter had ignored, as nohup does, its jobs must not
+	// ignore. A signal with a handler has its default after an exec.
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig) // and the keeper lives on
+		}
+	}
 	syscall.Umask(0o022)
 	if err := closeOnExec(); err != nil {
 		return err
