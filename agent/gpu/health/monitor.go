@@ -170,10 +170,11 @@ func (m *Monitor) Held() []Fault {
 	defer m.mu.Unlock()
 	var out []Fault
 	for uuid, f := range m.st.Faults {
-		x := Xid{Action: End, Text: f.Why, Known: true}
+		x := Xid{Text: f.Why}
 		if f.Xid != 0 {
 			x = m.cfg.Table.Lookup(f.Xid)
 		}
+		x.Action, x.Known = f.Action, true
 		out = append(out, Fault{At: f.At, UUID: uuid, Xid: x, Lost: f.Lost})
 	}
 	slices.SortFunc(out, func(a, b Fault) int { return strings.Compare(a.UUID, b.UUID) })
@@ -367,7 +368,7 @@ func (m *Monitor) fault(f Fault, source string) {
 	m.counts[f.Xid.Action]++
 	news := false
 	if _, had := m.st.Faults[f.UUID]; f.Xid.Action != Record && (!had || f.Lost && !m.st.Faults[f.UUID].Lost) {
-		m.st.Faults[f.UUID] = heldFault{Why: f.String(), At: f.At, Xid: f.Xid.Code, Lost: f.Lost}
+		m.st.Faults[f.UUID] = heldFault{Why: f.String(), At: f.At, Xid: f.Xid.Code, Action: f.Xid.Action, Lost: f.Lost}
 		news = true
 	}
 	// Programs make faults by the thousand: those are not worth a write each.

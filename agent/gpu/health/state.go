@@ -23,10 +23,11 @@ type state struct {
 
 // heldFault keeps a card from new attempts until an administrator resumes it.
 type heldFault struct {
-	Why  string    `json:"why"`
-	At   time.Time `json:"at"`
-	Xid  int       `json:"xid"`
-	Lost bool      `json:"lost"`
+	Why    string    `json:"why"`
+	At     time.Time `json:"at"`
+	Xid    int       `json:"xid"`
+	Action Action    `json:"action"`
+	Lost   bool      `json:"lost"`
 }
 
 // loadState reads what an agent of the same boot left; without any, and with
