@@ -332,3 +332,40 @@ func TestLogsGoOnOverAFailover(t *testing.T) {
 		t.Errorf("the job wrote %d bytes only", len(want))
 	}
 }
+
+// TestShellInAnImage enters a job that has a root of its own.
+func TestShellInAnImage(t *testing.T) {
+	t.Parallel()
+	needContainerd(t)
+	if _, err := exec.LookPath("busybox"); err != nil {
+		t.Skip("busybox is not installed; on Debian: apt-get install busybox-static")
+	}
+	c := startCluster(t, "--runtime", "containerd", "--busybox", "--nodes", "1x1xT4")
+	dir := openDir(t)
+	r := c.runAs(alice, "submit", "--parsable", "-D", dir, "--image", busyboxImage, "--mem", "64MiB", "--", "sh", "-c", "echo ready; sleep 1000")
+	if r.code != 0 {
+		t.Fatalf("submit: %+v", r)
+	}
+	id := parseID(t, r.stdout)
+	c.await(id, "RUNNING")
+	job := fmt.Sprint(id)
+	if r := c.runAs(alice, "exec", job, "--", "sh", "-c", "id -u; pwd; ls / | grep -c root; grep -E 'CapEff|NoNewPrivs|Seccomp:' /proc/self/status; exit 6"); r.code != 6 ||
+		!strings.HasPrefix(r.stdout, fmt.Sprintf("%d\n/\n", alice)) || !strings.Contains(r.stdout, "CapEff:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\n") {
+		t.Errorf("in the image: %+v", r)
+	}
+	if r := c.runAs(alice, "exec", job, "no-such-command"); r.code != 127 {
+		t.Errorf("no such command: %+v", r)
+	}
+	term := c.atTerminal(alice, 20, 70, "shell", job)
+	term.typed("stty size; cat /proc/1/cmdline | tr '\\0' ' '; exit 3\n")
+	term.expect("20 70\n")
+	term.expect("sleep 1000")
+	if code := term.code(); code != 3 {
+		t.Errorf("exit code %d: %q", code, term.shown())
+	}
+	if r := c.runAs(alice, "logs", job); r.stdout != "ready\n" {
+		t.Errorf("logs: %+v", r)
+	}
+	c.run("cancel", job)
+	c.await(id, "CANCELLED")
+}
