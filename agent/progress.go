@@ -80,7 +80,7 @@ func (t *task) warn(ctx context.Context, now time.Time) (next time.Duration, err
 		t.log.Warn("this agent does not know the signal that is to warn a job; it is not sent", "signal", w.Signal)
 	case w.First:
 		err = t.rt.Signal(ctx, t.id, sig)
-	case len(as.Script) > 0:
+	case len(as.Script) > 0 || as.GetRanks().GetTasks() > 1: // not the shell, nor who runs the ranks and passes signals on
 		err = t.rt.Broadcast(ctx, t.id, sig, ToOthers)
 	default:
 		err = t.rt.Broadcast(ctx, t.id, sig, ToAll)

@@ -1,0 +1,36 @@
+package containerdrt
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/agent/ranks"
+)
+
+// TestRanks: several processes of one job, in an image that has no library of
+// ours and on the node's own files; the first that fails says how all end, and
+// its code is known though the job began before this runtime looked.
+func TestRanks(t *testing.T) {
+	require(t)
+	b := newBench(t)
+	for i, image := range []string{b.image, ""} {
+		name := "image"
+		if image == "" {
+			name = "host"
+		}
+		t.Run(name, func(t *testing.T) {
+			l := b.job(900+i, image, "/bin/sh", "-c", "echo rank $RANK local $LOCAL_RANK; test $RANK = 5 || exec sleep 600; sleep 0.2; exit 9")
+			l.Ranks = &ranks.Config{Tasks: 3, First: 4, Grace: 5 * time.Second}
+			b.start(l)
+			got := b.lines(l, 3)
+			slices.Sort(got)
+			if want := []string{"rank 4 local 0", "rank 5 local 1", "rank 6 local 2"}; !slices.Equal(got[len(got)-3:], want) {
+				t.Errorf("printed %q, want %q", got, want)
+			}
+			if task := b.wait(l.ID); task.ExitCode != 9 || task.Signal != 0 {
+				t.Errorf("ended %+v, want code 9", task)
+			}
+		})
+	}
+}
