@@ -28,6 +28,7 @@ type leaving struct {
 	told     bool      // that it is completing
 	deleted  bool      // what the runtime kept of it
 	judged   bool
+	back     bool // nothing is left to do
 	reported bool // how it ended, with its cards quarantined
 	wait     time.Duration
 	release  func() // of the sampler's fast rate
@@ -72,7 +73,7 @@ func (t *task) leave(ctx context.Context) (left bool, err error) {
 // back is false when it is to look again.
 func (t *task) returnCards(ctx context.Context) (back bool, err error) {
 	as, released := t.wants()
-	if t.agent.cfg.GPUs == nil || len(as.GetGpus()) == 0 || t.end.Started == nil {
+	if t.agent.cfg.GPUs == nil || len(as.GetGpus()) == 0 || t.end.Started == nil || t.leaving.back {
 		return true, nil
 	}
 	l := &t.leaving
@@ -130,7 +131,9 @@ func (t *task) returned(ctx context.Context, as *nodev1.Assignment) error {
 	t.quarantine("")
 	t.agent.cards.setProblem(t.who(), "")
 	t.agent.checkAfter(ctx, t.id, as)
-	return t.judge()
+	err := t.judge()
+	l.back = err == nil
+	return err
 }
 
 // judge changes the end by what befell the cards, before it is reported.

@@ -383,3 +383,18 @@ func TestADamagedStateIsForgotten(t *testing.T) {
 		}
 	}
 }
+
+// TestARestartChangesNoAction: a fault that let those who run go on does so
+// after a restart, too.
+func TestARestartChangesNoAction(t *testing.T) {
+	w := newWard(t)
+	w.driver.events <- gpu.Event{At: time.Now(), UUID: "GPU-0", Kind: gpu.EventECC}
+	w.driver.events <- gpu.Event{At: time.Now(), UUID: "GPU-1", Kind: gpu.EventLost}
+	w.eventually("both seen", func() bool { return len(w.seen()) == 2 })
+	w.stop()
+	w.start()
+	h := w.m.Held()
+	if len(h) != 2 || h[0].Xid.Action != Drain || h[0].Lost || h[1].Xid.Action != End || !h[1].Lost {
+		t.Errorf("held: %+v", h)
+	}
+}
