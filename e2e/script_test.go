@@ -88,7 +88,7 @@ func TestBatchScriptOutcomes(t *testing.T) {
 	if got := read(t, filepath.Join(dir, "wrap.out")); got != "a\nwrap\n" {
 		t.Errorf("%q", got)
 	}
-	if r := c.runAs(0, "submit", "-N", "2", script); r.code != 2 || !strings.Contains(r.stderr, "refused") || r.stdout != "" {
+	if r := c.runAs(0, "submit", "-N", "2", script); r.code != 2 || !strings.Contains(r.stderr, "never satisfiable: 2 nodes at once") || r.stdout != "" {
 		t.Errorf("exit code %d: %s%s", r.code, r.stdout, r.stderr)
 	}
 	write(t, script, "#!/no/such/shell\n")
