@@ -12,7 +12,7 @@ seconds=${2:-60}
 ran() { cat "/proc/$1"/task/*/schedstat | awk '{sum += $1} END {printf "%d\n", sum}'; }
 kib() { awk -v key="$2:" '$1 == key {print $2}' "/proc/$1/smaps_rollup"; }
 
-child=$(ps -o pid=,args= --ppid "$agent" | awk '/ agent nvml *$/ {print $1; exit}')
+child=$(ps -o pid=,args= --ppid "$agent" | awk '/ agent nvml *$/ {print $1}')
 mapfile -t pids < <(printf '%s\n' "$agent" $child)
 declare -A before
 for p in "${pids[@]}"; do before[$p]=$(ran "$p"); done
