@@ -5,12 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
 // launchPatience is how long a runtime that answers, and cannot launch an
 // attempt for a reason that may pass, is asked again. One that does not answer
 // is asked for as long as it takes: what it does not say nobody can know.
 const launchPatience = 2 * time.Minute
+
+const diedInStart = "the container runtime died while the job was being started; nobody knows whether it ran"
 
 // createFailed decides what becomes of an attempt that could not be prepared.
 // A LaunchError is final; all else is tried again, see run.
@@ -69,6 +74,17 @@ func (t *task) learnStart(ctx context.Context) (known bool, err error) {
 		return true, nil
 	case TaskAbsent: // and it never ran, or it would be lost
 		t.phase = phaseNew
+	case TaskStopped:
+		// A runtime that dies within a start takes the one with it that lets the
+		// process go, which then ends with 1 before the job's first step. Jobs end
+		// with 1 as well, so nobody knows, and the job is not blamed.
+		if s.ExitCode == 1 && s.Signal == 0 {
+			t.log.Warn("the runtime died while an attempt was being started", "err", failed)
+			return false, t.ended(&nodev1.Report{
+				State: nodev1.AttemptState_ATTEMPT_STATE_LOST, Reason: string(cluster.ReasonRuntimeLost), Detail: diedInStart,
+			})
+		}
+		t.runs(as, s.Started)
 	default:
 		since := s.Started
 		if since.IsZero() {

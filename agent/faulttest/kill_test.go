@@ -3,6 +3,7 @@ package faulttest
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -50,10 +51,17 @@ type tally struct {
 	// shellLike ended by an exit code that a signal makes, too, while nobody
 	// held their process: the code is right, and the signal is guessed.
 	shellLike int
+	// inStart were lost, and said to be, with a containerd that died while it
+	// let them go; none of them ran.
+	inStart int
 }
 
 func (c *tally) judge(s *site, id cluster.AttemptID, want ending, r *nodev1.Report) {
 	c.jobs++
+	if r.State == nodev1.AttemptState_ATTEMPT_STATE_LOST && strings.Contains(r.Detail, "while the job was being started") && s.runs(id) == 0 {
+		c.inStart++
+		return
+	}
 	switch runs := s.runs(id); {
 	case runs > 1:
 		c.twice++
@@ -72,7 +80,7 @@ func (c *tally) judge(s *site, id cluster.AttemptID, want ending, r *nodev1.Repo
 		c.shellLike++
 	default:
 		c.wrong++
-		s.Errorf("%s ended with %+v, want %+v: %v", id, got, want, r)
+		s.Errorf("%s ended with %+v, want %+v: %v; the agent said\n%s", id, got, want, r, s.said(id))
 	}
 }
 
@@ -124,8 +132,8 @@ func (s *site) breakOften(n int, breakIt func()) {
 	for _, l := range left {
 		s.Errorf("left behind: %s", l)
 	}
-	s.Logf("soak: %d times broken, %d jobs: %d wrong, %d lost, %d ran twice, %d never; %d things left; of %d codes above 128 the signal is guessed",
-		c.kills, c.jobs, c.wrong, c.lost, c.twice, c.never, len(left), c.shellLike)
+	s.Logf("soak: %d times broken, %d jobs: %d wrong, %d lost, %d ran twice, %d never; %d things left; of %d codes above 128 the signal is guessed; %d never began, with a containerd that died in their start",
+		c.kills, c.jobs, c.wrong, c.lost, c.twice, c.never, len(left), c.shellLike, c.inStart)
 }
 
 // TestSoakKillAgent kills the agent while jobs start, run and end.

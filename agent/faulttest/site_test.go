@@ -40,7 +40,7 @@ type site struct {
 	leader *agenttest.Leader
 	d      *daemon.Daemon
 	agent  *exec.Cmd
-	log    bytes.Buffer // of the agents; read when none runs
+	log    string // the file of the agents' log
 	jobs   uint64
 }
 
@@ -53,6 +53,7 @@ func newSite(t *testing.T, containers bool) *site {
 	}
 	s := &site{T: t, out: filepath.Join(dir, "out"), leader: agenttest.NewLeader(t)}
 	s.part = part{Dir: filepath.Join(dir, "agent"), Leader: filepath.Join(dir, "leader"), Cgroup: "/berth-fault/" + filepath.Base(dir), Namespace: filepath.Base(dir)}
+	s.log = filepath.Join(dir, "log")
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	for _, d := range []string{s.out, s.part.Dir} {
 		if err := os.Mkdir(d, 0o755); err != nil {
@@ -97,7 +98,12 @@ func (s *site) start(crashAt string) {
 		s.Fatal(err)
 	}
 	s.agent = exec.Command(os.Args[0], "play-agent", string(form))
-	s.agent.Stderr = &s.log
+	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer log.Close()
+	s.agent.Stderr = log
 	if err := s.agent.Start(); err != nil {
 		s.Fatal(err)
 	}
@@ -128,6 +134,21 @@ func (s *site) crashed() error {
 		s.agent = nil
 		return errNever
 	}
+}
+
+// said returns the end of what the agents logged, of one job or of all.
+func (s *site) said(id cluster.AttemptID) string {
+	text, err := os.ReadFile(s.log)
+	if err != nil {
+		return err.Error()
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if id.Job == 0 || strings.Contains(line, "job="+id.Job.String()+" ") || strings.Contains(line, "task="+id.String()) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-20):], "")
 }
 
 // assign has a shell run a script, once.
@@ -169,7 +190,7 @@ func (s *site) until(what string, ok func() bool) {
 	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			s.kill()
-			s.Fatalf("not within %s: %s; the agents' log ends with\n%s", patience, what, s.log.Bytes()[max(0, s.log.Len()-4000):])
+			s.Fatalf("not within %s: %s; the agents' log ends with\n%s", patience, what, s.said(cluster.AttemptID{}))
 		}
 	}
 }
