@@ -12,6 +12,8 @@ import (
 
 type execOptions struct {
 	terminal, noInput bool
+	// node is which one of a job on several, "" is the first.
+	node string
 }
 
 func newExecCmd(e *Env, c *client) *cobra.Command {
@@ -45,12 +47,14 @@ func newExecCmd(e *Env, c *client) *cobra.Command {
 	fs := cmd.Flags()
 	fs.SetInterspersed(false) // what follows the job is the command's
 	fs.BoolVarP(&o.terminal, "tty", "t", false, "give the command a terminal")
+	fs.StringVar(&o.node, "node", "", "which node of a job on several; the first by default")
 	fs.BoolVarP(&o.noInput, "no-input", "n", false, "do not read standard input, as in a loop that reads it itself")
 	return cmd
 }
 
 func newShellCmd(e *Env, c *client) *cobra.Command {
-	return &cobra.Command{
+	var o execOptions
+	cmd := &cobra.Command{
 		Use:   "shell JOB",
 		Short: "Open a shell inside of a running job",
 		Long: "Open your shell ($SHELL as the job has it) inside of a job of yours, as berth exec runs a command\n" +
@@ -61,9 +65,12 @@ func newShellCmd(e *Env, c *client) *cobra.Command {
 		Args:    oneArg("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, in := e.stdinTerminal()
-			return runExec(cmd.Context(), e, c, execOptions{terminal: in && e.IsTerminal}, args[0], nil)
+			o.terminal = in && e.IsTerminal
+			return runExec(cmd.Context(), e, c, o, args[0], nil)
 		},
 	}
+	cmd.Flags().StringVar(&o.node, "node", "", "which node of a job on several; the first by default")
+	return cmd
 }
 
 // commandOf is what follows the job; "--" before it is for people who are used
@@ -95,6 +102,6 @@ func runExec(ctx context.Context, e *Env, c *client, o execOptions, arg string, 
 		x.Term = e.Getenv("TERM")
 	}
 	return runInJob(ctx, e, c, &insideJob{
-		open: &apiv1.AttachOpen{Job: id, What: &apiv1.AttachOpen_Exec{Exec: x}}, noInput: o.noInput,
+		open: &apiv1.AttachOpen{Job: id, Node: o.node, What: &apiv1.AttachOpen_Exec{Exec: x}}, noInput: o.noInput,
 	})
 }
