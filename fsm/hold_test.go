@@ -31,14 +31,15 @@ func after(kind cluster.DependKind, on ...cluster.JobID) *cluster.Spec {
 }
 
 // checkBarred: nothing that is barred stands in a queue, and nothing starts
-// that was barred before and still would be.
+// that was barred before and still would be. An entry of several commands may
+// release a job, start it and hold it anew: then the hold is another one.
 func (w *watcher) checkBarred(s *State, all []*cluster.Job) error {
 	for _, j := range all {
 		old := w.prev[j.ID]
 		switch {
 		case j.State == cluster.JobQueued && j.Barred(s.now).Code != "":
 			return fmt.Errorf("job %d stands in a queue: %s", j.ID, j.Barred(s.now))
-		case j.State.Live() && old != nil && old.State.Waiting() && old.Barred(s.now).Code != "" && j.Barred(s.now).Code != "":
+		case j.State.Live() && old != nil && old.State.Waiting() && old.Hold == j.Hold && old.Barred(s.now).Code != "" && j.Barred(s.now).Code != "":
 			return fmt.Errorf("job %d started: %s", j.ID, j.Barred(s.now))
 		case j.State.Terminal() && j.Hold != nil:
 			return fmt.Errorf("job %d has ended and is held", j.ID)

@@ -19,10 +19,17 @@ type watcher struct {
 	ws    WeightsState
 	// shrunk are nodes that came back with less than they had.
 	shrunk map[cluster.NodeID]bool
+	// shares is how many attempts lay on each card at the last look, unshared
+	// the cards that are no longer to be shared since.
+	shares   map[cluster.GPUID]int
+	unshared map[cluster.GPUID]bool
 }
 
 func newWatcher(keep int) *watcher {
-	return &watcher{acked: map[cluster.JobID]string{}, prev: map[cluster.JobID]*cluster.Job{}, keep: keep, shrunk: map[cluster.NodeID]bool{}}
+	return &watcher{
+		acked: map[cluster.JobID]string{}, prev: map[cluster.JobID]*cluster.Job{}, keep: keep, shrunk: map[cluster.NodeID]bool{},
+		shares: map[cluster.GPUID]int{}, unshared: map[cluster.GPUID]bool{},
+	}
 }
 
 func identityOf(j *cluster.Job) string { return fmt.Sprintf("%+v %+v", j.Owner, *j.Spec) }
@@ -371,10 +378,15 @@ func (w *watcher) checkLedger(s *State, all []*cluster.Job) error {
 			if x.mem > n.GPUs[i].SellableMiB || x.milli > cluster.WholeGPU || x.shares > n.GPUs[i].MaxShares || x.whole && x.shares != 1 {
 				return fmt.Errorf("GPU %s is oversold: %+v", n.GPUs[i].ID, x)
 			}
-			if x.shares > 1 && !n.GPUs[i].Shareable() {
-				return fmt.Errorf("GPU %s is shared and may not be", n.GPUs[i].ID)
+			if c := &n.GPUs[i]; x.shares > max(1, w.shares[c.ID]) && !c.Shareable() && !w.unshared[c.ID] {
+				return fmt.Errorf("GPU %s is shared and may not be", c.ID)
 			}
 		}
+	}
+	clear(w.unshared)
+	clear(w.shares)
+	for id, x := range gpus {
+		w.shares[id] = x.shares
 	}
 	if len(w.shrunk) > 0 {
 		return nil

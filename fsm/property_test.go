@@ -424,10 +424,14 @@ func TestReplicasAgree(t *testing.T) {
 }
 
 // noteInventory remembers that a node may come back with fewer GPUs than its
-// jobs lie on; the accounts of those have no capacity then.
+// jobs lie on; the accounts of those have no capacity then. A card that is
+// shared may come back as one that is not to be, and stays so until its jobs end.
 func (w *watcher) noteInventory(f *FSM, r *logv1.RegisterNode) {
 	if old, ok := f.Node(cluster.NodeID(r.Node.Id)); ok && len(old.GPUs) > len(r.Node.Gpus) || r.Node.Gpus[0].Id == "n1-g0" {
 		w.shrunk[cluster.NodeID(r.Node.Id)] = true
+	}
+	for _, g := range r.Node.Gpus {
+		w.unshared[cluster.GPUID(g.Id)] = true // may be: whether this entry shares it before is not told here
 	}
 }
 
