@@ -1,6 +1,8 @@
 package conv
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -293,7 +295,8 @@ func MeasuredToAPI(u cluster.Usage) *apiv1.Measured {
 
 // NodeToAPI converts n with what the ledger says is taken of it; led may be
 // nil. What only the coordinator's loops know (last contact, gossip, measured
-// values, jobs) is the caller's to add; until then measured values are -1.
+// values, jobs) is the caller's to add; until then measured values are -1. Cards
+// are in the order of their index.
 func NodeToAPI(n *cluster.Node, led *cluster.Ledger) *apiv1.Node {
 	m := &apiv1.Node{
 		Id: string(n.ID), Address: n.Address, State: n.State.String(), Drain: n.Drain, DrainReason: n.DrainReason,
@@ -323,6 +326,8 @@ func NodeToAPI(n *cluster.Node, led *cluster.Ledger) *apiv1.Node {
 		}
 		m.Gpus = append(m.Gpus, o)
 	}
+	// People count cards as the driver does.
+	slices.SortStableFunc(m.Gpus, func(a, b *apiv1.GPU) int { return cmp.Compare(a.Index, b.Index) })
 	return m
 }
 
