@@ -210,6 +210,34 @@ func TestStartThatFails(t *testing.T) {
 	}
 }
 
+// TestStartCutOff: a runtime that dies within a start may take the process with
+// it before its first step, with exit code 1. Only a job that is sure to have
+// begun is said to have ended so.
+func TestStartCutOff(t *testing.T) {
+	r := newRig(t)
+	cut := errors.New("connection reset by peer")
+	endsWithin := func(job uint64, code int) {
+		r.rt.Fail("answer of start", cut)
+		r.rt.Fail("inspect", cut, cut) // until it has ended
+		r.leader.Assign(assignment(job))
+		r.eventually("the start", func() bool { return r.rt.Phase(id(job)) == agent.TaskRunning })
+		r.rt.Exit(id(job), code, false)
+	}
+	endsWithin(1, 1)
+	if got := r.reported(1, failed); got.Exit.GetCode() != 1 {
+		t.Errorf("it began, and ended with 1: %v", got)
+	}
+	r.rt.Doubt()
+	endsWithin(2, 1)
+	if got := r.reported(2, lost); got.Exit != nil {
+		t.Errorf("nobody knows whether it began: %v", got)
+	}
+	endsWithin(3, 2) // nothing but the job ends so
+	if got := r.reported(3, failed); got.Exit.GetCode() != 2 {
+		t.Errorf("it ended with 2: %v", got)
+	}
+}
+
 func TestStopEscalatesFromTermToKill(t *testing.T) {
 	r := newRig(t)
 	r.rt.IgnoreTERM()

@@ -77,8 +77,8 @@ func (t *task) learnStart(ctx context.Context) (known bool, err error) {
 	case TaskStopped:
 		// A runtime that dies within a start takes the one with it that lets the
 		// process go, which then ends with 1 before the job's first step. Jobs end
-		// with 1 as well, so nobody knows, and the job is not blamed.
-		if s.ExitCode == 1 && s.Signal == 0 {
+		// with 1 as well: the job is blamed only where it is sure to have begun.
+		if s.ExitCode == 1 && s.Signal == 0 && !t.ran() {
 			t.log.Warn("the runtime died while an attempt was being started", "err", failed)
 			return false, t.ended(&nodev1.Report{
 				State: nodev1.AttemptState_ATTEMPT_STATE_LOST, Reason: string(cluster.ReasonRuntimeLost), Detail: diedInStart,

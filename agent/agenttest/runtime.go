@@ -24,6 +24,7 @@ type Runtime struct {
 	calls    []string
 	fail     map[string][]error
 	ignored  map[syscall.Signal]bool
+	doubted  bool
 }
 
 // New returns a runtime with no tasks.
@@ -50,6 +51,21 @@ func (r *Runtime) Ignore(sig syscall.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ignored[sig] = true
+}
+
+// Doubt makes LetGo false from now on.
+func (r *Runtime) Doubt() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.doubted = true
+}
+
+// LetGo tells whether the first process of a task is sure to have begun.
+func (r *Runtime) LetGo(id cluster.AttemptID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tasks[id]
+	return !r.doubted && t != nil && t.Phase >= agent.TaskRunning
 }
 
 // Calls lists the calls that changed something, as "create j1-a1".
