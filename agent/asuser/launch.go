@@ -80,9 +80,9 @@ func openOutput(l *agent.Launch, path string) (*os.File, error) {
 // openPlain opens without waiting, so that a FIFO that nobody reads is an
 // error and not a wait for ever, and then has reads and writes wait.
 func openPlain(path string, flags int) (*os.File, error) {
-	fd, err := unix.Open(path, flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0o644)
+	fd, err := openFD(path, flags)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		return nil, err
 	}
 	if err := unix.SetNonblock(fd, false); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))

@@ -8,8 +8,6 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/berth-scheduler/berth/agent"
 )
 
@@ -46,7 +44,7 @@ func Tail(ctx context.Context, l *agent.Launch, path string, n int64) ([]byte, e
 // tailOf reads the end of a plain file. A pipe or a device in its place is not
 // waited for.
 func tailOf(path string, n int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	f, err := Open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,6 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/asuser"
 	"github.com/berth-scheduler/berth/cluster"
@@ -90,18 +88,18 @@ var errNotRegular = errors.New("not a regular file")
 // openRegular opens a regular file for reading and never waits, as it would
 // for a FIFO.
 func openRegular(path string) (*os.File, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	f, err := asuser.Open(path, os.O_RDONLY)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		return nil, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, errors.Join(&os.PathError{Op: "stat", Path: path, Err: err}, unix.Close(fd))
+	st, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, errors.Join(errNotRegular, unix.Close(fd))
+	if !st.Mode().IsRegular() {
+		return nil, errors.Join(errNotRegular, f.Close())
 	}
-	return os.NewFile(uintptr(fd), path), nil
+	return f, nil
 }
 
 // reader sends one file from an offset on.
