@@ -208,16 +208,22 @@ func (r *reader) await(ctx context.Context, over bool) bool {
 // tailBlock is how much is read at once while looking for lines.
 const tailBlock = 64 << 10
 
+// MaxTail is how far back TailOffset looks: a file can be made of any size, with
+// no line in it, in no time.
+const MaxTail = 1 << 30
+
 // TailOffset returns where the last lines of the first size bytes of f begin.
-// What follows the last line end counts as a line.
+// What follows the last line end counts as a line. When there are fewer in the
+// last MaxTail bytes, it is there.
 func TailOffset(f io.ReaderAt, size, lines int64) (int64, error) {
 	if lines <= 0 {
 		return size, nil
 	}
 	buf := make([]byte, tailBlock)
 	// The line end at the very end ends the last line and begins none.
-	for end := size; end > 0; {
-		from := max(0, end-tailBlock)
+	first := max(0, size-MaxTail)
+	for end := size; end > first; {
+		from := max(first, end-tailBlock)
 		part := buf[:end-from]
 		if n, err := f.ReadAt(part, from); err != nil && !(err == io.EOF && n == len(part)) {
 			if err == io.EOF { // it was cut meanwhile
@@ -235,5 +241,5 @@ func TailOffset(f io.ReaderAt, size, lines int64) (int64, error) {
 		}
 		end = from
 	}
-	return 0, nil
+	return first, nil
 }

@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -35,4 +36,26 @@ func TestTailOffset(t *testing.T) {
 			t.Fatalf("the last %d lines are %d bytes, want %d", n, len(text)-int(got), len(want))
 		}
 	})
+}
+
+// endless is a file of zeros, as one can be made of any size in no time.
+type endless struct{ read int64 }
+
+func (e *endless) ReadAt(p []byte, _ int64) (int, error) {
+	if e.read += int64(len(p)); e.read > 2<<30 {
+		return 0, errors.New("read on and on")
+	}
+	clear(p)
+	return len(p), nil
+}
+
+// TestTailOffsetOfAHole: whoever makes a file of 4 EiB without a line end must
+// not have root read it all.
+func TestTailOffsetOfAHole(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 62
+	got, err := relay.TailOffset(&endless{}, size, 10)
+	if want := int64(size - relay.MaxTail); err != nil || got != want {
+		t.Errorf("got %d, %v, want %d", got, err, want)
+	}
 }
