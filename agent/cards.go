@@ -51,6 +51,7 @@ func newCardStates() *cardStates {
 // set records what who finds of a card; GPUOK takes it back. It reports
 // whether that is news.
 func (c *cardStates) set(uuid, who string, state GPUState, why string) bool {
+	why = strings.ToValidUTF8(why, "?") // a program may have said it
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was, had := c.found[uuid][who]
@@ -72,6 +73,7 @@ func (c *cardStates) set(uuid, who string, state GPUState, why string) bool {
 // setProblem records what who finds wrong with the node as a whole; "" takes
 // it back.
 func (c *cardStates) setProblem(who, why string) {
+	why = strings.ToValidUTF8(why, "?")
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.problem[who] == why {

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -23,6 +25,7 @@ func newOutbox() *outbox {
 // put replaces what there was to say of an attempt: states only go up, so the
 // newest report says it all.
 func (o *outbox) put(r *nodev1.Report) {
+	asText(r)
 	o.mu.Lock()
 	id := reportOf(r)
 	if old := o.latest[id]; old != nil && old.State > r.State {
@@ -33,6 +36,16 @@ func (o *outbox) put(r *nodev1.Report) {
 	o.unsent = append(o.unsent, id)
 	o.mu.Unlock()
 	o.wake()
+}
+
+// asText makes what r says UTF-8: it may quote paths, which are bytes, and could
+// neither be kept nor sent.
+func asText(r *nodev1.Report) {
+	for _, s := range []*string{&r.Detail, &r.Drain} {
+		if !utf8.ValidString(*s) { // else it may be read meanwhile
+			*s = strings.ToValidUTF8(*s, "?")
+		}
+	}
 }
 
 func (o *outbox) wake() {

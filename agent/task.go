@@ -423,6 +423,7 @@ func (t *task) ended(r *nodev1.Report) error {
 		r.Started = timestamppb.New(t.started)
 	}
 	r.Drain = t.drain
+	asText(r)
 	if err := t.agent.journal.End(r); err != nil {
 		return err
 	}

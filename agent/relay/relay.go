@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -171,7 +172,7 @@ func (l *link) put(m *nodev1.RelayRequest) error {
 }
 
 func (l *link) notice(format string, args ...any) error {
-	return l.send(&apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Notice{Notice: fmt.Sprintf(format, args...)}})
+	return l.send(&apiv1.AttachResponse{Kind: &apiv1.AttachResponse_Notice{Notice: strings.ToValidUTF8(fmt.Sprintf(format, args...), "?")}})
 }
 
 func (l *link) opened(v *agent.Visit, path string, offset int64) error {

@@ -371,3 +371,30 @@ func TestVisitsAreChecked(t *testing.T) {
 		t.Errorf("written down:\n%s", text)
 	}
 }
+
+// TestPathsAreBytes: a path that is not UTF-8 is told of like any other. What
+// is said in text must be UTF-8 or the stream breaks: of a visit, and of the
+// agent's own session, which would take the node down.
+func TestPathsAreBytes(t *testing.T) {
+	r := newRig(t)
+	as := r.job("sleep 1000")
+	named := filepath.Join(r.out, "caf\xe9")
+	if err := os.WriteFile(named, []byte("abc"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	other := proto.CloneOf(as)
+	other.Job, other.Stdout, other.Stderr = 4711, []byte(named), []byte(named+"-none")
+	if h := all(r.visit(other, logs(&apiv1.AttachLogs{Offset: 100}), nil)); len(h.notices) != 1 || !strings.Contains(h.notices[0], "caf?") || h.ended == nil {
+		t.Errorf("got %+v, want a notice and an end", h)
+	}
+	if h := all(r.visit(other, logs(&apiv1.AttachLogs{Stderr: true}), nil)); h.refused.GetReason() != "NOT_FOUND" || !strings.Contains(h.refused.GetMessage(), "caf?-none") {
+		t.Errorf("got %+v, want that there is no such file", h)
+	}
+	bad := proto.CloneOf(as)
+	bad.Job, bad.Stdout = 4712, []byte("/none/caf\xe9")
+	r.leader.Assign(bad)
+	r.until("the report of a path that is not UTF-8", func() bool {
+		last := r.leader.Last(attempt(bad))
+		return last.GetState() == nodev1.AttemptState_ATTEMPT_STATE_FAILED && strings.Contains(last.GetDetail(), "/none/caf")
+	})
+}

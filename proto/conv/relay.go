@@ -1,6 +1,8 @@
 package conv
 
 import (
+	"strings"
+
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -22,13 +24,14 @@ const (
 	maxTermName   = 64
 )
 
-// RefusalToNode is err as an agent sends it.
+// RefusalToNode is err as an agent sends it. It may quote paths, which are
+// bytes: what is not UTF-8 could not be sent.
 func RefusalToNode(err *cluster.Error) *nodev1.Refusal {
 	code := err.Code
 	if int(code) >= len(errorTable) {
 		code = cluster.CodeInternal
 	}
-	return &nodev1.Refusal{Reason: errorTable[code].reason, Message: err.Msg}
+	return &nodev1.Refusal{Reason: errorTable[code].reason, Message: strings.ToValidUTF8(err.Msg, "?")}
 }
 
 // RefusalFromNode is the error that an agent refused with. A reason that is
