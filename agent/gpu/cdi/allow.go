@@ -27,14 +27,14 @@ const (
 // classes are matched against the path below the device directory.
 var classes = []struct {
 	class class
-	name  *regexp.Regexp
+	name  func() *regexp.Regexp
 }{
-	{classCard, regexp.MustCompile(`^nvidia(0|[1-9][0-9]{0,3})$`)},
-	{classControl, regexp.MustCompile(`^nvidia(ctl|-uvm|-uvm-tools)$`)},
-	{classCaps, regexp.MustCompile(`^nvidia-caps/nvidia-cap[0-9]{1,5}$`)},
-	{classGraphics, regexp.MustCompile(`^(nvidia-modeset|dri/(card|renderD)[0-9]{1,4})$`)},
-	{classIMEX, regexp.MustCompile(`^nvidia-caps-imex-channels/channel[0-9]{1,5}$`)},
-	{classOther, regexp.MustCompile(`^nvidia-(nvswitch|nvlink)[a-z0-9]*$`)},
+	{classCard, pattern(`^nvidia(0|[1-9][0-9]{0,3})$`)},
+	{classControl, pattern(`^nvidia(ctl|-uvm|-uvm-tools)$`)},
+	{classCaps, pattern(`^nvidia-caps/nvidia-cap[0-9]{1,5}$`)},
+	{classGraphics, pattern(`^(nvidia-modeset|dri/(card|renderD)[0-9]{1,4})$`)},
+	{classIMEX, pattern(`^nvidia-caps-imex-channels/channel[0-9]{1,5}$`)},
+	{classOther, pattern(`^nvidia-(nvswitch|nvlink)[a-z0-9]*$`)},
 }
 
 // classOf is the class of a device node by its path in the container, which
@@ -45,7 +45,7 @@ func (in *Injector) classOf(p string) class {
 		return classNone
 	}
 	for _, c := range classes {
-		if c.name.MatchString(rest) {
+		if c.name().MatchString(rest) {
 			return c.class
 		}
 	}
@@ -156,7 +156,7 @@ func places() (readOnly, writable []string) {
 		[]string{"/run/nvidia-persistenced", "/var/run/nvidia-persistenced", "/run/nvidia-fabricmanager", "/var/run/nvidia-fabricmanager"}
 }
 
-var mountOptions = regexp.MustCompile(`^(ro|rw|nosuid|nodev|noexec|bind|rbind|private|rprivate|slave|rslave)$`)
+var mountOptions = pattern(`^(ro|rw|nosuid|nodev|noexec|bind|rbind|private|rprivate|slave|rslave)$`)
 
 func allowMount(m *specs.Mount) error {
 	if m == nil {
@@ -171,7 +171,7 @@ func allowMount(m *specs.Mount) error {
 		}
 	}
 	for _, o := range m.Options {
-		if !mountOptions.MatchString(o) {
+		if !mountOptions().MatchString(o) {
 			return fmt.Errorf("mount of %s has option %.40q", m.HostPath, o)
 		}
 	}
@@ -218,7 +218,7 @@ func hookFlags() map[string][]string {
 	}
 }
 
-var ldconfigPath = regexp.MustCompile(`^@?(/usr)?/sbin/ldconfig(\.real)?$`)
+var ldconfigPath = pattern(`^@?(/usr)?/sbin/ldconfig(\.real)?$`)
 
 // allowHook takes hooks of the toolkit, by absolute path and with arguments
 // that mean what they should. What else a specification names would be run as
@@ -265,10 +265,10 @@ func (in *Injector) allowHook(h *specs.Hook) error {
 	return nil
 }
 
-var plainArg = regexp.MustCompile(`^[A-Za-z0-9._:/+@,-]{1,1000}$`)
+var plainArg = pattern(`^[A-Za-z0-9._:/+@,-]{1,1000}$`)
 
 func allowArg(flag, value string) error {
-	if !plainArg.MatchString(value) {
+	if !plainArg().MatchString(value) {
 		return fmt.Errorf("%s %.60q has characters that no path of the driver has", flag, value)
 	}
 	switch flag {
@@ -280,23 +280,23 @@ func allowArg(flag, value string) error {
 	case "--folder", "--path":
 		return plainPath(value)
 	case "--ldconfig-path":
-		if !ldconfigPath.MatchString(value) {
+		if !ldconfigPath().MatchString(value) {
 			return fmt.Errorf("%s %.200q, want /sbin/ldconfig", flag, value)
 		}
 	}
 	return nil
 }
 
-var envName = regexp.MustCompile(`^NVIDIA_[A-Z0-9_]{1,64}$`)
+var envName = pattern(`^NVIDIA_[A-Z0-9_]{1,64}$`)
 
 func allowEnv(v string) error {
 	name, value, ok := strings.Cut(v, "=")
 	switch {
-	case !ok || !envName.MatchString(name):
+	case !ok || !envName().MatchString(name):
 		return fmt.Errorf("variable %.80q, want NVIDIA_NAME=value", v)
 	case name == "NVIDIA_VISIBLE_DEVICES" && value != "void" && value != "none":
 		return fmt.Errorf("NVIDIA_VISIBLE_DEVICES is %.80q, want void: a specification names its devices by itself", value)
-	case !plainArg.MatchString(value) && value != "":
+	case !plainArg().MatchString(value) && value != "":
 		return fmt.Errorf("variable %s has characters that no path of the driver has", name)
 	}
 	return nil

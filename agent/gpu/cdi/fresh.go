@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 
@@ -18,10 +17,10 @@ import (
 var (
 	// The kernel module writes "NVRM version: NVIDIA UNIX x86_64 Kernel Module
 	// 570.133.20  ..." and, when it is the open one, "... for x86_64  570.133.20".
-	driverVersion  = regexp.MustCompile(`(?m)^NVRM version:.*?\s(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)\s`)
-	libraryVersion = regexp.MustCompile(`\.so\.(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)$`)
-	infoUUID       = regexp.MustCompile(`(?m)^GPU UUID:\s*(GPU-[0-9a-fA-F-]+)`)
-	infoMinor      = regexp.MustCompile(`(?m)^Device Minor:\s*(\d+)`)
+	driverVersion  = pattern(`(?m)^NVRM version:.*?\s(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)\s`)
+	libraryVersion = pattern(`\.so\.(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)$`)
+	infoUUID       = pattern(`(?m)^GPU UUID:\s*(GPU-[0-9a-fA-F-]+)`)
+	infoMinor      = pattern(`(?m)^Device Minor:\s*(\d+)`)
 )
 
 // DriverVersion is the release of the running kernel module, "" when none
@@ -31,7 +30,7 @@ func (in *Injector) DriverVersion() string {
 	if err != nil {
 		return ""
 	}
-	if m := driverVersion.FindSubmatch(data); m != nil {
+	if m := driverVersion().FindSubmatch(data); m != nil {
 		return string(m[1])
 	}
 	return ""
@@ -51,7 +50,7 @@ func specVersion(s *specs.Spec) string {
 		if !strings.HasPrefix(path.Base(m.HostPath), "lib") {
 			continue
 		}
-		if v := libraryVersion.FindStringSubmatch(m.HostPath); v != nil {
+		if v := libraryVersion().FindStringSubmatch(m.HostPath); v != nil {
 			return v[1]
 		}
 	}
@@ -68,7 +67,7 @@ func (in *Injector) minors() map[string]string {
 		if err != nil {
 			continue
 		}
-		uuid, minor := infoUUID.FindSubmatch(data), infoMinor.FindSubmatch(data)
+		uuid, minor := infoUUID().FindSubmatch(data), infoMinor().FindSubmatch(data)
 		if uuid != nil && minor != nil {
 			out[strings.ToLower(string(uuid[1]))] = string(minor[1])
 		}
