@@ -211,11 +211,32 @@ func (s *Start) AllGPUs() []GPUShare {
 func (j *Job) Undone() int {
 	n := 0
 	for i := range j.Attempts {
-		if a := &j.Attempts[i]; a.Gang != nil && !a.Gang.Go && (a.State == JobFailed || a.State == JobNodeFail) {
+		if j.Attempts[i].undone() {
 			n++
 		}
 	}
 	return n
+}
+
+// HeldUpBy tells whether an attempt of j was given up before any part of it
+// started because of a node: it was not ready in time, or its part failed first.
+func (j *Job) HeldUpBy(node NodeID) bool {
+	for i := range j.Attempts {
+		a := &j.Attempts[i]
+		if !a.undone() {
+			continue
+		}
+		rank := a.Rank(node)
+		if rank >= 0 && (a.Gang.First == rank+1 || a.Gang.First == 0 && !a.Gang.Parts[rank].Ready) {
+			return true
+		}
+	}
+	return false
+}
+
+// undone tells whether the attempt was given up before any part of it started.
+func (a *Attempt) undone() bool {
+	return a.Gang != nil && !a.Gang.Go && (a.State == JobFailed || a.State == JobNodeFail)
 }
 
 // MaxUndone is how often a gang may be given up before it started; the last

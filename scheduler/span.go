@@ -23,6 +23,7 @@ func (it *item) allGPUs() int { return it.gpus * max(1, it.nodes) }
 type part struct {
 	host  int32
 	cards []int32
+	late  bool  // the job was given up once since this node was not ready
 	order int64 // less is better
 }
 
@@ -47,8 +48,11 @@ func (p *pass) startSpan(it *item) bool {
 		}
 		if s := p.fitSpan(it, c); len(s) >= it.nodes {
 			fits, parts[c] = append(fits, c), s[:it.nodes]
-			fastest = min(fastest, it.needs[c].dur)
 		}
+	}
+	fits = inTime(fits, parts)
+	for _, c := range fits {
+		fastest = min(fastest, it.needs[c].dur)
 	}
 	for _, c := range fits {
 		if d := it.needs[c].dur; d-fastest <= p.slack(fastest) && (best < 0 || d > it.needs[best].dur) {
@@ -68,8 +72,19 @@ func (p *pass) startSpan(it *item) bool {
 	return true
 }
 
+// inTime leaves of the classes that fit those whose nodes were all ready in the
+// job's earlier attempts, if there are such.
+func inTime(fits []int, parts map[int][]part) []int {
+	late := func(c int) bool { return slices.ContainsFunc(parts[c], func(s part) bool { return s.late }) }
+	if good := slices.DeleteFunc(slices.Clone(fits), late); len(good) > 0 {
+		return good
+	}
+	return fits
+}
+
 // fitSpan lists the nodes on which the job fits, on cards of class c: those with
-// the fewest empty cards first, so that nodes stay whole for others.
+// the fewest empty cards first, so that nodes stay whole for others, and last
+// those for which it was given up before.
 func (p *pass) fitSpan(it *item, c int) []part {
 	want, k := p.want(it, c), &p.f.classes[c]
 	each := want
@@ -87,7 +102,7 @@ func (p *pass) fitSpan(it *item, c int) []part {
 			cards = p.spreadOn(it, c, g, &each, nil)
 		}
 		if len(cards) == it.gpus {
-			out = append(out, part{g.host, cards, int64(g.empty)})
+			out = append(out, part{host: g.host, cards: cards, order: int64(g.empty), late: it.job.HeldUpBy(p.f.hosts[g.host].node.ID)})
 		}
 	}
 	if len(out) < it.nodes {
@@ -106,15 +121,27 @@ func (p *pass) plainParts(it *item) []part {
 	for place, i := range p.f.order {
 		h := &p.f.hosts[i]
 		if r := p.f.hostRoom(h); r.cpu >= it.cpu && r.host >= it.mem {
-			out = append(out, part{host: i, order: int64(place)})
+			out = append(out, part{host: i, order: int64(place), late: it.job.HeldUpBy(h.node.ID)})
 		}
 	}
-	return out
+	return bestFirst(out)
 }
 
 func bestFirst(parts []part) []part {
-	slices.SortFunc(parts, func(a, b part) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.host, b.host)) })
+	slices.SortFunc(parts, func(a, b part) int {
+		return cmp.Or(lateLast(a.late, b.late), cmp.Compare(a.order, b.order), cmp.Compare(a.host, b.host))
+	})
 	return parts
+}
+
+func lateLast(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 // placeSpan starts a job on the parts. Nodes have their ranks in the order of

@@ -166,3 +166,51 @@ func TestSpanPlansHold(t *testing.T) {
 		}
 	})
 }
+
+// TestSpanAvoidsWhoHeldItUp: nodes for which an earlier attempt was given up
+// before its start come last, and other cards do where no set of these is
+// without one; where there is nothing else they are taken all the same.
+func TestSpanAvoidsWhoHeldItUp(t *testing.T) {
+	t.Parallel()
+	undone := func(first int, ready ...bool) cluster.Attempt {
+		a := cluster.Attempt{No: 1, State: cluster.JobFailed, Berth: cluster.Berth{Node: "n0"}, Gang: &cluster.Gang{First: first, Rest: []cluster.Berth{{Node: "n1"}}}}
+		for _, r := range ready {
+			a.Gang.Parts = append(a.Gang.Parts, cluster.Part{Ready: r, State: cluster.JobCancelled})
+		}
+		return a
+	}
+	began := undone(1, true, true)
+	began.Gang.Go = true
+	t4s := []*cluster.Node{Node("t0", 2, t4, Host(16_000, 64<<10)), Node("t1", 2, t4, Host(16_000, 64<<10))}
+	for _, tc := range []struct {
+		name  string
+		nodes []*cluster.Node
+		was   cluster.Attempt
+		gpus  int
+		want  []string
+	}{
+		{"never undone", farmOf(3, 2, a100), began, 2, []string{"n0:2", "n1:2"}},
+		{"the first was not ready", farmOf(3, 2, a100), undone(0, false, true), 2, []string{"n1:2", "n2:2"}},
+		{"the second was not ready", farmOf(3, 2, a100), undone(0, true, false), 2, []string{"n0:2", "n2:2"}},
+		{"the second failed first, the other had not said it was ready", farmOf(3, 2, a100), undone(2, false, false), 2, []string{"n0:2", "n2:2"}},
+		{"neither was ready", farmOf(4, 2, a100), undone(0, false, false), 2, []string{"n2:2", "n3:2"}},
+		{"without GPUs", farmOf(3, 0, a100), undone(0, false, true), 0, []string{"n1:0", "n2:0"}},
+		{"nothing else", farmOf(2, 2, a100), undone(0, false, true), 2, []string{"n0:2", "n1:2"}},
+		{"another type", slices.Concat(farmOf(2, 2, a100), t4s), undone(0, false, true), 2, []string{"t0:2", "t1:2"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := NewWorld(tc.nodes)
+			j := Job(1, GPUs(tc.gpus), onNodes(2), Predict(a100, 1000, 500, 10*time.Minute), Predict(t4, 1000, 500, time.Hour))
+			j.Attempts = []cluster.Attempt{tc.was}
+			w.Submit(j)
+			p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+			if len(p.Starts) != 1 {
+				t.Fatalf("starts %+v, unplaced %+v", p.Starts, p.Unplaced)
+			}
+			if d := cmp.Diff(tc.want, nodesOf(&p.Starts[0])); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}

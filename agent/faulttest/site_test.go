@@ -153,17 +153,24 @@ func (s *site) said(id cluster.AttemptID) string {
 
 // assign has a shell run a script, once.
 func (s *site) assign(script string, memMiB int64) cluster.AttemptID {
+	id, as := s.assignment(script)
+	as.MemMib = memMiB
+	s.leader.Assign(as)
+	return id
+}
+
+// assignment is of the next job, which has a shell run a script.
+func (s *site) assignment(script string) (cluster.AttemptID, *nodev1.Assignment) {
 	s.jobs++
 	id := cluster.AttemptID{Job: cluster.JobID(s.jobs), No: 1}
 	as := &nodev1.Assignment{
-		Job: s.jobs, Attempt: 1, Token: 100 + s.jobs, Uid: user, Gid: user, User: "nobody", Name: "fault", Dir: []byte("/"), MemMib: memMiB,
+		Job: s.jobs, Attempt: 1, Token: 100 + s.jobs, Uid: user, Gid: user, User: "nobody", Name: "fault", Dir: []byte("/"),
 		Stdout: []byte(s.output(id)), Env: [][]byte{[]byte(mark + "=" + filepath.Base(filepath.Dir(s.out)))},
 	}
 	for _, a := range []string{"/bin/sh", "-c", "echo ran; " + script} {
 		as.Command = append(as.Command, []byte(a))
 	}
-	s.leader.Assign(as)
-	return id
+	return id, as
 }
 
 func (s *site) output(id cluster.AttemptID) string { return filepath.Join(s.out, id.String()+".out") }

@@ -58,7 +58,7 @@ func (c *Cluster) Agent(i int, node, boot string, gpus ...*nodev1.GPU) *Agent {
 // Hello describes the node, at first or anew.
 func (a *Agent) Hello(node, boot string, gpus ...*nodev1.GPU) {
 	a.t.Helper()
-	hello := &nodev1.Hello{Protocol: 1, Node: node, BootId: boot, CpuMilli: 64_000, MemMib: 1 << 20, Gpus: gpus, Runtimes: []string{"test"}}
+	hello := &nodev1.Hello{Protocol: 1, Node: node, BootId: boot, CpuMilli: 64_000, MemMib: 1 << 20, Gpus: gpus, Runtimes: []string{"test"}, Gangs: true}
 	if err := a.stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: hello}}); err != nil {
 		a.t.Fatal(err)
 	}

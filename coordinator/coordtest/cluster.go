@@ -56,6 +56,9 @@ type Options struct {
 	Planner policies.Policy
 	// Partitions are passed on.
 	Partitions map[string]coordinator.Chosen
+	// GangTimeout and GangPorts are passed on.
+	GangTimeout time.Duration
+	GangPorts   [2]uint16
 	// Registry takes the metrics of a cluster of one.
 	Registry prometheus.Registerer
 }
@@ -160,6 +163,7 @@ func (c *Cluster) Restart(i int) {
 		Peer: peer, Dial: func(addr string) (*grpc.ClientConn, error) { return c.dial(c.apiOf(addr), "coordinator", "peer") },
 		Users: userName, AllowRoot: c.opts.AllowRoot, MinUID: 1000, Admins: []cluster.UID{2000},
 		Lease: c.opts.Lease, MaxShares: 3, Policy: policy, Planner: c.opts.Planner, Partitions: c.opts.Partitions, Clock: c.opts.Clock, MaxQueued: c.opts.MaxQueued, Learning: c.opts.Learning, Registry: c.opts.Registry, Certs: certifier{},
+		GangTimeout: c.opts.GangTimeout, GangPorts: c.opts.GangPorts,
 		Fatal: func(err error) { c.t.Errorf("%s cannot go on: %v", c.peers[i].ID, err) },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})

@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -17,10 +20,10 @@ func TestShowsAllNodes(t *testing.T) {
 	}
 	code := int32(7)
 	at := timestamppb.New(now)
-	spec := &apiv1.JobSpec{Name: "train", Command: [][]byte{[]byte("python"), []byte("train.py")}, Gpus: 1, Nodes: 3, TasksPerNode: 2, Stdout: []byte("%j-%t.out")}
+	spec := &apiv1.JobSpec{Name: "train", Command: [][]byte{[]byte("python"), []byte("train.py")}, Gpus: 1, CpuMilli: 4000, MemMib: 8192, Nodes: 3, TasksPerNode: 2, Stdout: []byte("%j-%t.out")}
 	w, f := newWorld(t), newFake()
 	f.jobs = append(f.jobs, &apiv1.Job{
-		Id: 50, Name: "train", User: "ada", Uid: 1000, State: "COMPLETING", Reason: "NonZeroExitCode", ReasonDetail: "node n2: exit code 7; the other nodes end",
+		Id: 50, Name: "train", User: "ada", Uid: 1001, State: "COMPLETING", Reason: "NonZeroExitCode", ReasonDetail: "node n2: exit code 7; the other nodes end",
 		Node: "n1", NodeList: "n[1-3]", GpusWanted: 1, NodesWanted: 3, TasksPerNode: 2, Gpus: whole("GPU-1a", 0), Submitted: at, Started: at, Spec: spec,
 		Attempts: []*apiv1.Attempt{{
 			No: 1, State: "COMPLETING", Node: "n1", Gpus: whole("GPU-1a", 0), Placed: at, Started: at, Why: "3 nodes with 1 GPU T4 free on each", Port: 20017,
@@ -34,4 +37,45 @@ func TestShowsAllNodes(t *testing.T) {
 	w.serve("/a", f)
 	golden(t, "show-gang", w.transcript("show", "50"))
 	golden(t, "show-gang-json", w.transcript("show", "-o", "json", "50"))
+	for name, line := range map[string]string{
+		"scontrol-gang":    "scontrol show job 50",
+		"squeue-gang":      "squeue -j 50",
+		"squeue-gang-each": "squeue -j 50 -O jobid:6,numnodes:6,nodelist:10,numtasks:6,numcpus:6,mincpus:9,batchhost:10",
+		"sacct-gang":       "sacct -j 50 -P -o JobID,State,NNodes,NodeList,NTasks,NCPUS,ReqTRES",
+	} {
+		w := newWorld(t)
+		p := newParted()
+		p.jobs = append(p.jobs, f.jobs[len(f.jobs)-1])
+		w.serveParted("/a", p)
+		golden(t, "slurm-"+name, w.transcript(strings.Fields(line)...))
+	}
+}
+
+// TestGangsNeedANetwork: asked for in whatever way, several nodes without one are
+// refused with what to do.
+func TestGangsNeedANetwork(t *testing.T) {
+	t.Parallel()
+	const want = "net and nodes: a job on 2 nodes needs their network; drop --net none, or ask for one node"
+	file := filepath.Join(t.TempDir(), "gang.yaml")
+	if err := os.WriteFile(file, []byte("command: [\"true\"]\nnodes: 2\nnet: none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(t.TempDir(), "gang.sh")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n#BERTH --nodes 2\n#BERTH --net none\ntrue\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{
+		"flags":  {"--nodes", "2", "--net", "none", "--", "true"},
+		"file":   {file},
+		"script": {script},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.serve("/a", newFake())
+			if code := w.run(append([]string{"submit"}, args...)...); code != ExitUsage || !strings.Contains(w.errs.String(), want) {
+				t.Errorf("exit code %d: %s, want %q", code, w.errs.String(), want)
+			}
+		})
+	}
 }

@@ -38,6 +38,8 @@ func slurmJob(j *apiv1.Job, now time.Time) slurm.Job {
 		Submitted: local(j.GetSubmitted(), now), Eligible: local(j.GetSubmitted(), now), Started: local(j.GetStarted(), now), Ended: local(j.GetEnded(), now),
 		Expected: local(j.GetEstimatedStart(), now), ExitCode: j.GetExitCode(), Signal: j.GetSignal(), Priority: slurm.FirstPriority - int64(j.GetId()),
 	}, j.GetSpec()
+	s.GPUs *= s.Nodes // asked for on each
+	s.Tasked = int64(s.Nodes) * int64(max(1, j.GetTasksPerNode()))
 	if s.Reason == "" {
 		s.Reason = "None"
 	}
@@ -78,8 +80,11 @@ func slurmSpec(s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec, now time.Time) {
 	if g, err := user.LookupGroupId(s.Group); err == nil {
 		s.Group = g.Name
 	}
-	s.CPUs = max(1, (spec.GetCpuMilli()+999)/1000)
-	s.MinMemMiB, s.MemUsedMiB = spec.GetMemMib(), spec.GetMemMib()
+	// Slurm counts cores and memory of all nodes, a spec those of one.
+	nodes := int64(s.Nodes)
+	s.MinCPUs = max(1, (spec.GetCpuMilli()+999)/1000)
+	s.CPUs = nodes * s.MinCPUs
+	s.MinMemMiB, s.MemUsedMiB = spec.GetMemMib(), nodes*spec.GetMemMib()
 	s.Limit, s.Comment, s.Dir = spec.GetTimeLimit().AsDuration(), escape(spec.GetComment()), escape(string(spec.GetDir()))
 	s.Dependency = j.GetDependency()
 	if b := spec.GetBegin(); b != nil {

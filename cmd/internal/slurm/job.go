@@ -132,6 +132,22 @@ func (j *Job) where() string {
 	return j.NodeList
 }
 
+// firstNode is where its script runs, "" while it has no node.
+func (j *Job) firstNode() string {
+	if names, err := Unfold(j.NodeList); err == nil && len(names) > 0 {
+		return names[0]
+	}
+	return j.NodeList
+}
+
+// perTask is how many cores each task has.
+func (j *Job) perTask() int64 {
+	if j.Tasked > int64(j.Nodes) {
+		return max(1, j.CPUs/j.Tasked)
+	}
+	return cmp.Or(j.MinCPUs, j.CPUs)
+}
+
 // FirstPriority is that of Slurm's first job under priority/basic, which counts
 // down from there. Berth has no such number: a job's is FirstPriority less its id,
 // so that scripts that sort by it see jobs in the order of their submit.
@@ -162,7 +178,7 @@ var jobFields = map[string]column[Job]{
 	"arrayjobid":    {head: "ARRAY_JOB_ID", value: (*Job).id},
 	"arraytaskid":   {head: "ARRAY_TASK_ID", value: func(j *Job) string { return orNA(j.Tasks) }},
 	"batchflag":     {head: "BATCH_FLAG", value: fixed("1")},
-	"batchhost":     {head: "EXEC_HOST", value: func(j *Job) string { return orNA(j.NodeList) }},
+	"batchhost":     {head: "EXEC_HOST", value: func(j *Job) string { return orNA(j.firstNode()) }},
 	"command":       {head: "COMMAND", value: func(j *Job) string { return orNull(j.Command) }},
 	"comment":       {head: "COMMENT", value: func(j *Job) string { return orNull(j.Comment) }},
 	"contiguous":    {head: "CONTIGUOUS", value: fixed("0")},
@@ -190,7 +206,7 @@ var jobFields = map[string]column[Job]{
 	"nodes":         {head: "NODELIST", value: func(j *Job) string { return j.NodeList }},
 	"numcpus":       {head: "CPUS", whole: true, value: func(j *Job) string { return number(j.CPUs) }},
 	"numnodes":      {head: "NODES", whole: true, value: func(j *Job) string { return number(j.Nodes) }},
-	"numtasks":      {head: "TASKS", value: fixed("1")},
+	"numtasks":      {head: "TASKS", value: func(j *Job) string { return number(max(1, j.Tasked)) }},
 	"oversubscribe": {head: "OVER_SUBSCRIBE", value: fixed("OK")},
 	"partition":     {head: "PARTITION", value: func(j *Job) string { return j.Partition }},
 	"priority":      {head: "PRIORITY", value: (*Job).fraction},

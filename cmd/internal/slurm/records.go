@@ -78,11 +78,11 @@ func (r *Record) jobWhere(j *Job) []string {
 		"NodeList=" + j.NodeList,
 	}
 	if j.NodeList != "" {
-		lines = append(lines, "BatchHost="+j.NodeList)
+		lines = append(lines, "BatchHost="+j.firstNode())
 	}
 	each := cmp.Or(j.MinCPUs, j.CPUs)
 	lines = append(lines,
-		fmt.Sprintf("NumNodes=%d NumCPUs=%d NumTasks=%d CPUs/Task=%d ReqB:S:C:T=0:0:*:*", j.Nodes, j.CPUs, max(1, j.Tasked), each),
+		fmt.Sprintf("NumNodes=%d NumCPUs=%d NumTasks=%d CPUs/Task=%d ReqB:S:C:T=0:0:*:*", j.Nodes, j.CPUs, max(1, j.Tasked), j.perTask()),
 		"TRES="+j.tres(),
 		"Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*",
 	)

@@ -1,0 +1,138 @@
+package coordinator_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/scheduler/policies"
+)
+
+// onTwo is a job on two nodes.
+func onTwo() *apiv1.JobSpec {
+	s := spec(2000)
+	s.Nodes = 2
+	return s
+}
+
+// TestGangsMeetApart: gangs whose first processes are on one host have a port
+// each, of those that the site allows, whether one plan starts them or several;
+// and every node is told the same.
+func TestGangsMeetApart(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1, GangPorts: [2]uint16{31_000, 31_005}})
+	cc := c.Dial(0, "gate", "g")
+	agents := []*coordtest.Agent{c.Agent(0, "n1", "b1", cards("a", 6)...), c.Agent(0, "n2", "b1", cards("b", 6)...)}
+	seen := map[uint32]uint64{}
+	for request, n := range []int{3, 1, 2} {
+		var specs []*apiv1.JobSpec
+		for range n {
+			s := onTwo()
+			s.Exclusive = true
+			specs = append(specs, s)
+		}
+		ids, err := submit(t, cc, alice, reqID(request), specs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := map[uint64]uint32{}
+		for rank, a := range agents {
+			for range ids {
+				as := next(t, a)
+				r := as.Ranks
+				if r == nil || int(r.NodeRank) != rank || r.Go || strings.Join(r.Nodes, ",") != "n1,n2" {
+					t.Fatalf("node %d was told %v", rank+1, r)
+				}
+				if rank == 0 {
+					told[as.Job] = r.MasterPort
+					continue
+				}
+				if told[as.Job] != r.MasterPort {
+					t.Errorf("job %d meets at %d and at %d", as.Job, told[as.Job], r.MasterPort)
+				}
+			}
+		}
+		for id, port := range told {
+			if other, taken := seen[port]; taken || port < 31_000 || port > 31_005 {
+				t.Errorf("job %d meets at %d, job %d does, too; want 31000 to 31005", id, port, other)
+			}
+			seen[port] = id
+		}
+	}
+}
+
+func cards(name string, n int) []*nodev1.GPU {
+	var out []*nodev1.GPU
+	for i := range n {
+		out = append(out, coordtest.T4(fmt.Sprintf("GPU-%s%d", name, i)))
+	}
+	return out
+}
+
+// TestLateNodeIsPassedOver: what a node held up is given up when the time is
+// over, and tried again without that node where there are others.
+func TestLateNodeIsPassedOver(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1, GangTimeout: 500 * time.Millisecond})
+	cc := c.Dial(0, "gate", "g")
+	agents := map[string]*coordtest.Agent{}
+	for _, n := range []string{"n1", "n2", "n3"} {
+		agents[n] = c.Agent(0, n, "b1", cards(n, 1)...)
+	}
+	ids, err := submit(t, cc, alice, reqID(1), onTwo())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := func(as *nodev1.Assignment, a *coordtest.Agent) {
+		a.SendReport(&nodev1.Report{Job: as.Job, Attempt: as.Attempt, Token: as.Token, State: nodev1.AttemptState_ATTEMPT_STATE_STARTING, Ready: true})
+	}
+	first := next(t, agents["n1"])
+	late := next(t, agents["n2"])
+	ready(first, agents["n1"])
+	for _, a := range []*coordtest.Agent{agents["n1"], agents["n2"]} {
+		as := next(t, a)
+		if !as.Stop || as.Attempt != 1 || as.Token != late.Token {
+			t.Fatalf("told %v, want a stop", as)
+		}
+		a.Report(as, nodev1.AttemptState_ATTEMPT_STATE_CANCELLED, 0)
+	}
+	for _, n := range []string{"n1", "n3"} {
+		as := next(t, agents[n])
+		if as.Attempt != 2 || strings.Join(as.Ranks.GetNodes(), ",") != "n1,n3" {
+			t.Fatalf("%s was told %v, want attempt 2 on n1 and n3", n, as)
+		}
+		ready(as, agents[n])
+	}
+	for _, n := range []string{"n1", "n3"} {
+		if as := next(t, agents[n]); !as.Ranks.GetGo() || as.Stop {
+			t.Fatalf("%s was told %v, want the word to go", n, as)
+		}
+	}
+	if j := job(t, cc, alice, ids[0]); len(j.Attempts) != 2 || !strings.Contains(j.Attempts[0].ReasonDetail, "node n2 was not ready") {
+		t.Errorf("attempts %v", j.Attempts)
+	}
+}
+
+// TestOneNodePoliciesRefuseGangs: a submit says which policy does not know them.
+func TestOneNodePoliciesRefuseGangs(t *testing.T) {
+	t.Parallel()
+	p, err := policies.New("slot+sjf", policies.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := coordtest.Start(t, coordtest.Options{N: 1, Planner: p})
+	cc := c.Dial(0, "gate", "g")
+	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	c.Agent(0, "n2", "b1", coordtest.T4("GPU-2"))
+	const want = "nodes: the policy slot+sjf places every job on one node; ask for one node, or the site for the policy ffd"
+	if _, err := submit(t, cc, alice, reqID(1), onTwo()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	if _, err := submit(t, cc, alice, reqID(2), spec(2000)); err != nil {
+		t.Errorf("on one node: %v", err)
+	}
+}
