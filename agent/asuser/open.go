@@ -27,7 +27,7 @@ func Open(path string, flags int) (*os.File, error) {
 
 func openFD(path string, flags int) (int, error) {
 	fd, err := openNoMagic(path, flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC)
-	if errors.Is(err, unix.ENOSYS) {
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // EPERM is some sandboxes' word for it
 		fd, err = openTwice(path, flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC)
 	}
 	if errors.Is(err, unix.ELOOP) {

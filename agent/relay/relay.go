@@ -24,6 +24,9 @@ import (
 const (
 	// maxVisits bounds what is served at once.
 	maxVisits = 256
+	// MaxVisitsPerUser bounds what is served of one user at once. A file system
+	// that hangs holds what it serves after its user is gone: only theirs.
+	MaxVisitsPerUser = 64
 	// startWait is how long a command waits for its job to be started.
 	startWait = 10 * time.Second
 	// aliveEvery is how often a user hears of us at least.
@@ -32,13 +35,38 @@ const (
 
 // Server implements agent.Visitors.
 type Server struct {
-	log   *slog.Logger
-	slots chan struct{}
+	log *slog.Logger
+
+	mu    sync.Mutex
+	users map[uint32]int // visits that are served, by uid
+	open  int
 }
 
 // New makes a Server.
 func New(log *slog.Logger) *Server {
-	return &Server{log: log.With("component", "relay"), slots: make(chan struct{}, maxVisits)}
+	return &Server{log: log.With("component", "relay"), users: map[uint32]int{}}
+}
+
+// admit counts a visit of uid until the returned function is called.
+func (s *Server) admit(uid uint32, node cluster.NodeID) (func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.users[uid] >= MaxVisitsPerUser:
+		return nil, cluster.Errorf(cluster.CodeExhausted, "node %s serves %d streams of yours, which is all that it may; end one first", node, MaxVisitsPerUser)
+	case s.open >= maxVisits:
+		return nil, cluster.Errorf(cluster.CodeExhausted, "node %s serves %d streams of users, which is all that it may; try again later", node, maxVisits)
+	}
+	s.users[uid]++
+	s.open++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open--
+		if s.users[uid]--; s.users[uid] == 0 {
+			delete(s.users, uid)
+		}
+	}, nil
 }
 
 // Serve implements agent.Visitors.
@@ -79,12 +107,11 @@ func (s *Server) serve(ctx context.Context, ln *link, v *agent.Visit) error {
 	if v.Refused != nil {
 		return v.Refused
 	}
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	default:
-		return cluster.Errorf(cluster.CodeExhausted, "node %s serves %d streams of users, which is all that it may; try again later", v.Node, maxVisits)
+	leave, err := s.admit(v.Ask.GetUid(), v.Node)
+	if err != nil {
+		return err
 	}
+	defer leave()
 	switch what := v.Ask.GetOpen().GetWhat().(type) {
 	case *apiv1.AttachOpen_Logs:
 		return s.logs(ctx, ln, v, what.Logs)

@@ -398,3 +398,27 @@ func TestPathsAreBytes(t *testing.T) {
 		return last.GetState() == nodev1.AttemptState_ATTEMPT_STATE_FAILED && strings.Contains(last.GetDetail(), "/none/caf")
 	})
 }
+
+// TestOneUserLeavesRoom: streams that hang, as on a file system of the user's
+// own, keep no other user out.
+func TestOneUserLeavesRoom(t *testing.T) {
+	r := newRig(t)
+	as := r.job("echo hi; sleep 1000")
+	var guests []*agenttest.Guest
+	for range relay.MaxVisitsPerUser {
+		g := r.visit(as, logs(&apiv1.AttachLogs{Follow: true}), nil)
+		hear(g, &heard{}, func(h *heard) bool { return h.log != "" })
+		guests = append(guests, g)
+	}
+	if h := all(r.visit(as, logs(&apiv1.AttachLogs{}), nil)); h.refused.GetReason() != "EXHAUSTED" {
+		t.Errorf("one more: got %+v", h)
+	}
+	admin := func(v *nodev1.Visit) { v.Uid, v.Admin = 0, true }
+	if h := all(r.visit(as, logs(&apiv1.AttachLogs{}), admin)); h.log != "hi\n" {
+		t.Errorf("another user: got %+v", h)
+	}
+	for _, g := range guests {
+		g.Leave()
+	}
+	r.until("room again", func() bool { return all(r.visit(as, logs(&apiv1.AttachLogs{}), nil)).log == "hi\n" })
+}
