@@ -47,3 +47,32 @@ func TestDetailIsBounded(t *testing.T) {
 		t.Error("a detail where there was none")
 	}
 }
+
+// TestHelloIsBounded: what a node says of itself is in the log of the
+// coordinators for good, so that none may say much.
+func TestHelloIsBounded(t *testing.T) {
+	t.Parallel()
+	hello := func(change func(*nodev1.Hello)) *nodev1.Hello {
+		h := &nodev1.Hello{
+			Protocol: 1, Node: "n1", BootId: "b", CpuMilli: 1, MemMib: 1, Runtimes: []string{"process"},
+			Gpus: []*nodev1.GPU{{Uuid: "GPU-1", Type: "t4", MemMib: 1000, Pci: "00000000:3B:00.0", CapMode: "watch"}},
+		}
+		change(h)
+		return h
+	}
+	if _, err := NodeFromHello(hello(func(*nodev1.Hello) {}), 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", 1<<20)
+	for name, change := range map[string]func(*nodev1.Hello){
+		"pci":      func(h *nodev1.Hello) { h.Gpus[0].Pci = long },
+		"cap mode": func(h *nodev1.Hello) { h.Gpus[0].CapMode = long },
+		"runtime":  func(h *nodev1.Hello) { h.Runtimes[0] = long },
+	} {
+		if _, err := NodeFromHello(hello(change), 0, 1); err == nil {
+			t.Errorf("a %s of %d bytes is taken", name, len(long))
+		} else if len(err.Error()) > 1000 {
+			t.Errorf("%s: the refusal has %d bytes", name, len(err.Error()))
+		}
+	}
+}

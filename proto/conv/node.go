@@ -1,6 +1,7 @@
 package conv
 
 import (
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 const (
 	maxGPUsPerNode  = 64
 	maxRuntimes     = 8
+	maxWord         = 64 // bytes of a short name
 	maxNodeCPUMilli = 1 << 20
 )
 
@@ -37,6 +39,8 @@ func NodeFromHello(h *nodev1.Hello, headroomMiB int64, maxShares int) (*cluster.
 		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: %d milli-cores and %d MiB are out of range", h.Node, h.CpuMilli, h.MemMib)
 	case len(h.Runtimes) > maxRuntimes || len(h.Address) > 255 || len(h.Version) > 64:
 		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: runtimes, address or version are too long", h.Node)
+	case slices.ContainsFunc(h.Runtimes, func(r string) bool { return len(r) > maxWord }):
+		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: a runtime's name has more than %d bytes", h.Node, maxWord)
 	}
 	n := &cluster.Node{
 		ID: cluster.NodeID(h.Node), Address: h.Address, BootID: h.BootId, State: cluster.NodeReady,
@@ -46,6 +50,9 @@ func NodeFromHello(h *nodev1.Hello, headroomMiB int64, maxShares int) (*cluster.
 	for _, g := range h.Gpus {
 		if g.Uuid == "" || len(g.Uuid) > 128 || g.Type == "" || len(g.Type) > 64 || g.MemMib <= 0 || g.MemMib > cluster.MaxMemMiB {
 			return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: GPU %q of type %q with %d MiB is malformed", h.Node, g.Uuid, g.Type, g.MemMib)
+		}
+		if len(g.Pci) > maxWord || len(g.CapMode) > maxWord {
+			return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: GPU %s: pci or cap_mode has more than %d bytes", h.Node, g.Uuid, maxWord)
 		}
 		scope, err := cluster.ParseScope(g.Scope)
 		if err != nil {
