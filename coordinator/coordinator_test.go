@@ -359,6 +359,31 @@ func TestNodesSpeakForThemselvesAlone(t *testing.T) {
 	}
 }
 
+// TestNoNodeBecomesAnother: a node may say anew what it is, but not in the
+// middle of its session that it is another, whose jobs would be lost.
+func TestNoNodeBecomesAnother(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	ctx, cancel := context.WithTimeout(as(t, alice), 30*time.Second)
+	defer cancel()
+	s, err := nodev1.NewNodeServiceClient(c.Dial(0, "agent", "n3")).Session(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []string{"n3", "n3", "n1"} {
+		h := &nodev1.Hello{Protocol: 1, Node: node, BootId: "b", CpuMilli: 1, MemMib: 1}
+		if err := s.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: h}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for err == nil {
+		_, err = s.Recv()
+	}
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("n3 became n1: %v, want PermissionDenied", err)
+	}
+}
+
 func TestJoinTokensWorkOnce(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 1})

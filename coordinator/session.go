@@ -123,8 +123,12 @@ type session struct {
 	gone <-chan struct{}
 }
 
-// register records the node as hello describes it, when that is news.
+// register records the node as hello describes it, when that is news. It is the
+// one whose session this is.
 func (ss *session) register(ctx context.Context, h *nodev1.Hello) error {
+	if h.GetNode() != string(ss.node) {
+		return cluster.Errorf(cluster.CodeDenied, "the session is of node %s, its agent says %q", ss.node, h.GetNode())
+	}
 	n, err := conv.NodeFromHello(h, ss.c.cfg.HeadroomMiB, ss.c.cfg.MaxShares)
 	if err != nil {
 		return err
