@@ -173,7 +173,11 @@ func (w *World) conflict(st *cluster.Start) string {
 		case (j.Spec.Exclusive || j.NeedWhole) && !g.Share.Exclusive:
 			return fmt.Sprintf("job %d: wants its GPU alone", st.Job)
 		}
-		for _, id := range w.OnGPU(g.GPU) {
+		var on []cluster.JobID
+		if u.Scope != cluster.ScopeAnyone { // looking at all jobs for each start takes minutes in large worlds
+			on = w.OnGPU(g.GPU)
+		}
+		for _, id := range on {
 			if !u.Scope.Allows(&w.Jobs[id].Owner, &j.Owner) {
 				return fmt.Sprintf("job %d: GPU %s is shared %s, and job %d is there", st.Job, g.GPU, u.Scope.Among(), id)
 			}
