@@ -63,6 +63,7 @@ type FSM struct {
 	hashes []indexHash // of the last checkpoints, newest last
 	ring   ring
 	news   chan struct{} // closed and replaced at each entry
+	ended  endedFeed
 }
 
 type indexHash struct {
@@ -223,6 +224,7 @@ func (f *FSM) Apply(l *raft.Log) any {
 	f.st.hashSome()
 	f.ring.add(f.st.changes, l.Index)
 	f.st.changes = nil
+	f.ended.took(f.st)
 	f.wake()
 	return results
 }

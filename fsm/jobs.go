@@ -54,6 +54,7 @@ func (s *State) addFinished(j *cluster.Job) {
 		i--
 	}
 	s.finished = slices.Insert(s.finished, i, j.ID)
+	s.endedNow = true
 }
 
 // endedBefore orders finished jobs: nothing changes them after their end, so
@@ -64,14 +65,12 @@ func endedBefore(a, b *cluster.Job) bool {
 
 // forgetOldest keeps the number of finished jobs within the configured bound.
 func (s *State) forgetOldest() {
-	keep := int(s.config.GetKeepFinished())
-	if keep == 0 {
-		keep = defaultKeep
-	}
-	for len(s.finished) > keep {
+	for keep := s.keepOf(); len(s.finished) > keep; {
 		id := s.finished[0]
 		s.finished = s.finished[1:]
-		s.byState[s.jobs.get(id).State].remove(id)
+		j := s.jobs.get(id)
+		s.forgot = append(s.forgot, j)
+		s.byState[j.State].remove(id)
 		s.jobs.remove(id)
 		s.hash.jobs.touch(id)
 	}

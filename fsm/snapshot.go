@@ -112,6 +112,7 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.ended.restored(f.st, st)
 	f.st = st
 	f.hashes = nil
 	f.ring.reset(st.index)

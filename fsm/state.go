@@ -53,6 +53,10 @@ type State struct {
 	// command.
 	dependents map[cluster.JobID][]cluster.JobID
 	unsettled  []*cluster.Job
+	// forgot are the finished jobs that the entry being applied forgot, and endedNow
+	// tells that it ended some, for the feed of ended jobs.
+	forgot   []*cluster.Job
+	endedNow bool
 }
 
 func newState() *State {
