@@ -2,11 +2,9 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -66,13 +64,4 @@ func runCancel(ctx context.Context, e *Env, c *client, args []string) error {
 		return &ExitError{Code: code}
 	}
 	return nil
-}
-
-// unknownChange adds to an error of unknown outcome what to do.
-func unknownChange(err error, advice string) error {
-	ce, ok := err.(*cluster.Error)
-	if !ok || ce.Code != cluster.CodeUnknown {
-		return err
-	}
-	return &cluster.Error{Code: ce.Code, Msg: fmt.Sprintf("%s\nIt may or may not have been done. %s", ce.Msg, advice)}
 }

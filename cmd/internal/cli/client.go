@@ -73,6 +73,9 @@ func (*conn) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context 
 // HandleConn implements stats.Handler.
 func (*conn) HandleConn(context.Context, stats.ConnStats) {}
 
+// newClient returns a client of the sockets that e names.
+func newClient(e *Env) *client { return &client{env: e, timeout: defaultTimeout} }
+
 func (c *client) connect() error {
 	if c.conns != nil {
 		return nil
@@ -289,3 +292,12 @@ func (c *client) getJob(ctx context.Context, id uint64) (*apiv1.Job, error) {
 	}
 	return job, nil
 }
+
+// models runs do with the service for the predictor's weights.
+func (c *client) models(ctx context.Context, eff effect, do func(context.Context, apiv1.ModelServiceClient) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
+		return do(ctx, apiv1.NewModelServiceClient(cc))
+	})
+}
+
+const defaultTimeout = 60 * time.Second

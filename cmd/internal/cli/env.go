@@ -45,9 +45,8 @@ type Env struct {
 	// RequestID makes a fresh id of 16–64 characters.
 	RequestID func() string
 
-	client *client       // of the commands that New made
-	prog   string        // what messages begin with; "" is berth
-	out    *bufio.Writer // over Stdout; flushed by Main and by commands that follow
+	prog string        // what messages begin with; "" is berth
+	out  *bufio.Writer // over Stdout; flushed by Main and by commands that follow
 }
 
 // SystemEnv is the Env of this process.
@@ -150,4 +149,10 @@ func (e *Env) sockets() []string {
 		out = []string{DefaultSocket}
 	}
 	return out
+}
+
+// stdinTerminal returns standard input if it is a terminal.
+func (e *Env) stdinTerminal() (*os.File, bool) {
+	f, ok := e.Stdin.(*os.File)
+	return f, ok && term.IsTerminal(int(f.Fd()))
 }

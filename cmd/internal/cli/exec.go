@@ -2,10 +2,8 @@ package cli
 
 import (
 	"context"
-	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -81,12 +79,6 @@ func commandOf(args []string) []string {
 		args = args[1:]
 	}
 	return args
-}
-
-// stdinTerminal returns standard input if it is a terminal.
-func (e *Env) stdinTerminal() (*os.File, bool) {
-	f, ok := e.Stdin.(*os.File)
-	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
 func runExec(ctx context.Context, e *Env, c *client, o execOptions, arg string, command []string) error {

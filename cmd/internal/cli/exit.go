@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
 	"syscall"
-
-	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -64,44 +60,6 @@ func Usagef(format string, args ...any) error {
 type interruption struct{ sig syscall.Signal }
 
 func (i *interruption) Error() string { return "interrupted" }
-
-// Main runs the command that args name (without the program's name) and
-// returns the exit code. extra are commands beside those of this package. The
-// context that commands see ends with the first SIGINT or SIGTERM; a second
-// one kills the process as if nobody listened.
-func Main(args []string, env *Env, extra ...*cobra.Command) int {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	ch := make(chan os.Signal, 1)
-	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM)
-	defer signal.Stop(ch)
-	go func() { // ends with the process at the latest
-		select {
-		case s := <-ch:
-			signal.Stop(ch)
-			sig, _ := s.(syscall.Signal)
-			cancel(&interruption{sig})
-		case <-ctx.Done():
-		}
-	}()
-	return execute(ctx, args, env, extra...)
-}
-
-// execute is Main without signals.
-func execute(ctx context.Context, args []string, env *Env, extra ...*cobra.Command) int {
-	root := New(env, extra...)
-	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	env.client.close()
-	if ferr := env.flush(); err == nil {
-		err = ferr
-	}
-	code, msg := classify(ctx, err)
-	if msg != "" {
-		env.fail(msg)
-	}
-	return code
-}
 
 // exitCodes turns the class of an error into an exit code; what is not in it
 // is ExitFailed.
@@ -158,4 +116,13 @@ func escapeLines(s string) string {
 		lines[i] = escape(l)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// unknownChange adds to an error of unknown outcome what to do.
+func unknownChange(err error, advice string) error {
+	ce, ok := err.(*cluster.Error)
+	if !ok || ce.Code != cluster.CodeUnknown {
+		return err
+	}
+	return &cluster.Error{Code: ce.Code, Msg: fmt.Sprintf("%s\nIt may or may not have been done. %s", ce.Msg, advice)}
 }

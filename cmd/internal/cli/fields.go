@@ -316,17 +316,6 @@ func oneOf[T ~string](what string, known []T, p func(*request) *string) func(*re
 	}
 }
 
-func joined[T ~string](in []T) string {
-	var b strings.Builder
-	for i, s := range in {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(string(s))
-	}
-	return b.String()
-}
-
 // flagValue collects a field's text; it is read once the file has been.
 type flagValue struct {
 	f *field

@@ -1,10 +1,6 @@
 package cli
 
 import (
-	"runtime"
-	"runtime/debug"
-	"strings"
-
 	"github.com/spf13/cobra"
 )
 
@@ -46,33 +42,4 @@ func newVersionCmd(e *Env) *cobra.Command {
 	}
 	addFormat(cmd, &output, formatTable, formatJSON, formatYAML)
 	return cmd
-}
-
-type versionView struct {
-	Version  string `json:"version"`
-	Revision string `json:"revision"`
-	Modified bool   `json:"modified"`
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
-}
-
-// version reads what the Go tool wrote into the program.
-func version() versionView {
-	v := versionView{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
-	}
-	if m := info.Main.Version; m != "" && m != "(devel)" {
-		v.Version = strings.TrimPrefix(m, "v")
-	}
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			v.Revision = s.Value
-		case "vcs.modified":
-			v.Modified = s.Value == "true"
-		}
-	}
-	return v
 }

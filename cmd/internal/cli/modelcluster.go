@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/safefile"
@@ -20,13 +19,6 @@ func clusterModelCmds(e *Env, c *client) []*cobra.Command {
 		newModelListCmd(e, c), newModelShowCmd(e, c), newModelPinCmd(e, c), newModelUnpinCmd(e, c),
 		newModelRollbackCmd(e, c), newModelExportCmd(e, c), newModelImportCmd(e, c),
 	}
-}
-
-// models runs do with the service for the predictor's weights.
-func (c *client) models(ctx context.Context, eff effect, do func(context.Context, apiv1.ModelServiceClient) error) error {
-	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
-		return do(ctx, apiv1.NewModelServiceClient(cc))
-	})
 }
 
 // maxModelFile is what a coordinator takes at most.

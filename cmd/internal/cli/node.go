@@ -51,32 +51,6 @@ func newNodeShowCmd(e *Env, c *client) *cobra.Command {
 	return cmd
 }
 
-// getNodes reads nodes sorted by id, all when ids is empty. Unknown ids are an
-// error of CodeNotFound beside the nodes that are there.
-func getNodes(ctx context.Context, c *client, ids []string) ([]*apiv1.Node, error) {
-	for _, id := range ids {
-		if err := cluster.CheckName("node", id); err != nil {
-			return nil, Usagef("%w", err)
-		}
-	}
-	var nodes []*apiv1.Node
-	err := c.cluster(ctx, reads, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
-		resp, err := s.ListNodes(ctx, &apiv1.ListNodesRequest{Ids: ids})
-		nodes = resp.GetNodes()
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(nodes, func(a, b *apiv1.Node) int { return strings.Compare(a.GetId(), b.GetId()) })
-	for _, id := range ids {
-		if !slices.ContainsFunc(nodes, func(n *apiv1.Node) bool { return n.GetId() == id }) {
-			return nodes, cluster.Errorf(cluster.CodeNotFound, "no such node: %s; berth node list shows those there are", id)
-		}
-	}
-	return nodes, nil
-}
-
 func runNodeList(ctx context.Context, e *Env, c *client, f format, ids []string) error {
 	nodes, err := getNodes(ctx, c, ids)
 	if nodes == nil && err != nil {

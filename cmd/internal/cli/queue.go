@@ -126,40 +126,6 @@ func parseStates(list string) ([]string, error) {
 	return out, nil
 }
 
-// listJobs reads all pages, ordered by id.
-func listJobs(ctx context.Context, c *client, req *apiv1.ListJobsRequest) ([]*apiv1.Job, error) {
-	var jobs []*apiv1.Job
-	req.PageSize, req.PageToken = 20000, ""
-	if !req.Brief {
-		req.PageSize = 500 // an environment may be large
-	}
-	for {
-		var resp *apiv1.ListJobsResponse
-		err := c.jobs(ctx, reads, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
-			resp, err = s.ListJobs(ctx, req)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		jobs = append(jobs, resp.GetJobs()...)
-		if resp.GetNextPageToken() == "" {
-			break
-		}
-		req.PageToken = resp.GetNextPageToken()
-	}
-	slices.SortStableFunc(jobs, func(a, b *apiv1.Job) int {
-		switch {
-		case a.GetId() < b.GetId():
-			return -1
-		case a.GetId() > b.GetId():
-			return 1
-		}
-		return 0
-	})
-	return slices.CompactFunc(jobs, func(a, b *apiv1.Job) bool { return a.GetId() == b.GetId() }), nil
-}
-
 func listOnce(ctx context.Context, e *Env, c *client, o *queueOptions, req *apiv1.ListJobsRequest) error {
 	jobs, err := listJobs(ctx, c, req)
 	if err != nil {

@@ -3,20 +3,14 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
-// New returns the root command with all of this package's commands and extra
-// ones. Commands report what was typed wrongly with Usagef.
-func New(env *Env, extra ...*cobra.Command) *cobra.Command {
-	env.init()
-	c := &client{env: env, timeout: defaultTimeout}
-	env.client = c
+// newRoot returns the root command with all commands and extra ones, which ask
+// coordinators through c. Commands report what was typed wrongly with Usagef.
+func newRoot(env *Env, c *client, extra ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
 		Short: "Run GPU jobs beside each other",
@@ -105,84 +99,3 @@ func inCommand(cmd *cobra.Command, err error, always bool) error {
 		return err
 	}
 }
-
-func unknownCommand(group *cobra.Command, typed string) error {
-	of := ""
-	if group.HasParent() {
-		of = fmt.Sprintf(" for %q", group.CommandPath())
-	}
-	return &usageError{cmd: group.CommandPath(), err: fmt.Errorf("unknown command %q%s%s", typed, of, didYouMean(typed, verbs(group)))}
-}
-
-func verbs(cmd *cobra.Command) []string {
-	var out []string
-	for _, c := range cmd.Commands() {
-		if !c.Hidden {
-			out = append(out, c.Name())
-		}
-	}
-	return out
-}
-
-// flagError names the nearest flag for one that does not exist. pflag's errors
-// carry what was typed.
-func flagError(cmd *cobra.Command, err error) error {
-	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // the flag is of a command that does not exist
-		return unknownCommand(cmd, cmd.Flags().Arg(0))
-	}
-	var none *pflag.NotExistError
-	if !errors.As(err, &none) {
-		return &usageError{cmd: cmd.CommandPath(), err: err}
-	}
-	typed := none.GetSpecifiedName()
-	if group := none.GetSpecifiedShortnames(); group == typed {
-		return &usageError{cmd: cmd.CommandPath(), err: fmt.Errorf("unknown flag -%s", typed)}
-	} else if group != "" {
-		return &usageError{cmd: cmd.CommandPath(), err: fmt.Errorf("unknown flag -%s in -%s", typed, group)}
-	}
-	var names []string
-	add := func(f *pflag.Flag) {
-		if !slices.Contains(names, f.Name) {
-			names = append(names, f.Name)
-		}
-	}
-	cmd.Flags().VisitAll(add)
-	cmd.InheritedFlags().VisitAll(add)
-	hint := nearest(typed, names)
-	if hint != "" {
-		hint = "; did you mean --" + hint + "?"
-	}
-	return &usageError{cmd: cmd.CommandPath(), err: fmt.Errorf("unknown flag --%s%s", typed, hint)}
-}
-
-// noArgs, someArgs and oneArg say what is missing in the user's words.
-func noArgs(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return Usagef("takes no arguments, got %q", args[0])
-	}
-	return nil
-}
-
-func oneArg(what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		switch len(args) {
-		case 0:
-			return Usagef("%s is missing", what)
-		case 1:
-			return nil
-		default:
-			return Usagef("takes one %s, got %d arguments", what, len(args))
-		}
-	}
-}
-
-func someArgs(what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return Usagef("%s is missing", what)
-		}
-		return nil
-	}
-}
-
-const defaultTimeout = 60 * time.Second

@@ -20,7 +20,7 @@ import (
 func TestEveryCommandHelps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	root := New(w.env)
+	root := newRoot(w.env, newClient(w.env))
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		for _, sub := range cmd.Commands() {

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 )
 
@@ -116,57 +114,3 @@ Berth's own options, which are taken as well.
 
 const sbatchExamples = "  berth sbatch -G 1 -t 2:00:00 train.sh\n" +
 	"  ln -s /usr/bin/berth /usr/local/bin/sbatch && sbatch train.sh"
-
-// slurmType finds the cluster's GPU type that a name of Slurm's configuration
-// means: a100 is A100-SXM4-80GB where that is the only type with such a part.
-func slurmType(ctx context.Context, c *client, asked string) (string, error) {
-	nodes, err := getNodes(ctx, c, nil)
-	if err != nil {
-		return "", err
-	}
-	var all, like []string
-	for _, n := range nodes {
-		for _, g := range n.GetGpus() {
-			t := g.GetType()
-			if t == asked {
-				return t, nil
-			}
-			if slices.Contains(all, t) {
-				continue
-			}
-			all = append(all, t)
-			if typeMatches(t, asked) {
-				like = append(like, t)
-			}
-		}
-	}
-	slices.Sort(all)
-	slices.Sort(like)
-	switch {
-	case len(like) == 1:
-		return like[0], nil
-	case len(like) > 1:
-		return "", cluster.Errorf(cluster.CodeInvalid, "GPU type %s: may be any of %s; name one with --gpu-type, on a #BERTH line or before the script",
-			shortQuote(asked), strings.Join(like, ", "))
-	case len(all) == 0:
-		return asked, nil // nothing to compare with: the coordinator decides
-	default:
-		return "", cluster.Errorf(cluster.CodeInvalid, "GPU type %s: the cluster has %s; name one with --gpu-type, on a #BERTH line or before the script",
-			shortQuote(asked), strings.Join(all, ", "))
-	}
-}
-
-// typeMatches compares by parts, so that a100 is not A1000, and a100_80gb is
-// A100-SXM4-80GB.
-func typeMatches(typ, asked string) bool {
-	parts := func(s string) []string {
-		return strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return r == '-' || r == '_' || r == '.' || r == ' ' })
-	}
-	have, want := parts(typ), parts(asked)
-	for _, p := range want {
-		if !slices.Contains(have, p) {
-			return false
-		}
-	}
-	return len(want) > 0
-}

@@ -110,7 +110,7 @@ func (r *request) fromScript(e *Env, name string, args []string) error {
 	case err != nil && e.prog != "": // in Slurm's words, and no more
 		return err
 	case err != nil:
-		return e.refusal(name, err)
+		return refusal(name, err)
 	}
 	if err := r.resolveSlurm(e, name, script); err != nil {
 		return err
@@ -182,16 +182,6 @@ func loadScript(e *Env, name string) (data []byte, path string, err error) {
 	return data, path, nil
 }
 
-// readBounded reads a regular file up to one byte more than most.
-func readBounded(name string, most int64) ([]byte, error) {
-	f, err := openRegular(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, most+1))
-}
-
 // resolveSlurm decides what becomes of the options of a script, the
 // environment and the command line, says so, and takes the result over.
 // script may be nil: then only the command line counts.
@@ -260,9 +250,9 @@ func (r *request) report(e *Env, name string, script *sbatch.Script, outcomes []
 	}
 	switch {
 	case refused > 0:
-		return e.refusal(name, fmt.Errorf("not submitted: %s refused; see above", options(refused)))
+		return refusal(name, fmt.Errorf("not submitted: %s refused; see above", options(refused)))
 	case strict > 0:
-		return e.refusal(name, fmt.Errorf("not submitted: %s ignored, and --strict was given", options(strict)))
+		return refusal(name, fmt.Errorf("not submitted: %s ignored, and --strict was given", options(strict)))
 	}
 	return nil
 }
@@ -275,7 +265,7 @@ func options(n int) string {
 }
 
 // refusal is the error of a script that cannot be taken.
-func (e *Env) refusal(name string, err error) error {
+func refusal(name string, err error) error {
 	if name != "" {
 		err = fmt.Errorf("%s: %w", shortQuote(name), err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -276,12 +275,6 @@ func exitText(code *int32, signal int32) string {
 	}
 }
 
-// onCores tells of a job that asked for GPUs that it was placed without.
-func onCores(j *apiv1.Job) bool {
-	return j.GetGpusWanted() > 0 && j.GetNode() != "" && len(j.GetGpus()) == 0 && !waiting(j.GetState()) &&
-		(j.GetSpec() == nil || j.GetSpec().GetOrCpu())
-}
-
 // jobShares says what a job has of GPUs, or that it runs on cores instead.
 func jobShares(j *apiv1.Job) string {
 	if onCores(j) {
@@ -344,14 +337,6 @@ func measuredText(m *apiv1.Measured) string {
 		text += "; it was refused GPU memory"
 	}
 	return text
-}
-
-func idList(ids []uint64) string {
-	var out []string
-	for _, id := range ids {
-		out = append(out, strconv.FormatUint(id, 10))
-	}
-	return strings.Join(out, ", ")
 }
 
 // quoteCommand writes a command as a shell would read it.

@@ -175,23 +175,3 @@ func printSubmitted(e *Env, ids []uint64, parsable bool) error {
 	}
 	return nil
 }
-
-// idRanges writes ids as cancel reads them: 3-5,9.
-func idRanges(ids []uint64) string {
-	out := ""
-	for i := 0; i < len(ids); {
-		j := i
-		for j+1 < len(ids) && ids[j+1] == ids[j]+1 {
-			j++
-		}
-		if out != "" {
-			out += ","
-		}
-		out += fmt.Sprint(ids[i])
-		if j > i {
-			out += fmt.Sprintf("-%d", ids[j])
-		}
-		i = j + 1
-	}
-	return out
-}

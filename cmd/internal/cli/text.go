@@ -179,3 +179,28 @@ func plural(n int, one, many string) string {
 	}
 	return strconv.Itoa(n) + " " + many
 }
+
+func joined[T ~string](in []T) string {
+	var b strings.Builder
+	for i, s := range in {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(string(s))
+	}
+	return b.String()
+}
+
+// onCores tells of a job that asked for GPUs that it was placed without.
+func onCores(j *apiv1.Job) bool {
+	return j.GetGpusWanted() > 0 && j.GetNode() != "" && len(j.GetGpus()) == 0 && !waiting(j.GetState()) &&
+		(j.GetSpec() == nil || j.GetSpec().GetOrCpu())
+}
+
+// bytesText rounds up to whole MiB, so that little does not look like nothing.
+func bytesText(b int64) string {
+	if b == 0 {
+		return "0"
+	}
+	return units.HumanMiB((b + 1<<20 - 1) >> 20)
+}
