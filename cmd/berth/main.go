@@ -8,6 +8,8 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/ranks"
 	"github.com/berth-scheduler/berth/cmd/internal/cli"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/daemon"
 	"github.com/berth-scheduler/berth/cmd/internal/demo"
 	"github.com/berth-scheduler/berth/cmd/internal/dev"
@@ -24,7 +26,7 @@ func main() {
 		demo.NewCommand(os.Stdout, os.Stderr),
 		simjob.NewCommand(os.Stdout),
 	)
-	os.Exit(cli.Main(cli.Applet(os.Args), cli.SystemEnv(), commands...))
+	os.Exit(cli.Main(slurmcmd.Applet(os.Args), console.SystemEnv(), commands...))
 }
 
 // version is what the build recorded: the module's version, or the commit.

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -170,7 +172,7 @@ func TestLogsWithoutTheNode(t *testing.T) {
 	w.env.Hostname = func() (string, error) { return "login", nil }
 	code := cluster.CodeExhausted
 	w.serveAttach("/a", f, func(*apiv1.AttachOpen, attachEnd) error { return refuse(code, "too many streams") })
-	if got := w.run("logs", "12"); got != ExitFailed || !strings.Contains(w.errs.String(), "too many streams") {
+	if got := w.run("logs", "12"); got != console.ExitFailed || !strings.Contains(w.errs.String(), "too many streams") {
 		t.Errorf("no file: exit code %d: %s", got, w.errs.String())
 	}
 	write(t, filepath.Join(dir, "berth-12.out"), "one\ntwo\n")
@@ -181,7 +183,7 @@ func TestLogsWithoutTheNode(t *testing.T) {
 		t.Errorf("--local: exit code %d: %q %s", got, w.out.String(), w.errs.String())
 	}
 	code = cluster.CodeNotFound // the node's word counts
-	if got := w.run("logs", "12"); got != ExitNotFound || w.out.Len() > 0 {
+	if got := w.run("logs", "12"); got != console.ExitNotFound || w.out.Len() > 0 {
 		t.Errorf("the file is not on the node: exit code %d: %q", got, w.out.String())
 	}
 }
@@ -203,11 +205,11 @@ func TestExec(t *testing.T) {
 		{"its own code", []*apiv1.AttachResponse{opened(1, 0), endedBy(&apiv1.AttachEnded{Code: 42})}, nil, 42, "", ""},
 		{"a signal", []*apiv1.AttachResponse{opened(1, 0), endedBy(&apiv1.AttachEnded{Code: 137, Signal: 9})}, nil, 137, "", ""},
 		{"with its job", []*apiv1.AttachResponse{opened(1, 0), endedBy(&apiv1.AttachEnded{Code: 129, Signal: 1, WithJob: true})}, nil, 129, "", "berth: job 12 has ended, and the command with it\n"},
-		{"the leader goes", []*apiv1.AttachResponse{opened(1, 0), out("a\n")}, refuse(cluster.CodeUnavailable, "another leader"), ExitUnknown, "a\n", "lost its connection and is ended: another leader"},
-		{"an end without a word", []*apiv1.AttachResponse{opened(1, 0)}, nil, ExitUnknown, "", "the coordinator ended the stream"},
-		{"another user's", nil, refuse(cluster.CodeDenied, "the job belongs to another user"), ExitFailed, "", "another user"},
-		{"no such job", nil, refuse(cluster.CodeNotFound, "job 12 is not known"), ExitNotFound, "", "not known"},
-		{"unknown whether it ran", nil, refuse(cluster.CodeUnknown, "the connection broke"), ExitUnknown, "", "the connection broke"},
+		{"the leader goes", []*apiv1.AttachResponse{opened(1, 0), out("a\n")}, refuse(cluster.CodeUnavailable, "another leader"), console.ExitUnknown, "a\n", "lost its connection and is ended: another leader"},
+		{"an end without a word", []*apiv1.AttachResponse{opened(1, 0)}, nil, console.ExitUnknown, "", "the coordinator ended the stream"},
+		{"another user's", nil, refuse(cluster.CodeDenied, "the job belongs to another user"), console.ExitFailed, "", "another user"},
+		{"no such job", nil, refuse(cluster.CodeNotFound, "job 12 is not known"), console.ExitNotFound, "", "not known"},
+		{"unknown whether it ran", nil, refuse(cluster.CodeUnknown, "the connection broke"), console.ExitUnknown, "", "the connection broke"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
 // TestBadInput holds what each mistake is answered with. No request may leave.
@@ -153,7 +154,7 @@ func TestBadInput(t *testing.T) {
 				if len(f.requests) > 0 || len(f.cancelled) > 0 {
 					t.Errorf("%q: a request left", tc.args)
 				}
-				all.WriteString(strings.ReplaceAll(escapeLines(got), strings.Repeat("x", 10240), "xxx(10 KiB)") + "\n")
+				all.WriteString(strings.ReplaceAll(console.EscapeLines(got), strings.Repeat("x", 10240), "xxx(10 KiB)") + "\n")
 			}
 			golden(t, "bad-"+name, all.String())
 		})

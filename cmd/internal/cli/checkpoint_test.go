@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
+
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -58,20 +60,20 @@ func TestCheckpointIsAsked(t *testing.T) {
 		"":          "want SIGNAL or SIGNAL@GRACE",
 	} {
 		for _, by := range []string{"flag", "file"} {
-			r := &request{}
+			r := &jobspec.Request{}
 			var err error
 			if by == "flag" {
-				f := fields()
+				f := jobspec.Fields()
 				for i := range f {
-					if f[i].name == "checkpoint" {
-						r.flags = append(r.flags, flagText{&f[i], text})
+					if f[i].Name == "checkpoint" {
+						r.Flags = append(r.Flags, jobspec.FlagText{F: &f[i], Text: text})
 					}
 				}
-				err = r.applyFlags()
+				err = r.ApplyFlags()
 			} else {
-				_, err = parseSpec(r, []byte("command: [x]\ncheckpoint: \""+text+"\"\n"))
+				_, err = jobspec.ParseSpec(r, []byte("command: [x]\ncheckpoint: \""+text+"\"\n"))
 			}
-			got := r.spec.Checkpoint.String()
+			got := r.Spec.Checkpoint.String()
 			if err != nil {
 				got = err.Error()
 			}

@@ -18,6 +18,9 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -31,7 +34,7 @@ func TestAllDown(t *testing.T) {
 		w.vars["BERTH_SOCKET"] = "/run/a.sock, unix:///run/b.sock"
 		start := time.Now()
 		code := w.run("submit", "--", "true")
-		if d := time.Since(start); code != ExitUnavailable || d > 10*time.Second {
+		if d := time.Since(start); code != console.ExitUnavailable || d > 10*time.Second {
 			t.Errorf("exit code %d after %s, want 4 within 10 s", code, d)
 		}
 		for _, want := range []string{"/run/a.sock: ", "/run/b.sock: ", "Is Berth running on this machine?", "trying again"} {
@@ -103,7 +106,7 @@ func TestNotAGRPCServerIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.serveHTTP("/a")
-		if code := w.run("submit", "--timeout", "5s", "--", "true"); code != ExitUnavailable || !strings.Contains(w.errs.String(), "/a: ") {
+		if code := w.run("submit", "--timeout", "5s", "--", "true"); code != console.ExitUnavailable || !strings.Contains(w.errs.String(), "/a: ") {
 			t.Errorf("nothing was sent, so nothing can have happened: exit code %d: %s", code, w.errs.String())
 		}
 	})
@@ -149,15 +152,15 @@ func TestOutcomeUnknown(t *testing.T) {
 		w.serve("/a", f)
 		start := time.Now()
 		code := w.run("submit", "--", "true")
-		if d := time.Since(start); code != ExitUnknown || d > 61*time.Second {
+		if d := time.Since(start); code != console.ExitUnknown || d > 61*time.Second {
 			t.Errorf("exit code %d after %s, want 75 within 60 s", code, d)
 		}
 		// Pauses are jittered, so the last try is cut at one second or another.
 		golden(t, "unknown-submit", regexp.MustCompile(`within \d+s`).ReplaceAllString(w.errs.String(), "within Ns"))
-		if code := w.run("cancel", "12"); code != ExitUnknown || !strings.Contains(w.errs.String(), "berth cancel 12") {
+		if code := w.run("cancel", "12"); code != console.ExitUnknown || !strings.Contains(w.errs.String(), "berth cancel 12") {
 			t.Errorf("cancel: exit code %d: %s", code, w.errs.String())
 		}
-		if code := w.run("queue"); code != ExitUnavailable {
+		if code := w.run("queue"); code != console.ExitUnavailable {
 			t.Errorf("a reading that fails is unavailable, not unknown: exit code %d", code)
 		}
 	})
@@ -165,7 +168,7 @@ func TestOutcomeUnknown(t *testing.T) {
 
 // TestRefusedAfterUnknown: the job may be what fills the queue.
 func TestRefusedAfterUnknown(t *testing.T) {
-	for code, want := range map[cluster.Code]int{cluster.CodeExhausted: ExitUnknown, cluster.CodeInvalid: ExitUsage} {
+	for code, want := range map[cluster.Code]int{cluster.CodeExhausted: console.ExitUnknown, cluster.CodeInvalid: console.ExitUsage} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			f := newFake()
@@ -191,13 +194,13 @@ func TestInterrupt(t *testing.T) {
 		hook func(context.Context, string) error
 		want int
 	}{
-		"submit under way":   {[]string{"submit", "--", "true"}, syscall.SIGINT, hang, ExitUnknown},
-		"submit, no leader":  {[]string{"submit", "--", "true"}, syscall.SIGINT, unavailable, ExitInterrupted},
-		"queue under way":    {[]string{"queue"}, syscall.SIGINT, hang, ExitInterrupted},
-		"queue --watch":      {[]string{"queue", "--watch"}, syscall.SIGINT, nil, ExitInterrupted},
-		"wait":               {[]string{"wait", "12"}, syscall.SIGINT, nil, ExitInterrupted},
+		"submit under way":   {[]string{"submit", "--", "true"}, syscall.SIGINT, hang, console.ExitUnknown},
+		"submit, no leader":  {[]string{"submit", "--", "true"}, syscall.SIGINT, unavailable, console.ExitInterrupted},
+		"queue under way":    {[]string{"queue"}, syscall.SIGINT, hang, console.ExitInterrupted},
+		"queue --watch":      {[]string{"queue", "--watch"}, syscall.SIGINT, nil, console.ExitInterrupted},
+		"wait":               {[]string{"wait", "12"}, syscall.SIGINT, nil, console.ExitInterrupted},
 		"wait and SIGTERM":   {[]string{"wait", "12"}, syscall.SIGTERM, nil, 143},
-		"logs -f of waiting": {[]string{"logs", "-f", "14"}, syscall.SIGINT, nil, ExitInterrupted},
+		"logs -f of waiting": {[]string{"logs", "-f", "14"}, syscall.SIGINT, nil, console.ExitInterrupted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -208,15 +211,15 @@ func TestInterrupt(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				var wg sync.WaitGroup
 				wg.Go(func() {
-					sleep(t.Context(), 3*time.Second)
-					cancel(&interruption{tc.sig})
+					client.Sleep(t.Context(), 3*time.Second)
+					cancel(&console.Interruption{Sig: tc.sig})
 				})
 				code := w.runCtx(ctx, tc.args...)
 				wg.Wait()
 				if code != tc.want {
 					t.Errorf("exit code %d, want %d: %s", code, tc.want, w.errs.String())
 				}
-				if has := strings.Contains(w.errs.String(), "--request-id 0123456789abcdef"); has != (tc.want == ExitUnknown) {
+				if has := strings.Contains(w.errs.String(), "--request-id 0123456789abcdef"); has != (tc.want == console.ExitUnknown) {
 					t.Errorf("names the request id: %t:\n%s", has, w.errs.String())
 				}
 			})
@@ -228,7 +231,7 @@ func TestTimeoutMustBePositive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.serve("/a", newFake())
-	if code := w.run("queue", "--timeout", "0s"); code != ExitUsage {
+	if code := w.run("queue", "--timeout", "0s"); code != console.ExitUsage {
 		t.Errorf("exit code %d: %s", code, w.errs.String())
 	}
 }
@@ -242,9 +245,9 @@ func TestWaitFollowsChanges(t *testing.T) {
 		w.serve("/a", f)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			sleep(t.Context(), 10*time.Minute) // longer than any one stream lives
+			client.Sleep(t.Context(), 10*time.Minute) // longer than any one stream lives
 			f.change(func() { f.jobs[2] = &apiv1.Job{Id: 14, State: "RUNNING", Node: "n1"} })
-			sleep(t.Context(), time.Minute)
+			client.Sleep(t.Context(), time.Minute)
 			code := int32(137)
 			f.change(func() { f.jobs[2] = &apiv1.Job{Id: 14, State: "FAILED", Node: "n1", ExitCode: &code, Signal: 9} })
 		})
@@ -255,10 +258,10 @@ func TestWaitFollowsChanges(t *testing.T) {
 		if code := w.run("wait", "14", "16"); code != 137 {
 			t.Errorf("the first that failed decides: exit code %d", code)
 		}
-		if code := w.run("wait", "99"); code != ExitNotFound {
+		if code := w.run("wait", "99"); code != console.ExitNotFound {
 			t.Errorf("unknown job: exit code %d", code)
 		}
-		if code := w.run("wait", "--timeout", "90s", "12"); code != ExitUnknown || !strings.Contains(w.errs.String(), "berth wait 12") {
+		if code := w.run("wait", "--timeout", "90s", "12"); code != console.ExitUnknown || !strings.Contains(w.errs.String(), "berth wait 12") {
 			t.Errorf("time-out: exit code %d: %s", code, w.errs.String())
 		}
 	})
@@ -280,7 +283,7 @@ func TestWaitOutlivesACoordinator(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			sleep(t.Context(), 10*time.Second)
+			client.Sleep(t.Context(), 10*time.Second)
 			a.change(func() { broken = true })
 			b.change(func() { b.jobs[0] = &apiv1.Job{Id: 12, State: "COMPLETED"} })
 		})
@@ -347,10 +350,10 @@ func TestStandardOutputFails(t *testing.T) {
 			w := newWorld(t)
 			w.serve("/a", newFake())
 			w.env.Stdout = failingWriter{tc.err}
-			if code := w.run("queue"); code != ExitFailed || tc.want == "" && w.errs.Len() > 0 || !strings.Contains(w.errs.String(), tc.want) {
+			if code := w.run("queue"); code != console.ExitFailed || tc.want == "" && w.errs.Len() > 0 || !strings.Contains(w.errs.String(), tc.want) {
 				t.Errorf("queue: exit code %d: %s", code, w.errs.String())
 			}
-			if code := w.run("submit", "--", "true"); code != ExitFailed || !strings.Contains(w.errs.String(), "submitted as 101, but") {
+			if code := w.run("submit", "--", "true"); code != console.ExitFailed || !strings.Contains(w.errs.String(), "submitted as 101, but") {
 				t.Errorf("submit: exit code %d: %s", code, w.errs.String())
 			}
 		})

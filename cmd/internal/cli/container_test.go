@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -71,7 +72,7 @@ func TestBadContainers(t *testing.T) {
 		w := newWorld(t)
 		w.serve("/a", newFake())
 		code := w.run(append(append([]string{"submit"}, strings.Fields(args)...), "--", "true")...)
-		if code != ExitUsage || !strings.Contains(w.errs.String(), strings.ReplaceAll(want, "network bridge", `want host or none`)) {
+		if code != console.ExitUsage || !strings.Contains(w.errs.String(), strings.ReplaceAll(want, "network bridge", `want host or none`)) {
 			t.Errorf("%s: exit code %d: %s, want %q", args, code, w.errs.String(), want)
 		}
 	}

@@ -24,6 +24,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
+
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -157,7 +160,7 @@ func (f *fakeServer) ListJobs(ctx context.Context, r *apiv1.ListJobsRequest) (*a
 		case len(r.GetIds()) > 0 && !slices.Contains(r.GetIds(), j.GetId()),
 			len(r.GetUsers()) > 0 && !slices.Contains(r.GetUsers(), j.GetUser()),
 			len(r.GetStates()) > 0 && !slices.Contains(r.GetStates(), j.GetState()),
-			len(r.GetStates()) == 0 && !r.GetFinished() && terminal(j.GetState()):
+			len(r.GetStates()) == 0 && !r.GetFinished() && console.Terminal(j.GetState()):
 			continue
 		}
 		out = append(out, proto.CloneOf(j))
@@ -191,13 +194,13 @@ func (f *fakeServer) ControlJobs(ctx context.Context, r *apiv1.ControlJobsReques
 			res.Fault, res.Message = "NOT_FOUND", fmt.Sprintf("job %d is not known", id)
 		case j.GetUser() != "ann":
 			res.Fault, res.Message = "DENIED", "the job belongs to another user"
-		case terminal(j.GetState()) && requeues:
+		case console.Terminal(j.GetState()) && requeues:
 			res.Fault, res.Message = "CONFLICT", fmt.Sprintf("job %d cannot be requeued: it has ended as %s; submit it again", id, j.GetState())
-		case waiting(j.GetState()) && requeues:
+		case console.Waiting(j.GetState()) && requeues:
 			res.Fault, res.Message = "CONFLICT", fmt.Sprintf("job %d cannot be requeued: it waits already", id)
-		case terminal(j.GetState()):
+		case console.Terminal(j.GetState()):
 			res.Fault, res.Message = "CONFLICT", fmt.Sprintf("job %d has ended as %s", id, j.GetState())
-		case !waiting(j.GetState()) && r.GetAction() == apiv1.JobAction_JOB_ACTION_HOLD:
+		case !console.Waiting(j.GetState()) && r.GetAction() == apiv1.JobAction_JOB_ACTION_HOLD:
 			res.Message = "it runs on, and is held once it waits again"
 		}
 		resp.Results = append(resp.Results, res)
@@ -219,7 +222,7 @@ func (f *fakeServer) CancelJobs(ctx context.Context, r *apiv1.CancelJobsRequest)
 			out = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
 		case j.GetUser() != "ann":
 			out = apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED
-		case terminal(j.GetState()):
+		case console.Terminal(j.GetState()):
 			out = apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED
 		default:
 			f.cancelled = append(f.cancelled, id)
@@ -235,7 +238,7 @@ func (f *fakeServer) ExplainJob(ctx context.Context, r *apiv1.ExplainJobRequest)
 		return nil, err
 	}
 	resp := &apiv1.ExplainJobResponse{Job: g.GetJob()}
-	if waiting(g.GetJob().GetState()) {
+	if console.Waiting(g.GetJob().GetState()) {
 		resp.Explanations = []*apiv1.Explanation{
 			{Code: "GPUMemory", Detail: "most free: GPU 1 of n1 with 11.2 GiB, needs 13.0 GiB", Count: 2, GpuType: "A100-SXM4-80GB"},
 			{Code: "GPUSlots", Detail: "3 jobs share each of them already", Count: 1, GpuType: "T4"},
@@ -378,7 +381,7 @@ var now = time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
 // wrote.
 type world struct {
 	t       *testing.T
-	env     *Env
+	env     *console.Env
 	out     bytes.Buffer
 	errs    bytes.Buffer
 	vars    map[string]string
@@ -387,7 +390,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, vars: map[string]string{"USER": "ann", "BERTH_SOCKET": "/a"}, sockets: map[string]*bufconn.Listener{}}
-	w.env = &Env{
+	w.env = &console.Env{
 		Stdin: strings.NewReader(""), Stdout: &w.out, Stderr: &w.errs, Width: func() int { return 0 },
 		Getenv:   func(k string) string { return w.vars[k] },
 		Environ:  func() []string { return []string{"PATH=/usr/bin", "HOME=/home/ann", "SHLVL=1"} },
@@ -430,7 +433,7 @@ func (w *world) run(args ...string) int { return w.runCtx(w.t.Context(), args...
 func (w *world) runCtx(ctx context.Context, args ...string) int {
 	w.out.Reset()
 	w.errs.Reset()
-	w.env.out = nil
+	w.env.Out = nil
 	return execute(ctx, args, w.env)
 }
 
@@ -438,7 +441,7 @@ func (w *world) runCtx(ctx context.Context, args ...string) int {
 func (w *world) transcript(args ...string) string {
 	code := w.run(args...)
 	var b strings.Builder
-	b.WriteString("$ berth " + quoteCommand(args) + "\n")
+	b.WriteString("$ berth " + jobcmd.QuoteCommand(args) + "\n")
 	io.WriteString(&b, w.out.String())
 	if w.errs.Len() > 0 {
 		b.WriteString("-- standard error\n" + w.errs.String())

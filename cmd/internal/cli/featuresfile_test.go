@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
 	"github.com/berth-scheduler/berth/model"
 )
 
@@ -70,7 +71,7 @@ func TestOddFeaturesOnlyWarn(t *testing.T) {
 		"range":      {`{"model":"Net","source":"graph","batch":-1}`, "batch -1"},
 		"source":     {`{"model":"Net","batch":1}`, "says nothing of a model"},
 		"precision":  {`{"model":"Net","source":"graph","batch":1,"precision":"fp8"}`, `precision "fp8"`},
-		"large":      {strings.Repeat(" ", maxFeaturesFile+1), "more than 64 KiB"},
+		"large":      {strings.Repeat(" ", jobspec.MaxFeaturesFile+1), "more than 64 KiB"},
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
@@ -103,7 +104,7 @@ func FuzzFeatures(f *testing.F) {
 	f.Add(traced)
 	f.Add([]byte(`{"model":"x","source":"catalogue","batch":1,"flops":1e999}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ft, err := parseFeatures(data)
+		ft, err := jobspec.ParseFeatures(data)
 		if err != nil {
 			return
 		}

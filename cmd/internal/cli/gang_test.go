@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -73,7 +75,7 @@ func TestGangsNeedANetwork(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.serve("/a", newFake())
-			if code := w.run(append([]string{"submit"}, args...)...); code != ExitUsage || !strings.Contains(w.errs.String(), want) {
+			if code := w.run(append([]string{"submit"}, args...)...); code != console.ExitUsage || !strings.Contains(w.errs.String(), want) {
 				t.Errorf("exit code %d: %s, want %q", code, w.errs.String(), want)
 			}
 		})

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
 // TestGolden holds what users see, word for word.
@@ -104,7 +106,7 @@ func TestTableOnTerminal(t *testing.T) {
 			w.env.IsTerminal, w.env.Width = true, func() int { return width }
 			got := w.transcript("queue")
 			for _, line := range strings.Split(strings.TrimSpace(w.out.String()), "\n") {
-				if n := textWidth(line); n > width {
+				if n := console.TextWidth(line); n > width {
 					t.Errorf("line of %d columns: %q", n, line)
 				}
 			}

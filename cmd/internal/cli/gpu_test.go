@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/admin"
+
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -125,7 +127,7 @@ func TestParseGPU(t *testing.T) {
 		"/2":                      {bad: true},
 		"GPU-\x1b[31m":            {bad: true},
 	} {
-		node, index, uuid, err := parseGPU(arg)
+		node, index, uuid, err := admin.ParseGPU(arg)
 		if (err != nil) != want.bad {
 			t.Errorf("%q: %v, want an error: %t", arg, err, want.bad)
 			continue
@@ -134,7 +136,7 @@ func TestParseGPU(t *testing.T) {
 			t.Errorf("%q: %v", arg, cmp.Diff([]any{want.node, want.index, want.uuid}, got))
 		}
 	}
-	if h := gpuHealth(&apiv1.GPU{}); h != "ok" {
+	if h := admin.GpuHealth(&apiv1.GPU{}); h != "ok" {
 		t.Error("a card of an old coordinator is not taken to be sound")
 	}
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/containerdrt"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/admin"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
 // fakeImages is the containerd of a node without one.
@@ -56,9 +58,9 @@ func (f *fakeImages) Close() error { f.calls = append(f.calls, "close"); return 
 // runImage executes an image command on a fake.
 func (w *world) runImage(f *fakeImages, args ...string) (code int, msg string) {
 	w.out.Reset()
-	w.env.out = nil
-	w.env.init()
-	cmd := newImageCmdOn(w.env, func(_ context.Context, cfg containerdrt.ImagesConfig) (imageStore, error) {
+	w.env.Out = nil
+	w.env.Start()
+	cmd := admin.NewImageCmdOn(w.env, func(_ context.Context, cfg containerdrt.ImagesConfig) (admin.ImageStore, error) {
 		f.calls = append(f.calls, "open "+cfg.Address+" "+cfg.Namespace)
 		if errors.Is(f.err, containerdrt.ErrNoContainerd) {
 			return nil, f.err
@@ -69,10 +71,10 @@ func (w *world) runImage(f *fakeImages, args ...string) (code int, msg string) {
 	wrapUsage(cmd)
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(w.t.Context())
-	if ferr := w.env.flush(); err == nil {
+	if ferr := w.env.Flush(); err == nil {
 		err = ferr
 	}
-	return classify(w.t.Context(), err)
+	return console.Classify(w.t.Context(), err)
 }
 
 var someImages = []containerdrt.Image{
@@ -107,7 +109,7 @@ func TestImageCommands(t *testing.T) {
 			"deleted docker.io/lab/jax:1 sha256:" + strings.Repeat("12", 32) + " (3.0 GiB)\ndeleted site.test/torch:2.9 sha256:" + strings.Repeat("34", 32) + " (512 MiB)\n2 images deleted, 3.5 GiB\n"},
 	} {
 		w, f := newWorld(t), &fakeImages{list: someImages}
-		if code, msg := w.runImage(f, c.args...); code != ExitDone {
+		if code, msg := w.runImage(f, c.args...); code != console.ExitDone {
 			t.Errorf("%s: exit %d, %s", c.name, code, msg)
 		}
 		if diff := cmp.Diff(c.calls, f.calls); diff != "" {
@@ -119,10 +121,10 @@ func TestImageCommands(t *testing.T) {
 	}
 	w, f := newWorld(t), &fakeImages{list: someImages[:1]}
 	w.env.Stdin = strings.NewReader("piped")
-	if code, msg := w.runImage(f, "import", "-", "--name", "n.test/x:1"); code != ExitDone || f.calls[1] != `import "piped" "n.test/x:1"` {
+	if code, msg := w.runImage(f, "import", "-", "--name", "n.test/x:1"); code != console.ExitDone || f.calls[1] != `import "piped" "n.test/x:1"` {
 		t.Errorf("import from standard input: exit %d, %s, calls %q", code, msg, f.calls)
 	}
-	if code, _ := w.runImage(f, "list", "-o", "json"); code != ExitDone || !strings.Contains(w.out.String(), `"bytes": 3221225472`) {
+	if code, _ := w.runImage(f, "list", "-o", "json"); code != console.ExitDone || !strings.Contains(w.out.String(), `"bytes": 3221225472`) {
 		t.Errorf("list -o json: exit %d, %s", code, w.out.String())
 	}
 }
@@ -136,14 +138,14 @@ func TestImageCommandsRefuse(t *testing.T) {
 		code int
 		want string
 	}{
-		{"no containerd", []string{"list"}, fmt.Errorf("%w at /x", containerdrt.ErrNoContainerd), ExitUnavailable, "cannot be reached"},
-		{"a launch error", []string{"pull", "r.test/x:1"}, &agent.LaunchError{Code: 125, Reason: "IMAGE", Err: errors.New("not there")}, ExitFailed, "not there"},
-		{"prune unasked", []string{"prune"}, nil, ExitUsage, "--yes"},
-		{"prune the future", []string{"prune", "--yes", "--unused", "-1h"}, nil, ExitUsage, "want 0 or more"},
-		{"no file", []string{"import"}, nil, ExitUsage, "file is missing"},
-		{"no such file", []string{"import", "/no/such.tar"}, nil, ExitFailed, "no such file"},
-		{"no image", []string{"pull"}, nil, ExitUsage, "image is missing"},
-		{"format", []string{"list", "-o", "xml"}, nil, ExitUsage, "want one of"},
+		{"no containerd", []string{"list"}, fmt.Errorf("%w at /x", containerdrt.ErrNoContainerd), console.ExitUnavailable, "cannot be reached"},
+		{"a launch error", []string{"pull", "r.test/x:1"}, &agent.LaunchError{Code: 125, Reason: "IMAGE", Err: errors.New("not there")}, console.ExitFailed, "not there"},
+		{"prune unasked", []string{"prune"}, nil, console.ExitUsage, "--yes"},
+		{"prune the future", []string{"prune", "--yes", "--unused", "-1h"}, nil, console.ExitUsage, "want 0 or more"},
+		{"no file", []string{"import"}, nil, console.ExitUsage, "file is missing"},
+		{"no such file", []string{"import", "/no/such.tar"}, nil, console.ExitFailed, "no such file"},
+		{"no image", []string{"pull"}, nil, console.ExitUsage, "image is missing"},
+		{"format", []string{"list", "-o", "xml"}, nil, console.ExitUsage, "want one of"},
 	} {
 		w, f := newWorld(t), &fakeImages{err: c.err}
 		code, msg := w.runImage(f, c.args...)

@@ -9,6 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
+
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -21,11 +25,11 @@ func TestOutputPath(t *testing.T) {
 		"berth-%j.out": "/home/ann/berth-12.out", "/tmp/%x_%u@%N": "/tmp/train_ann@n1", "%A_%a": "/home/ann/12_4294967294", "%5j.log": "/home/ann/00012.log",
 		"100%%": "/home/ann/100%", "a%": "/home/ann/a%", "%q": "/home/ann/%q", "%99999999999999999999j": "/home/ann/0000000012", "../x": "/home/x", `%j\x`: "/home/ann/%jx", "%05q": "/home/ann/%05q", "%n%t": "/home/ann/00",
 	} {
-		if got, err := outputPath(job, pattern); err != nil || got != want {
+		if got, err := view.OutputPath(job, pattern); err != nil || got != want {
 			t.Errorf("%q: got %q, %v, want %q", pattern, got, err, want)
 		}
 	}
-	if _, err := outputPath(job, ""); err == nil {
+	if _, err := view.OutputPath(job, ""); err == nil {
 		t.Error("no pattern: want an error")
 	}
 }
@@ -58,7 +62,7 @@ func write(t *testing.T, name, text string) {
 func TestLogs(t *testing.T) {
 	t.Parallel()
 	w, _, dir := logWorld(t)
-	if code := w.run("logs", "12"); code != ExitNotFound || !strings.Contains(w.errs.String(), "is not there (yet)") {
+	if code := w.run("logs", "12"); code != console.ExitNotFound || !strings.Contains(w.errs.String(), "is not there (yet)") {
 		t.Errorf("no file: exit code %d: %s", code, w.errs.String())
 	}
 	write(t, filepath.Join(dir, "berth-12.out"), "epoch 1\n")
@@ -68,12 +72,12 @@ func TestLogs(t *testing.T) {
 			t.Errorf("logs %s: exit code %d: %q, want %q: %s", arg, code, w.out.String(), want, w.errs.String())
 		}
 	}
-	if code := w.run("logs", "13"); code != ExitFailed || !strings.Contains(w.errs.String(), "only its owner") {
+	if code := w.run("logs", "13"); code != console.ExitFailed || !strings.Contains(w.errs.String(), "only its owner") {
 		t.Errorf("another user's: exit code %d: %s", code, w.errs.String())
 	}
 	os.Remove(filepath.Join(dir, "berth-12.out"))
 	os.Mkdir(filepath.Join(dir, "berth-12.out"), 0o700)
-	if code := w.run("logs", "12"); code != ExitFailed || !strings.Contains(w.errs.String(), "is not a regular file") {
+	if code := w.run("logs", "12"); code != console.ExitFailed || !strings.Contains(w.errs.String(), "is not a regular file") {
 		t.Errorf("a directory: exit code %d: %s", code, w.errs.String())
 	}
 }
@@ -84,11 +88,11 @@ func TestLogsFollow(t *testing.T) {
 		name := filepath.Join(dir, "berth-14.out")
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			sleep(t.Context(), time.Minute)
+			client.Sleep(t.Context(), time.Minute)
 			f.change(func() { f.jobs[2].State, f.jobs[2].Node = "RUNNING", "n1" })
-			sleep(t.Context(), 5*time.Second)
+			client.Sleep(t.Context(), 5*time.Second)
 			write(t, name, "one\n")
-			sleep(t.Context(), 5*time.Second)
+			client.Sleep(t.Context(), 5*time.Second)
 			write(t, name, "two\n")
 			f.change(func() { f.jobs[2].State = "COMPLETED" })
 		})
@@ -104,10 +108,10 @@ func TestLogsFollowOfJobCancelledBeforeItRan(t *testing.T) {
 		w, f, _ := logWorld(t)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			sleep(t.Context(), time.Minute)
+			client.Sleep(t.Context(), time.Minute)
 			f.change(func() { f.jobs[2].State = "CANCELLED" })
 		})
-		if code := w.run("logs", "-f", "14"); code != ExitFailed || !strings.Contains(w.errs.String(), "never started") {
+		if code := w.run("logs", "-f", "14"); code != console.ExitFailed || !strings.Contains(w.errs.String(), "never started") {
 			t.Errorf("exit code %d: %s", code, w.errs.String())
 		}
 		wg.Wait()

@@ -7,13 +7,16 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
 // Main runs the command that args name (without the program's name) and
 // returns the exit code. extra are commands beside those of this package. The
 // context that commands see ends with the first SIGINT or SIGTERM; a second
 // one kills the process as if nobody listened.
-func Main(args []string, env *Env, extra ...*cobra.Command) int {
+func Main(args []string, env *console.Env, extra ...*cobra.Command) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	ch := make(chan os.Signal, 1)
@@ -24,7 +27,7 @@ func Main(args []string, env *Env, extra ...*cobra.Command) int {
 		case s := <-ch:
 			signal.Stop(ch)
 			sig, _ := s.(syscall.Signal)
-			cancel(&interruption{sig})
+			cancel(&console.Interruption{Sig: sig})
 		case <-ctx.Done():
 		}
 	}()
@@ -32,19 +35,19 @@ func Main(args []string, env *Env, extra ...*cobra.Command) int {
 }
 
 // execute is Main without signals.
-func execute(ctx context.Context, args []string, env *Env, extra ...*cobra.Command) int {
-	env.init()
-	c := newClient(env)
+func execute(ctx context.Context, args []string, env *console.Env, extra ...*cobra.Command) int {
+	env.Start()
+	c := client.NewClient(env)
 	root := newRoot(env, c, extra...)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	c.close()
-	if ferr := env.flush(); err == nil {
+	c.Close()
+	if ferr := env.Flush(); err == nil {
 		err = ferr
 	}
-	code, msg := classify(ctx, err)
+	code, msg := console.Classify(ctx, err)
 	if msg != "" {
-		env.fail(msg)
+		env.Fail(msg)
 	}
 	return code
 }

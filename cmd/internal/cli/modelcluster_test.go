@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/modelcmd"
+
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -124,7 +126,7 @@ func TestModelTravelsThroughFiles(t *testing.T) {
 	if code := w.run("model", "import", "-"); code != 0 {
 		t.Errorf("import of standard input: %d %s", code, w.errs.String())
 	}
-	w.env.Stdin = bytes.NewReader(make([]byte, maxModelFile+1))
+	w.env.Stdin = bytes.NewReader(make([]byte, modelcmd.MaxModelFile+1))
 	if code := w.run("model", "import", "-"); code != 2 || !strings.Contains(w.errs.String(), "256 KiB") {
 		t.Errorf("too much on standard input: %d %s", code, w.errs.String())
 	}

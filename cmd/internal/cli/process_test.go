@@ -16,6 +16,8 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -24,7 +26,7 @@ const asProgram = "BERTH_CLI_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
-		os.Exit(Main(os.Args[1:], SystemEnv()))
+		os.Exit(Main(os.Args[1:], console.SystemEnv()))
 	}
 	os.Exit(m.Run())
 }
@@ -84,7 +86,7 @@ func TestProcessStandardOutputFull(t *testing.T) {
 	cmd := program(t, newFake(), "queue")
 	var errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = full, &errs
-	if code := exitCode(t, cmd.Run()); code != ExitFailed || !strings.Contains(errs.String(), "no space left on device") {
+	if code := exitCode(t, cmd.Run()); code != console.ExitFailed || !strings.Contains(errs.String(), "no space left on device") {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}
 }
@@ -134,7 +136,7 @@ func TestProcessInterruptedSubmit(t *testing.T) {
 	f.mu.Lock()
 	id := f.requests[0].GetRequestId()
 	f.mu.Unlock()
-	if code != ExitUnknown || !strings.Contains(errs.String(), "--request-id "+id) {
+	if code != console.ExitUnknown || !strings.Contains(errs.String(), "--request-id "+id) {
 		t.Errorf("exit code %d, request id %s: %s", code, id, errs.String())
 	}
 }

@@ -6,41 +6,50 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/admin"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/enter"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/modelcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/simcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
 )
 
 // newRoot returns the root command with all commands and extra ones, which ask
 // coordinators through c. Commands report what was typed wrongly with Usagef.
-func newRoot(env *Env, c *client, extra ...*cobra.Command) *cobra.Command {
+func newRoot(env *console.Env, c *client.Client, extra ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
 		Short: "Run GPU jobs beside each other",
 		Long: "Berth runs GPU jobs on your own machines and lays several on one GPU when they fit.\n" +
 			"It talks to the coordinators named in $BERTH_SOCKET (a comma-separated list of unix\n" +
-			"sockets), by default " + DefaultSocket + ".",
-		Version:       version().Version,
+			"sockets), by default " + console.DefaultSocket + ".",
+		Version:       console.Version().Version,
 		SilenceErrors: true, SilenceUsage: true, TraverseChildren: false,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return &usageError{cmd: "berth", err: errors.New("a command is missing, for example: berth queue")}
+				return &console.UsageError{Cmd: "berth", Err: errors.New("a command is missing, for example: berth queue")}
 			}
-			return unknownCommand(cmd, args[0])
+			return console.UnknownCommand(cmd, args[0])
 		},
 	}
-	root.PersistentFlags().DurationVar(&c.timeout, "timeout", defaultTimeout, "how long to go on asking for a definite answer")
+	root.PersistentFlags().DurationVar(&c.Timeout, "timeout", client.DefaultTimeout, "how long to go on asking for a definite answer")
 	root.AddCommand(
-		newSubmitCmd(env, c), newQueueCmd(env, c), newShowCmd(env, c), newWhyCmd(env, c), newLogsCmd(env, c),
-		newCancelCmd(env, c), newHoldCmd(env, c), newReleaseCmd(env, c), newRequeueCmd(env, c), newWaitCmd(env, c), newNodeCmd(env, c), newGPUCmd(env, c), newPartitionCmd(env, c), newClusterCmd(env, c), newTokenCmd(env, c),
-		newPredictCmd(env, c), newFeaturesCmd(env), newModelCmd(env, c), newSimCmd(env, c), newLintCmd(env), newSbatchCmd(env, c), newSqueueCmd(env, c), newScancelCmd(env, c), newSinfoCmd(env, c), newScontrolCmd(env, c), newSacctCmd(env, c), newCompletionCmd(env), newVersionCmd(env),
+		jobcmd.NewSubmitCmd(env, c), jobcmd.NewQueueCmd(env, c), jobcmd.NewShowCmd(env, c), jobcmd.NewWhyCmd(env, c), enter.NewLogsCmd(env, c),
+		jobcmd.NewCancelCmd(env, c), jobcmd.NewHoldCmd(env, c), jobcmd.NewReleaseCmd(env, c), jobcmd.NewRequeueCmd(env, c), jobcmd.NewWaitCmd(env, c), admin.NewNodeCmd(env, c), admin.NewGPUCmd(env, c), admin.NewPartitionCmd(env, c), admin.NewClusterCmd(env, c), admin.NewTokenCmd(env, c),
+		modelcmd.NewPredictCmd(env, c), modelcmd.NewFeaturesCmd(env), modelcmd.NewModelCmd(env, c), simcmd.NewSimCmd(env, c), slurmcmd.NewLintCmd(env), slurmcmd.NewSbatchCmd(env, c), slurmcmd.NewSqueueCmd(env, c), slurmcmd.NewScancelCmd(env, c), slurmcmd.NewSinfoCmd(env, c), slurmcmd.NewScontrolCmd(env, c), slurmcmd.NewSacctCmd(env, c), newCompletionCmd(env), newVersionCmd(env),
 	)
-	root.AddCommand(newImageCmd(env), newShellCmd(env, c), newExecCmd(env, c))
+	root.AddCommand(admin.NewImageCmd(env), enter.NewShellCmd(env, c), enter.NewExecCmd(env, c))
 	for _, x := range extra {
 		addOrMerge(root, x)
 	}
-	root.SetOut(env.out)
+	root.SetOut(env.Out)
 	root.SetErr(env.Stderr)
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(console.FlagError)
 	wrapUsage(root)
 	return root
 }
@@ -72,11 +81,11 @@ func wrapUsage(cmd *cobra.Command) {
 	}
 	if cmd.HasSubCommands() && cmd.Run == nil {
 		cmd.RunE = func(cmd *cobra.Command, a []string) error {
-			known := verbs(cmd)
+			known := console.Verbs(cmd)
 			if len(a) == 0 {
-				return &usageError{cmd: cmd.CommandPath(), err: fmt.Errorf("a command is missing; one of %s", strings.Join(known, ", "))}
+				return &console.UsageError{Cmd: cmd.CommandPath(), Err: fmt.Errorf("a command is missing; one of %s", strings.Join(known, ", "))}
 			}
-			return unknownCommand(cmd, a[0])
+			return console.UnknownCommand(cmd, a[0])
 		}
 		cmd.Args = cobra.ArbitraryArgs
 	}
@@ -86,15 +95,15 @@ func inCommand(cmd *cobra.Command, err error, always bool) error {
 	if err == nil {
 		return nil
 	}
-	var u *usageError
+	var u *console.UsageError
 	switch {
 	case errors.As(err, &u):
-		if u.cmd == "" {
-			return &usageError{cmd: cmd.CommandPath(), err: u.err}
+		if u.Cmd == "" {
+			return &console.UsageError{Cmd: cmd.CommandPath(), Err: u.Err}
 		}
 		return err
 	case always:
-		return &usageError{cmd: cmd.CommandPath(), err: err}
+		return &console.UsageError{Cmd: cmd.CommandPath(), Err: err}
 	default:
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
 // TestEveryCommandHelps walks all commands: each has a summary, an example
@@ -20,7 +22,7 @@ import (
 func TestEveryCommandHelps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	root := newRoot(w.env, newClient(w.env))
+	root := newRoot(w.env, client.NewClient(w.env))
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		for _, sub := range cmd.Commands() {
@@ -53,7 +55,7 @@ func TestExtraCommands(t *testing.T) {
 		group := &cobra.Command{Use: "cluster"}
 		group.AddCommand(&cobra.Command{Use: "init", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return nil }})
 		return []*cobra.Command{group, {Use: "agent", RunE: func(*cobra.Command, []string) error {
-			return &ExitError{ExitUnavailable, cluster.Errorf(cluster.CodeInternal, "no certificate")}
+			return &console.ExitError{Code: console.ExitUnavailable, Err: cluster.Errorf(cluster.CodeInternal, "no certificate")}
 		}}}
 	}
 	for name, tc := range map[string]struct {
@@ -146,7 +148,7 @@ func TestTooMuchForOneRequest(t *testing.T) {
 	w.env.Environ = func() []string {
 		return []string{"A=" + strings.Repeat("x", 4000), "B=" + strings.Repeat("x", 4000)}
 	}
-	if code := w.run("submit", "--count", "1000", "--", "true"); code != ExitUsage || !strings.Contains(w.errs.String(), "--export") || len(f.requests) > 0 {
+	if code := w.run("submit", "--count", "1000", "--", "true"); code != console.ExitUsage || !strings.Contains(w.errs.String(), "--export") || len(f.requests) > 0 {
 		t.Errorf("exit code %d, %d requests: %s", code, len(f.requests), w.errs.String())
 	}
 	if code := w.run("submit", "--count", "1000", "--export", "NONE", "--", "true"); code != 0 {
@@ -182,14 +184,14 @@ func TestWatchBeginsAgainWhenTheIndexIsGone(t *testing.T) {
 func TestTableWidths(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]int{"": 0, "abc": 3, "\u00e9": 1, "e\u0301": 1, "漢字": 4, "🚀": 2} {
-		if got := textWidth(s); got != want {
+		if got := console.TextWidth(s); got != want {
 			t.Errorf("%q: %d columns, want %d", s, got, want)
 		}
 	}
-	if got := cut("漢字漢字", 5); got != "漢字…" {
+	if got := console.Cut("漢字漢字", 5); got != "漢字…" {
 		t.Errorf("got %q", got)
 	}
-	if got := escape("a\x9b\x7f\xff\r\n\u200f"); strings.IndexFunc(got, func(r rune) bool { return r < ' ' || r > '~' }) >= 0 {
+	if got := console.Escape("a\x9b\x7f\xff\r\n\u200f"); strings.IndexFunc(got, func(r rune) bool { return r < ' ' || r > '~' }) >= 0 {
 		t.Errorf("got %q", got)
 	}
 }

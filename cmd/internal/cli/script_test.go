@@ -11,6 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
+
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -194,10 +198,10 @@ func TestScriptTooLarge(t *testing.T) {
 	w := newWorld(t)
 	f := newFake()
 	w.serve("/a", f)
-	if code := w.run("submit", script); code != ExitUsage || len(f.requests) > 0 || !strings.Contains(w.errs.String(), "at most 4194304") {
+	if code := w.run("submit", script); code != console.ExitUsage || len(f.requests) > 0 || !strings.Contains(w.errs.String(), "at most 4194304") {
 		t.Errorf("exit code %d, %d requests: %s", code, len(f.requests), w.errs.String())
 	}
-	if code := w.run("lint", script); code != ExitFailed || !strings.Contains(w.out.String(), "larger than 4194304") {
+	if code := w.run("lint", script); code != console.ExitFailed || !strings.Contains(w.out.String(), "larger than 4194304") {
 		t.Errorf("lint: exit code %d: %s", code, w.out.String())
 	}
 }
@@ -211,7 +215,7 @@ func TestApplet(t *testing.T) {
 		{[]string{"sbatch.real"}, []string{}},
 		{nil, nil},
 	} {
-		if d := cmp.Diff(c.want, Applet(c.argv)); d != "" {
+		if d := cmp.Diff(c.want, slurmcmd.Applet(c.argv)); d != "" {
 			t.Errorf("%q: %s", c.argv, d)
 		}
 	}
@@ -226,7 +230,7 @@ func TestTypeMatches(t *testing.T) {
 		{"A100-SXM4-80GB", "a100", true}, {"A100-SXM4-80GB", "a100_80gb", true}, {"A100-SXM4-80GB", "a100-sxm4-80gb", true},
 		{"A1000", "a100", false}, {"A100-PCIE-40GB", "a100_80gb", false}, {"T4", "tesla", false}, {"T4", "-", false},
 	} {
-		if got := typeMatches(c.typ, c.asked); got != c.want {
+		if got := client.TypeMatches(c.typ, c.asked); got != c.want {
 			t.Errorf("%s for %s: %t", c.typ, c.asked, got)
 		}
 	}

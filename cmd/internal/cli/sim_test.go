@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/simcmd"
 )
 
 // simTrace is invented: two shared cards' worth of small jobs.
@@ -109,7 +112,7 @@ func TestSimDemand(t *testing.T) {
 	if code := w.run("sim", "run", "--trace", dir, "--demand", "3", "-o", "json"); code != 0 {
 		t.Fatal(w.errs.String())
 	}
-	var got simView
+	var got simcmd.View
 	if err := json.Unmarshal(w.out.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
@@ -127,20 +130,20 @@ func TestSimBadInput(t *testing.T) {
 		code int
 		says string
 	}{
-		"no trace":         {[]string{"run"}, ExitUsage, "--trace: is missing"},
-		"no such trace":    {[]string{"run", "--trace", "/nonexistent/x"}, ExitNotFound, "no such file"},
-		"no such policy":   {[]string{"run", "--trace", path, "--policy", "best"}, ExitUsage, "the policies are"},
-		"no such order":    {[]string{"run", "--trace", path, "--order", "lifo"}, ExitUsage, "the orders are"},
-		"no policies":      {[]string{"compare", "--trace", path}, ExitUsage, "--policies: is missing"},
-		"no such world":    {[]string{"run", "--trace", path, "--interference", "love"}, ExitUsage, "want one of curve"},
-		"a table is named": {[]string{"run", "--trace", path, "--interference", "lucid"}, ExitUsage, "--colocation"},
-		"no seeds":         {[]string{"run", "--trace", path, "--seeds", "0"}, ExitUsage, "outside 1 to 1000"},
-		"unknown key":      {[]string{"run", "--trace", path, "--cluster", writeFile(t, "c.yaml", "nodes:\n- {count: 1, gpu: 2}\n")}, ExitFailed, "gpu not found"},
-		"no nodes":         {[]string{"run", "--trace", path, "--cluster", writeFile(t, "d.yaml", "name: x\n")}, ExitFailed, "there are none"},
-		"strict":           {[]string{"run", "--trace", bad, "--strict"}, ExitFailed, "row 2"},
-		"experiment":       {[]string{"experiment", "nobel"}, ExitUsage, "the experiments are"},
-		"no traces":        {[]string{"experiment", "yeung"}, ExitUsage, "--traces: is missing"},
-		"traces not there": {[]string{"experiment", "yeung", "--traces", "/nonexistent"}, ExitNotFound, "schedtune"},
+		"no trace":         {[]string{"run"}, console.ExitUsage, "--trace: is missing"},
+		"no such trace":    {[]string{"run", "--trace", "/nonexistent/x"}, console.ExitNotFound, "no such file"},
+		"no such policy":   {[]string{"run", "--trace", path, "--policy", "best"}, console.ExitUsage, "the policies are"},
+		"no such order":    {[]string{"run", "--trace", path, "--order", "lifo"}, console.ExitUsage, "the orders are"},
+		"no policies":      {[]string{"compare", "--trace", path}, console.ExitUsage, "--policies: is missing"},
+		"no such world":    {[]string{"run", "--trace", path, "--interference", "love"}, console.ExitUsage, "want one of curve"},
+		"a table is named": {[]string{"run", "--trace", path, "--interference", "lucid"}, console.ExitUsage, "--colocation"},
+		"no seeds":         {[]string{"run", "--trace", path, "--seeds", "0"}, console.ExitUsage, "outside 1 to 1000"},
+		"unknown key":      {[]string{"run", "--trace", path, "--cluster", writeFile(t, "c.yaml", "nodes:\n- {count: 1, gpu: 2}\n")}, console.ExitFailed, "gpu not found"},
+		"no nodes":         {[]string{"run", "--trace", path, "--cluster", writeFile(t, "d.yaml", "name: x\n")}, console.ExitFailed, "there are none"},
+		"strict":           {[]string{"run", "--trace", bad, "--strict"}, console.ExitFailed, "row 2"},
+		"experiment":       {[]string{"experiment", "nobel"}, console.ExitUsage, "the experiments are"},
+		"no traces":        {[]string{"experiment", "yeung"}, console.ExitUsage, "--traces: is missing"},
+		"traces not there": {[]string{"experiment", "yeung", "--traces", "/nonexistent"}, console.ExitNotFound, "schedtune"},
 	} {
 		w := newWorld(t)
 		code := w.run(append([]string{"sim"}, c.args...)...)

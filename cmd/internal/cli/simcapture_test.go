@@ -10,6 +10,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli/simcmd"
+
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/scheduler/sim/trace"
 )
@@ -69,7 +71,7 @@ func TestSimCapture(t *testing.T) {
 			t.Errorf("%s: %s", name, w.errs.String())
 			continue
 		}
-		var got simView
+		var got simcmd.View
 		if err := json.Unmarshal(w.out.Bytes(), &got); err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +116,7 @@ func TestSimCaptureBad(t *testing.T) {
 func TestDays(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]time.Duration{"14d": 14 * 24 * time.Hour, "36h": 36 * time.Hour, "1d12h": 36 * time.Hour, "d": -1, "x": -1, "0h": -1, "1e9d": -1} {
-		got, err := days(s)
+		got, err := simcmd.Days(s)
 		if want < 0 {
 			if err == nil {
 				t.Errorf("%q: read as %s", s, got)

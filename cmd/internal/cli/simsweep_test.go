@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/simcmd"
 )
 
 // TestSimSweep: all combinations, in the order of the values, whatever runs
@@ -36,7 +39,7 @@ func TestSimSweep(t *testing.T) {
 			Seed    uint64            `json:"seed"`
 			MeanJCT float64           `json:"mean_jct_s"`
 		} `json:"results"`
-		Summary []simSummary `json:"summary"`
+		Summary []simcmd.Summary `json:"summary"`
 	}
 	if err := json.Unmarshal([]byte(first), &got); err != nil {
 		t.Fatal(err)
@@ -96,7 +99,7 @@ func TestSimSweepBad(t *testing.T) {
 		for _, v := range c.vary {
 			args = append(args, "--vary", v)
 		}
-		if code := w.run(args...); code != ExitUsage || !strings.Contains(w.errs.String(), c.says) {
+		if code := w.run(args...); code != console.ExitUsage || !strings.Contains(w.errs.String(), c.says) {
 			t.Errorf("%s: code %d, want %q:\n%s", name, code, c.says, w.errs.String())
 		}
 	}
@@ -111,7 +114,7 @@ func TestSimWide(t *testing.T) {
 	if code := w.run("sim", "run", "--trace", path, "--cluster", "2x2:T4", "-o", "json"); code != 0 || !strings.Contains(w.errs.String(), "row 3: job b: wants 9 GPUs") {
 		t.Fatalf("code %d: %s", code, w.errs.String())
 	}
-	var got simView
+	var got simcmd.View
 	if err := json.Unmarshal(w.out.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +122,7 @@ func TestSimWide(t *testing.T) {
 		t.Errorf("%+v, read %+v", r, got.Read)
 	}
 	w = newWorld(t)
-	if code := w.run("sim", "run", "--trace", path, "--cluster", "2x2:T4", "--strict"); code != ExitFailed || !strings.Contains(w.errs.String(), "row 3") {
+	if code := w.run("sim", "run", "--trace", path, "--cluster", "2x2:T4", "--strict"); code != console.ExitFailed || !strings.Contains(w.errs.String(), "row 3") {
 		t.Errorf("strict: code %d: %s", code, w.errs.String())
 	}
 }
@@ -137,7 +140,7 @@ func TestSimClusters(t *testing.T) {
 			t.Errorf("%s: %s", cluster, w.errs.String())
 			continue
 		}
-		var got simView
+		var got simcmd.View
 		if err := json.Unmarshal(w.out.Bytes(), &got); err != nil || got.Results[0].GPUs != gpus {
 			t.Errorf("%s: %d GPUs, %v; want %d", cluster, got.Results[0].GPUs, err, gpus)
 		}

@@ -3,6 +3,8 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/simcmd"
 )
 
 // FuzzFleet reads descriptions of clusters: what is taken must be a cluster.
@@ -13,7 +15,7 @@ func FuzzFleet(f *testing.F) {
 	f.Add("nodes: &a [*a]")
 	f.Add("a: &a [x,x]\nb: &b [*a,*a]\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		fleet, err := decodeFleet(strings.NewReader(text))
+		fleet, err := simcmd.DecodeFleet(strings.NewReader(text))
 		if err != nil {
 			return
 		}

@@ -11,6 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
 )
 
 const goodSpec = `# a whole job
@@ -46,14 +49,14 @@ func TestSpecFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.env.init()
+			w.env.Start()
 			w.env.Stdin = strings.NewReader(text)
-			var a specArgs
-			a.file = "-"
-			if err := a.read(w.env, nil, -1); err != nil {
+			var a jobspec.SpecArgs
+			a.File = "-"
+			if err := a.Read(w.env, nil, -1); err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(want, a.spec); d != "" {
+			if d := cmp.Diff(want, a.Spec); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
@@ -73,7 +76,7 @@ func TestFlagsWinOverFile(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, w.errs.String())
 	}
 	s := f.requests[0].GetJobs()[0]
-	if s.GetGpus() != 1 || s.GetName() != "other" || s.GetGpuMemMib() != 12288 || strings.Join(texts(s.GetCommand()), " ") != "echo hi" {
+	if s.GetGpus() != 1 || s.GetName() != "other" || s.GetGpuMemMib() != 12288 || strings.Join(view.Texts(s.GetCommand()), " ") != "echo hi" {
 		t.Errorf("got %v", s)
 	}
 }
@@ -136,7 +139,7 @@ func TestBadSpecFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			code := w.run("submit", path, "--", "true")
-			if code != ExitUsage || !strings.Contains(w.errs.String(), tc.want) || len(f.requests) > 0 {
+			if code != console.ExitUsage || !strings.Contains(w.errs.String(), tc.want) || len(f.requests) > 0 {
 				t.Errorf("exit code %d, %d requests, want 2, none and %q:\n%s", code, len(f.requests), tc.want, w.errs.String())
 			}
 		})
@@ -147,7 +150,7 @@ func TestSpecFileBounds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	big := filepath.Join(dir, "big.yaml")
-	if err := os.WriteFile(big, []byte("comment: "+strings.Repeat("x", maxSpecBytes)), 0o600); err != nil {
+	if err := os.WriteFile(big, []byte("comment: "+strings.Repeat("x", jobspec.MaxSpecBytes)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	fifo := filepath.Join(dir, "fifo.yaml")
@@ -157,7 +160,7 @@ func TestSpecFileBounds(t *testing.T) {
 	for path, want := range map[string]string{big: "larger than the 64 KiB", fifo: "is not a regular file"} {
 		w := newWorld(t)
 		w.serve("/a", newFake())
-		if code := w.run("submit", path); code != ExitUsage || !strings.Contains(w.errs.String(), want) {
+		if code := w.run("submit", path); code != console.ExitUsage || !strings.Contains(w.errs.String(), want) {
 			t.Errorf("exit code %d, want 2 and %q: %s", code, want, w.errs.String())
 		}
 	}
@@ -169,19 +172,19 @@ func FuzzParseSpec(f *testing.F) {
 		f.Add([]byte(tc.text))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if len(raw) > maxSpecBytes {
+		if len(raw) > jobspec.MaxSpecBytes {
 			return
 		}
-		var r request
-		command, err := parseSpec(&r, raw)
+		var r jobspec.Request
+		command, err := jobspec.ParseSpec(&r, raw)
 		if err != nil {
 			if command != nil && strings.TrimSpace(err.Error()) == "" {
 				t.Errorf("an error without words")
 			}
 			return
 		}
-		if r.spec.GPUs < 0 || r.spec.GPUs > cluster.MaxGPUsPerJob || r.spec.MemMiB < 0 || r.spec.TimeLimit < 0 || r.spec.CPUMilli < 0 {
-			t.Errorf("out of range: %+v", r.spec)
+		if r.Spec.GPUs < 0 || r.Spec.GPUs > cluster.MaxGPUsPerJob || r.Spec.MemMiB < 0 || r.Spec.TimeLimit < 0 || r.Spec.CPUMilli < 0 {
+			t.Errorf("out of range: %+v", r.Spec)
 		}
 	})
 }
@@ -191,13 +194,13 @@ func FuzzParseIDs(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		ids, err := parseIDs([]string{s})
-		if err == nil && (len(ids) == 0 || len(ids) > maxIDs) {
+		ids, err := console.ParseIDs([]string{s})
+		if err == nil && (len(ids) == 0 || len(ids) > console.MaxIDs) {
 			t.Errorf("%q gave %d ids", s, len(ids))
 		}
 		if err == nil {
-			if back, err := parseIDs([]string{idRanges(ids)}); err != nil || len(back) != len(ids) {
-				t.Errorf("%v written as %q is not read back: %v", ids, idRanges(ids), err)
+			if back, err := console.ParseIDs([]string{console.IDRanges(ids)}); err != nil || len(back) != len(ids) {
+				t.Errorf("%v written as %q is not read back: %v", ids, console.IDRanges(ids), err)
 			}
 		}
 	})

@@ -14,7 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/containerdrt"
 	"github.com/berth-scheduler/berth/agent/processrt"
-	"github.com/berth-scheduler/berth/cmd/internal/cli"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/cmd/internal/safefile"
 	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
@@ -52,9 +52,9 @@ func (o *daemonOptions) sources() (config.Sources, error) {
 // configError gives an error of the configuration its exit code.
 func configError(err error) error {
 	if errors.Is(err, safefile.ErrExposed) {
-		return &cli.ExitError{Code: exitExposed, Err: err}
+		return &console.ExitError{Code: exitExposed, Err: err}
 	}
-	return &cli.ExitError{Code: exitConfig, Err: err}
+	return &console.ExitError{Code: exitConfig, Err: err}
 }
 
 // untilStopped ends with SIGTERM or SIGINT.

@@ -26,7 +26,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/cmd/internal/cli"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
 	"github.com/berth-scheduler/berth/coordinator"
@@ -64,11 +64,11 @@ func RunCoordinator(ctx context.Context, conf *Configured, version string, log *
 		return err
 	}
 	cc.Version, cc.Log, cc.Registry = version, log, svc.reg
-	cc.Fatal = func(err error) { fail(&cli.ExitError{Code: exitBadState, Err: err}) }
+	cc.Fatal = func(err error) { fail(&console.ExitError{Code: exitBadState, Err: err}) }
 	c, err := coordinator.New(*cc)
 	if err != nil {
 		if _, corrupt := errors.AsType[*raftnode.CorruptError](err); corrupt {
-			return &cli.ExitError{Code: exitBadState, Err: err}
+			return &console.ExitError{Code: exitBadState, Err: err}
 		}
 		return err
 	}

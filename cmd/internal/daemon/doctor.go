@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/berth-scheduler/berth/cmd/internal/cli"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/cmd/internal/doctor"
 	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
@@ -47,7 +47,7 @@ func newDoctorCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.output != "table" && o.output != "json" {
-				return cli.Usagef("-o %.40q: want table or json", o.output)
+				return console.Usagef("-o %.40q: want table or json", o.output)
 			}
 			s, err := o.subject()
 			if err != nil {
@@ -58,7 +58,7 @@ func newDoctorCommand() *cobra.Command {
 				return err
 			}
 			if doctor.Failed(lines) {
-				return &cli.ExitError{Code: cli.ExitFailed}
+				return &console.ExitError{Code: console.ExitFailed}
 			}
 			return nil
 		},
@@ -77,7 +77,7 @@ func (o *doctorOptions) subject() (*doctor.Subject, error) {
 	for _, r := range o.roles {
 		role := doctor.Role(r)
 		if !slices.Contains([]doctor.Role{doctor.Login, doctor.Coordinator, doctor.Agent}, role) {
-			return nil, cli.Usagef("--role %.40q: want agent, coordinator or login", r)
+			return nil, console.Usagef("--role %.40q: want agent, coordinator or login", r)
 		}
 		s.Roles = append(s.Roles, role)
 	}
@@ -109,7 +109,7 @@ func (o *doctorOptions) subject() (*doctor.Subject, error) {
 	}
 	sockets := os.Getenv("BERTH_SOCKET")
 	if sockets == "" {
-		sockets = cli.DefaultSocket
+		sockets = console.DefaultSocket
 	}
 	s.Sockets = strings.Split(sockets, ",")
 	return s, nil
@@ -224,5 +224,5 @@ func refuseUnsafe(ctx context.Context, cfg *config.Agent) error {
 	for _, l := range lines {
 		fmt.Fprintf(&b, "\n%s: %s\n  %s; or accept it in agent.yaml with unsafe: [%s]", l.Check, l.Text, l.Fix, l.Key)
 	}
-	return &cli.ExitError{Code: exitConfig, Err: errors.New(b.String())}
+	return &console.ExitError{Code: exitConfig, Err: errors.New(b.String())}
 }

@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/berth-scheduler/berth/cmd/internal/cli"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/doctor"
 )
 
@@ -65,12 +65,12 @@ func TestDoctorCommand(t *testing.T) {
 	}
 	t.Setenv("BERTH_SOCKET", filepath.Join(t.TempDir(), "none.sock"))
 	out, err := run("-o", "json")
-	var exit *cli.ExitError
-	if !errors.As(err, &exit) || exit.Code != cli.ExitFailed || !strings.Contains(out, `"login"`) {
+	var exit *console.ExitError
+	if !errors.As(err, &exit) || exit.Code != console.ExitFailed || !strings.Contains(out, `"login"`) {
 		t.Errorf("a login node without a coordinator: %v\n%s", err, out)
 	}
 	out, err = run("--role", "agent")
-	if !errors.As(err, &exit) || exit.Code != cli.ExitFailed || !strings.Contains(out, "fail  configuration  agent: configuration: open ") {
+	if !errors.As(err, &exit) || exit.Code != console.ExitFailed || !strings.Contains(out, "fail  configuration  agent: configuration: open ") {
 		t.Errorf("an agent without a configuration: %v\n%s", err, out)
 	}
 	for _, args := range [][]string{{"--role", "king"}, {"-o", "xml"}} {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-scheduler/berth/cmd/internal/cli"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
 type command struct {
@@ -78,7 +78,7 @@ func (c *command) run(ctx context.Context, args []string, stdout, stderr io.Writ
 	stop() // a second Ctrl-C ends it at once
 	err = errors.Join(err, cl.Stop())
 	if err == nil && code != 0 {
-		return &cli.ExitError{Code: code} // the command has spoken for itself
+		return &console.ExitError{Code: code} // the command has spoken for itself
 	}
 	return err
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/agent/gpu/sim/simclient"
-	"github.com/berth-scheduler/berth/cmd/internal/cli"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 	"github.com/berth-scheduler/berth/model/graph"
 )
@@ -77,7 +77,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	err = job.Run(ctx, cfg, out)
 	if code := simclient.ExitCode(err); code != 0 {
-		return &cli.ExitError{Code: code, Err: err}
+		return &console.ExitError{Code: code, Err: err}
 	}
 	return nil
 }

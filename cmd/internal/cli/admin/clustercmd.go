@@ -1,0 +1,162 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// NewClusterCmd returns the command cluster.
+func NewClusterCmd(e *console.Env, c *client.Client) *cobra.Command {
+	cmd := &cobra.Command{Use: "cluster", Short: "Look after the coordinators", Example: "  berth cluster status"}
+	cmd.AddCommand(newClusterStatusCmd(e, c))
+	return cmd
+}
+
+func newClusterStatusCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show the coordinators and how many jobs there are",
+		Example: "  berth cluster status\n  berth cluster status -o json",
+		Args:    console.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runClusterStatus(cmd.Context(), e, c, console.Format(output))
+		},
+	}
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML)
+	return cmd
+}
+
+func runClusterStatus(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
+	var resp *apiv1.GetStatusResponse
+	err := c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+		resp, err = s.GetStatus(ctx, &apiv1.GetStatusRequest{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if done, err := console.PrintList(e, f, view.Status(resp)); done {
+		return err
+	}
+	var jobs []string
+	for _, j := range resp.GetJobs() {
+		jobs = append(jobs, fmt.Sprintf("%d %s", j.GetCount(), j.GetState()))
+	}
+	console.KeyValues(e, "",
+		"Cluster", resp.GetName()+" ("+resp.GetClusterId()+")",
+		"Jobs", console.OrNone(strings.Join(jobs, ", ")),
+		"Index", strconv.FormatUint(resp.GetIndex(), 10),
+		"Answered by", resp.GetAnsweredBy(),
+	)
+	e.Printf("\n")
+	t := &console.Table{Cols: []console.Column{
+		{Head: "COORDINATOR"}, {Head: "ADDRESS"}, {Head: "ROLE"}, {Head: "REACHABLE"}, {Head: "TERM", Right: true},
+		{Head: "LOG", Right: true}, {Head: "APPLIED", Right: true}, {Head: "STATE_HASH"}, {Head: "VERSION"},
+	}}
+	for _, m := range resp.GetMembers() {
+		reachable := "yes"
+		if !m.GetReachable() {
+			reachable = "no"
+		}
+		t.Add(m.GetId(), m.GetAddress(), memberRole(m), reachable, strconv.FormatUint(m.GetTerm(), 10), strconv.FormatUint(m.GetLastIndex(), 10),
+			strconv.FormatUint(m.GetAppliedIndex(), 10), hashText(m), console.OrDash(m.GetVersion()))
+	}
+	t.Print(e)
+	return nil
+}
+
+func memberRole(m *apiv1.Member) string {
+	switch {
+	case m.GetLeader():
+		return "leader"
+	case m.GetVoter():
+		return "follower"
+	default:
+		return "learner"
+	}
+}
+
+func hashText(m *apiv1.Member) string {
+	h := m.GetStateHash()
+	if h == "" {
+		return "-"
+	}
+	return fmt.Sprintf("%s@%d", h[:min(12, len(h))], m.GetStateHashIndex())
+}
+
+// NewTokenCmd returns the command token.
+func NewTokenCmd(e *console.Env, c *client.Client) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "token", Short: "Make tokens with which nodes join",
+		Example: "  berth token create --role agent --id n7",
+	}
+	cmd.AddCommand(newTokenCreateCmd(e, c))
+	return cmd
+}
+
+type tokenOptions struct {
+	role, id, ttl string
+}
+
+func newTokenCreateCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var o tokenOptions
+	cmd := &cobra.Command{
+		Use: "create --role ROLE --id ID", Short: "Make a token that lets one machine join once",
+		Long: "Make a token that lets one machine join once. It is printed here and nowhere else, and is\n" +
+			"as good as a key: hand it over in a file that only root can read.",
+		Example: "  berth token create --role agent --id n7 --ttl 1h > n7.token",
+		Args:    console.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runTokenCreate(cmd.Context(), e, c, o)
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.role, "role", "agent", "what it may join as: agent, coordinator or gate")
+	fs.StringVar(&o.id, "id", "", "`NAME` of the node or coordinator; required")
+	fs.StringVar(&o.ttl, "ttl", "1h", "how much `TIME` it may take to join")
+	return cmd
+}
+
+func runTokenCreate(ctx context.Context, e *console.Env, c *client.Client, o tokenOptions) error {
+	switch o.role {
+	case "agent", "coordinator", "gate":
+	default:
+		return console.Usagef("--role %s: want agent, coordinator or gate", console.ShortQuote(o.role))
+	}
+	if o.id == "" {
+		return console.Usagef("--id is missing: name the node or coordinator that will join")
+	}
+	if err := cluster.CheckName(o.role, o.id); err != nil {
+		return console.Usagef("--id: %w", err)
+	}
+	ttl, err := units.ParseDuration(o.ttl)
+	if err != nil {
+		return console.Usagef("--ttl: %w", err)
+	}
+	var resp *apiv1.CreateTokenResponse
+	err = c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+		resp, err = s.CreateToken(ctx, &apiv1.CreateTokenRequest{Role: o.role, Id: o.id, Ttl: durationpb.New(ttl)})
+		return err
+	})
+	if err != nil {
+		return console.UnknownChange(err, "A token that nobody saw expires by itself; make another one.")
+	}
+	e.Printf("%s\n", console.Escape(resp.GetToken()))
+	if t := console.When(e, resp.GetExpires()); t != "" {
+		e.Warnf("for %s %s, once, until %s", o.role, o.id, t)
+	}
+	return nil
+}

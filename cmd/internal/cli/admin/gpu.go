@@ -1,0 +1,265 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// NewGPUCmd returns the command gpu.
+func NewGPUCmd(e *console.Env, c *client.Client) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "gpu", Short: "List, drain and resume single GPUs",
+		Example: "  berth gpu list\n  berth gpu drain n7/2 --reason 'ECC errors'\n  berth gpu resume n7/2",
+	}
+	cmd.AddCommand(newGPUListCmd(e, c), newGPUDrainCmd(e, c), newGPUResumeCmd(e, c))
+	return cmd
+}
+
+func newGPUListCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "list [NODE…]", Aliases: []string{"ls"}, Short: "List GPUs and their health",
+		Example: "  berth gpu list\n  berth gpu list n7\n  berth gpu list -o name",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runGPUList(cmd.Context(), e, c, console.Format(output), args)
+		},
+	}
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
+	return cmd
+}
+
+// gpuListView is one GPU with the node that it is on.
+type gpuListView struct {
+	Node string `json:"node"`
+	view.GpuView
+}
+
+func runGPUList(ctx context.Context, e *console.Env, c *client.Client, f console.Format, ids []string) error {
+	nodes, err := client.GetNodes(ctx, c, ids)
+	if nodes == nil && err != nil {
+		return err
+	}
+	views := []gpuListView{}
+	for _, n := range view.Nodes(nodes) {
+		for _, g := range n.GPUs {
+			views = append(views, gpuListView{Node: n.ID, GpuView: g})
+		}
+	}
+	if done, perr := console.PrintList(e, f, views); done {
+		if perr != nil {
+			return perr
+		}
+		return err
+	}
+	if f == console.FormatName {
+		for _, v := range views {
+			e.Printf("%s\n", console.Escape(v.UUID))
+		}
+		return err
+	}
+	t := &console.Table{Cols: []console.Column{
+		{Head: "GPU"}, {Head: "HEALTH"}, {Head: "TYPE", Shrink: true}, {Head: "GIVEN", Right: true}, {Head: "SHARES", Right: true},
+		{Head: "JOBS", Shrink: true}, {Head: "UUID"}, {Head: "REASON", Shrink: true},
+	}}
+	for _, n := range nodes {
+		for _, g := range n.GetGpus() {
+			t.Add(n.GetId()+"/"+strconv.Itoa(int(g.GetIndex())), GpuHealth(g), g.GetType(), usedOf(g.GetLedgerUsedMib(), g.GetSellableMib()),
+				fmt.Sprintf("%d/%d", g.GetShares(), g.GetMaxShares()), console.OrDash(console.IDList(g.GetJobs())), g.GetUuid(), console.OrDash(gpuReason(g)))
+		}
+	}
+	t.Print(e)
+	return err
+}
+
+// GpuHealth is the state with what an administrator made of it.
+func GpuHealth(g *apiv1.GPU) string {
+	state := g.GetState()
+	if state == "" { // of a coordinator that does not tell
+		state = cluster.GPUOK.String()
+	}
+	switch {
+	case !g.GetDrain():
+		return state
+	case state != cluster.GPUOK.String():
+		return state + "+drain"
+	case g.GetShares() > 0:
+		return "draining"
+	default:
+		return "drained"
+	}
+}
+
+// gpuReason says why a GPU takes no jobs, "" when it does.
+func gpuReason(g *apiv1.GPU) string {
+	var why []string
+	for _, s := range []string{g.GetStateReason(), g.GetDrainReason()} {
+		if s != "" {
+			why = append(why, s)
+		}
+	}
+	return strings.Join(why, "; ")
+}
+
+// nodeReason says what is wrong with a node, "" when nothing is.
+func nodeReason(n *apiv1.Node) string {
+	var why []string
+	for _, s := range []string{n.GetDrainReason(), n.GetProblem()} {
+		if s != "" {
+			why = append(why, s)
+		}
+	}
+	for _, g := range n.GetGpus() {
+		if h := GpuHealth(g); h != cluster.GPUOK.String() {
+			why = append(why, fmt.Sprintf("GPU %d %s", g.GetIndex(), h))
+		}
+	}
+	return strings.Join(why, "; ")
+}
+
+// showHealth prints why GPUs take no jobs, and what befell the node.
+func showHealth(e *console.Env, n *apiv1.Node) {
+	for _, g := range n.GetGpus() {
+		if why := gpuReason(g); why != "" {
+			e.Printf("GPU %d is %s: %s\n", g.GetIndex(), GpuHealth(g), console.Escape(why))
+		}
+	}
+	if len(n.GetHistory()) == 0 {
+		return
+	}
+	e.Printf("\n")
+	t := &console.Table{Cols: []console.Column{{Head: "WHEN"}, {Head: "WHAT"}, {Head: "EVENT"}, {Head: "BY", Right: true}, {Head: "DETAIL", Shrink: true}}}
+	for _, h := range n.GetHistory() {
+		what, by := "node", "-"
+		switch {
+		case h.Index != nil:
+			what = "GPU " + strconv.Itoa(int(h.GetIndex()))
+		case h.GetGpu() != "":
+			what = h.GetGpu()
+		}
+		if h.ByUid != nil {
+			by = "uid " + strconv.FormatUint(uint64(h.GetByUid()), 10)
+		}
+		t.Add(console.When(e, h.GetAt()), what, h.GetKind(), by, console.OrDash(h.GetDetail()))
+	}
+	t.Print(e)
+}
+
+// ParseGPU reads NODE/INDEX, or a UUID.
+func ParseGPU(arg string) (node string, index *uint32, uuid string, err error) {
+	node, num, ok := strings.Cut(arg, "/")
+	if !ok {
+		if !strings.HasPrefix(arg, "GPU-") || len(arg) > 128 || console.Escape(arg) != arg {
+			return "", nil, "", console.Usagef("GPU %.32q: want NODE/INDEX such as n7/2, or a UUID that begins with GPU-; berth gpu list shows both", arg)
+		}
+		return "", nil, arg, nil
+	}
+	if err := cluster.CheckName("node", node); err != nil {
+		return "", nil, "", console.Usagef("%w", err)
+	}
+	n, perr := strconv.ParseUint(num, 10, 8)
+	if perr != nil {
+		return "", nil, "", console.Usagef("GPU %.32q: %.32q is no index of a GPU; want NODE/INDEX such as n7/2", arg, num)
+	}
+	i := uint32(n)
+	return node, &i, "", nil
+}
+
+func newGPUDrainCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "drain NODE/INDEX|UUID --reason TEXT", Short: "Start no more jobs on one GPU; those that run go on",
+		Long: "Start no more jobs on one GPU. Those that run on it go on, and the other GPUs of its node take jobs as before.\n" +
+			"It stays so, also when the node boots again or the GPU is out for a while, until berth gpu resume.",
+		Example: "  berth gpu drain n7/2 --reason 'ECC errors, to be swapped on Monday'",
+		Args:    console.OneArg("GPU"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runGPUDrain(cmd.Context(), e, c, args[0], reason)
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that others will see; required")
+	return cmd
+}
+
+func runGPUDrain(ctx context.Context, e *console.Env, c *client.Client, arg, reason string) error {
+	node, index, uuid, err := ParseGPU(arg)
+	if err != nil {
+		return err
+	}
+	if err := checkReason(reason, "the GPU"); err != nil {
+		return err
+	}
+	var resp *apiv1.DrainGPUResponse
+	err = c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+		var err error
+		resp, err = s.DrainGPU(ctx, &apiv1.DrainGPURequest{Gpu: uuid, Node: node, Index: index, Reason: reason})
+		return err
+	})
+	if err != nil {
+		return console.UnknownChange(err, "Draining again is safe.")
+	}
+	printGPU(e, resp.GetNode(), resp.GetGpu())
+	return nil
+}
+
+// checkReason wants a text that tells whoever finds what why it is drained.
+func checkReason(reason, what string) error {
+	if strings.TrimSpace(reason) == "" || len(reason) > 256 || console.Escape(reason) != reason {
+		return console.Usagef("--reason: want 1 to 256 bytes of printable text that says why, for whoever finds %s drained", what)
+	}
+	return nil
+}
+
+func printGPU(e *console.Env, n *apiv1.Node, uuid string) {
+	for _, g := range n.GetGpus() {
+		if g.GetUuid() == uuid {
+			e.Printf("GPU %s/%d: %s, %s on it\n", console.Escape(n.GetId()), g.GetIndex(), GpuHealth(g), console.Plural(len(g.GetJobs()), "job", "jobs"))
+			if why := g.GetStateReason(); why != "" && !g.GetDrain() {
+				e.Printf("Its node still holds against it: %s\n", console.Escape(why))
+			}
+			return
+		}
+	}
+	e.Printf("GPU %s of node %s: noted; the node does not report it now\n", console.Escape(uuid), console.Escape(n.GetId()))
+}
+
+func newGPUResumeCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return &cobra.Command{
+		Use: "resume NODE/INDEX|UUID", Short: "Start jobs on a drained or failing GPU again",
+		Long: "Start jobs on a GPU again: a drain ends, and a fault that its node holds against it, such as an Xid, is\n" +
+			"forgotten. What still is so is found again: memory that is not back, a driver that does not answer.",
+		Example: "  berth gpu resume n7/2",
+		Args:    console.OneArg("GPU"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runGPUResume(cmd.Context(), e, c, args[0])
+		},
+	}
+}
+
+func runGPUResume(ctx context.Context, e *console.Env, c *client.Client, arg string) error {
+	node, index, uuid, err := ParseGPU(arg)
+	if err != nil {
+		return err
+	}
+	var resp *apiv1.ResumeGPUResponse
+	err = c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+		var err error
+		resp, err = s.ResumeGPU(ctx, &apiv1.ResumeGPURequest{Gpu: uuid, Node: node, Index: index})
+		return err
+	})
+	if err != nil {
+		return console.UnknownChange(err, "Resuming again is safe.")
+	}
+	printGPU(e, resp.GetNode(), resp.GetGpu())
+	return nil
+}

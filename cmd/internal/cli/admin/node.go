@@ -1,0 +1,283 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// NewNodeCmd returns the command node.
+func NewNodeCmd(e *console.Env, c *client.Client) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "node", Short: "List, drain, resume, fence and remove nodes",
+		Example: "  berth node list\n  berth node drain n7 --reason 'GPU 2 reports ECC errors'",
+	}
+	cmd.AddCommand(newNodeListCmd(e, c), newNodeShowCmd(e, c), newNodeDrainCmd(e, c), newNodeResumeCmd(e, c),
+		newNodeFenceCmd(e, c), newNodeRemoveCmd(e, c))
+	return cmd
+}
+
+func newNodeListCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "list [NODE…]", Aliases: []string{"ls"}, Short: "List nodes; with -o wide, each GPU",
+		Example: "  berth node list\n  berth node list -o wide\n  berth node list -o json n7",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runNodeList(cmd.Context(), e, c, console.Format(output), args)
+		},
+	}
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatWide, console.FormatJSON, console.FormatYAML, console.FormatName)
+	return cmd
+}
+
+func newNodeShowCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "show NODE…", Short: "Show all about nodes",
+		Example: "  berth node show n7",
+		Args:    console.SomeArgs("node"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runNodeShow(cmd.Context(), e, c, console.Format(output), args)
+		},
+	}
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML)
+	return cmd
+}
+
+func runNodeList(ctx context.Context, e *console.Env, c *client.Client, f console.Format, ids []string) error {
+	nodes, err := client.GetNodes(ctx, c, ids)
+	if nodes == nil && err != nil {
+		return err
+	}
+	if done, perr := console.PrintList(e, f, view.Nodes(nodes)); done {
+		if perr != nil {
+			return perr
+		}
+		return err
+	}
+	switch f {
+	case console.FormatName:
+		for _, n := range nodes {
+			e.Printf("%s\n", console.Escape(n.GetId()))
+		}
+	case console.FormatWide:
+		gpuTable(nodes, true).Print(e)
+	default:
+		nodeTable(nodes).Print(e)
+	}
+	return err
+}
+
+// nodeState is the state with what an administrator made of it.
+func nodeState(n *apiv1.Node) string {
+	switch {
+	case !n.GetDrain():
+		return n.GetState()
+	case n.GetState() != cluster.NodeReady.String():
+		return n.GetState() + "+drain"
+	case len(n.GetJobs()) > 0:
+		return "draining"
+	default:
+		return "drained"
+	}
+}
+
+func nodeTable(nodes []*apiv1.Node) *console.Table {
+	t := &console.Table{Cols: []console.Column{
+		{Head: "NODE"}, {Head: "STATE"}, {Head: "GPUS", Right: true}, {Head: "TYPE", Shrink: true}, {Head: "GPU_MEM", Right: true},
+		{Head: "GPU_USE", Right: true}, {Head: "CPUS", Right: true}, {Head: "MEMORY", Right: true}, {Head: "JOBS", Right: true}, {Head: "REASON", Shrink: true},
+	}}
+	parted := slices.ContainsFunc(nodes, func(n *apiv1.Node) bool { return len(n.GetPartitions()) > 0 })
+	if parted {
+		t.Cols = slices.Insert(t.Cols, 2, console.Column{Head: "PARTITIONS", Shrink: true})
+	}
+	for _, n := range nodes {
+		var used, sellable, milli int64
+		var types []string
+		for _, g := range n.GetGpus() {
+			used += g.GetLedgerUsedMib()
+			sellable += g.GetSellableMib()
+			milli += g.GetLedgerUsedMilli()
+			if !slices.Contains(types, g.GetType()) {
+				types = append(types, g.GetType())
+			}
+		}
+		use := "-"
+		if k := int64(len(n.GetGpus())); k > 0 {
+			use = console.PercentOf(milli / k)
+		}
+		row := []string{n.GetId(), nodeState(n)}
+		if parted {
+			row = append(row, console.OrDash(strings.Join(n.GetPartitions(), ",")))
+		}
+		t.Add(append(row, strconv.Itoa(len(n.GetGpus())), console.OrDash(strings.Join(types, ",")), usedOf(used, sellable), use,
+			console.Cores(n.GetCpuUsedMilli())+"/"+console.Cores(n.GetCpuMilli()), usedOf(n.GetMemUsedMib(), n.GetMemMib()),
+			strconv.Itoa(len(n.GetJobs())), console.OrDash(nodeReason(n)))...)
+	}
+	return t
+}
+
+// usedOf writes "11.2/79.0G" in GiB.
+func usedOf(used, total int64) string {
+	if total == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f/%.1fG", float64(used)/1024, float64(total)/1024)
+}
+
+func gpuTable(nodes []*apiv1.Node, withNode bool) *console.Table {
+	t := &console.Table{}
+	if withNode {
+		t.Cols = append(t.Cols, console.Column{Head: "NODE"}, console.Column{Head: "STATE"})
+	}
+	t.Cols = append(t.Cols, console.Column{Head: "GPU", Right: true}, console.Column{Head: "TYPE", Shrink: true}, console.Column{Head: "GIVEN", Right: true},
+		console.Column{Head: "COMPUTE", Right: true}, console.Column{Head: "SHARES", Right: true}, console.Column{Head: "MEASURED", Right: true}, console.Column{Head: "BUSY", Right: true},
+		console.Column{Head: "CAP"}, console.Column{Head: "HEALTH"}, console.Column{Head: "QUEUED", Right: true}, console.Column{Head: "JOBS", Shrink: true})
+	for _, n := range nodes {
+		for _, g := range n.GetGpus() {
+			var row []string
+			if withNode {
+				row = append(row, n.GetId(), nodeState(n))
+			}
+			shares := fmt.Sprintf("%d/%d", g.GetShares(), g.GetMaxShares())
+			if g.GetExclusive() {
+				shares = "whole"
+			}
+			t.Add(append(row, strconv.Itoa(int(g.GetIndex())), g.GetType(), usedOf(g.GetLedgerUsedMib(), g.GetSellableMib()),
+				console.PercentOf(g.GetLedgerUsedMilli()), shares, measuredMem(g), measuredUse(g), view.CapText(g), GpuHealth(g),
+				strconv.Itoa(int(g.GetQueued())), console.OrDash(console.IDList(g.GetJobs())))...)
+		}
+	}
+	return t
+}
+
+func measuredMem(g *apiv1.GPU) string {
+	if g.GetMeasuredUsedMib() < 0 {
+		return "-"
+	}
+	return units.HumanMiB(g.GetMeasuredUsedMib())
+}
+
+func measuredUse(g *apiv1.GPU) string {
+	if g.GetMeasuredUtilMilli() < 0 {
+		return "-"
+	}
+	return console.PercentOf(g.GetMeasuredUtilMilli())
+}
+
+func runNodeShow(ctx context.Context, e *console.Env, c *client.Client, f console.Format, ids []string) error {
+	nodes, err := client.GetNodes(ctx, c, ids)
+	if nodes == nil && err != nil {
+		return err
+	}
+	if done, perr := console.PrintList(e, f, view.Nodes(nodes)); done {
+		if perr != nil {
+			return perr
+		}
+		return err
+	}
+	for i, n := range nodes {
+		if i > 0 {
+			e.Printf("\n")
+		}
+		console.KeyValues(e, "",
+			"Node", n.GetId(),
+			"State", nodeState(n),
+			"Reason", n.GetDrainReason(),
+			"Problem", n.GetProblem(),
+			"Partitions", strings.Join(n.GetPartitions(), ", "),
+			"Address", n.GetAddress(),
+			"Cores", console.Cores(n.GetCpuUsedMilli())+" of "+console.Cores(n.GetCpuMilli())+" given away",
+			"Memory", usedOf(n.GetMemUsedMib(), n.GetMemMib())+" given away",
+			"Runtimes", strings.Join(n.GetRuntimes(), ", "),
+			"Version", n.GetVersion(),
+			"Boot", n.GetBootId(),
+			"Gossip", n.GetGossip(),
+			"Registered", console.When(e, n.GetRegistered()),
+			"Last contact", console.When(e, n.GetLastContact()),
+			"Jobs", console.IDList(n.GetJobs()),
+		)
+		if len(n.GetGpus()) > 0 {
+			e.Printf("\n")
+			gpuTable([]*apiv1.Node{n}, false).Print(e)
+			view.PrintCaps(e, n)
+		}
+		view.ShowDetail(e, n)
+		showHealth(e, n)
+	}
+	return err
+}
+
+func newNodeDrainCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "drain NODE --reason TEXT", Short: "Start no more jobs on a node; those that run go on",
+		Example: "  berth node drain n7 --reason 'GPU 2 reports ECC errors'",
+		Args:    console.OneArg("node"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runNodeDrain(cmd.Context(), e, c, args[0], reason)
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that others will see; required")
+	return cmd
+}
+
+func runNodeDrain(ctx context.Context, e *console.Env, c *client.Client, id, reason string) error {
+	if err := cluster.CheckName("node", id); err != nil {
+		return console.Usagef("%w", err)
+	}
+	if err := checkReason(reason, "the node"); err != nil {
+		return err
+	}
+	var node *apiv1.Node
+	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+		resp, err := s.DrainNode(ctx, &apiv1.DrainNodeRequest{Id: id, Reason: reason})
+		node = resp.GetNode()
+		return err
+	})
+	if err != nil {
+		return console.UnknownChange(err, "Draining again is safe.")
+	}
+	e.Printf("node %s: %s, %s on it\n", console.Escape(id), nodeState(node), console.Plural(len(node.GetJobs()), "job", "jobs"))
+	return nil
+}
+
+func newNodeResumeCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return &cobra.Command{
+		Use: "resume NODE", Short: "Start jobs on a drained node again",
+		Example: "  berth node resume n7",
+		Args:    console.OneArg("node"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runNodeResume(cmd.Context(), e, c, args[0])
+		},
+	}
+}
+
+func runNodeResume(ctx context.Context, e *console.Env, c *client.Client, id string) error {
+	if err := cluster.CheckName("node", id); err != nil {
+		return console.Usagef("%w", err)
+	}
+	var node *apiv1.Node
+	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+		resp, err := s.ResumeNode(ctx, &apiv1.ResumeNodeRequest{Id: id})
+		node = resp.GetNode()
+		return err
+	})
+	if err != nil {
+		return console.UnknownChange(err, "Resuming again is safe.")
+	}
+	e.Printf("node %s: %s\n", console.Escape(id), nodeState(node))
+	return nil
+}

@@ -1,0 +1,116 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// confirm asks on a terminal and returns nil for yes; elsewhere it wants the
+// flag --yes.
+func confirm(e *console.Env, yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !e.IsTerminal {
+		return console.Usagef("%s Say so with --yes", question)
+	}
+	if _, err := fmt.Fprintf(e.Stderr, "%s [y/N] ", console.Escape(question)); err != nil {
+		return err
+	}
+	answer, _ := bufio.NewReader(e.Stdin).ReadString('\n') // no answer is a no
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("not confirmed; nothing was done")}
+}
+
+func newNodeFenceCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "fence NODE --yes", Short: "Give up a silent node: its jobs end, or wait again",
+		Long: "Give up a node that does not answer. Its jobs end as NODE_FAIL, or wait again when they were\n" +
+			"submitted with --requeue-on-loss. Make sure that it is off, or cut off, first: what still runs there\n" +
+			"goes on until the node reaches a coordinator, and a job that waits again may run twice.\n" +
+			"A node that comes back stops what is left of them and takes new jobs.",
+		Example: "  berth node fence n7 --yes",
+		Args:    console.OneArg("node"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runNodeFence(cmd.Context(), e, c, args[0], yes)
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func runNodeFence(ctx context.Context, e *console.Env, c *client.Client, id string, yes bool) error {
+	if err := cluster.CheckName("node", id); err != nil {
+		return console.Usagef("%w", err)
+	}
+	if err := confirm(e, yes, "Give up node "+id+" and end its jobs? It must be off or cut off, else they may run twice."); err != nil {
+		return err
+	}
+	var resp *apiv1.FenceNodeResponse
+	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+		resp, err = s.FenceNode(ctx, &apiv1.FenceNodeRequest{Id: id})
+		return err
+	})
+	if err != nil {
+		return console.UnknownChange(err, "Fencing again is safe.")
+	}
+	e.Printf("node %s: given up", console.Escape(id))
+	for _, x := range []struct {
+		what string
+		ids  []uint64
+	}{{"ended", resp.GetLost()}, {"waiting again", resp.GetRequeued()}} {
+		if len(x.ids) > 0 {
+			e.Printf("; %s: %s", x.what, console.IDList(x.ids))
+		}
+	}
+	e.Printf("\n")
+	return nil
+}
+
+func newNodeRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "remove NODE --yes", Short: "Forget a node on which nothing runs, for good",
+		Long: "Forget a node on which nothing runs. Its certificate is refused from then on: to come back it\n" +
+			"must join under another name. Drain a node first, and fence one that is lost.",
+		Example: "  berth node remove n7 --yes",
+		Args:    console.OneArg("node"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runNodeRemove(cmd.Context(), e, c, args[0], yes)
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func runNodeRemove(ctx context.Context, e *console.Env, c *client.Client, id string, yes bool) error {
+	if err := cluster.CheckName("node", id); err != nil {
+		return console.Usagef("%w", err)
+	}
+	if err := confirm(e, yes, "Remove node "+id+" for good? It can come back only under another name."); err != nil {
+		return err
+	}
+	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+		_, err := s.RemoveNode(ctx, &apiv1.RemoveNodeRequest{Id: id})
+		return err
+	})
+	if err != nil {
+		return console.UnknownChange(err, "See whether it is still there: berth node list")
+	}
+	e.Printf("node %s: removed\n", console.Escape(id))
+	return nil
+}

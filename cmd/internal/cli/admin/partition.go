@@ -1,0 +1,350 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// NewPartitionCmd returns the command partition.
+func NewPartitionCmd(e *console.Env, c *client.Client) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "partition", Short: "List, set and remove partitions",
+		Long: "A partition is a named part of the cluster with limits and a policy of its own. Nodes may belong\n" +
+			"to several. Without any, the cluster is one.",
+		Example: "  berth partition list\n  berth partition set gpu --nodes 'gpu[01-04]' --default --max-time 24h",
+	}
+	cmd.AddCommand(newPartitionListCmd(e, c), newPartitionShowCmd(e, c), newPartitionSetCmd(e, c), newPartitionRemoveCmd(e, c))
+	return cmd
+}
+
+func newPartitionListCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "list [NAME…]", Aliases: []string{"ls"}, Short: "List partitions; * marks the default one",
+		Example: "  berth partition list\n  berth partition list -o json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runPartitionList(cmd.Context(), e, c, console.Format(output), args)
+		},
+	}
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
+	return cmd
+}
+
+func newPartitionShowCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "show NAME…", Short: "Show all about partitions",
+		Example: "  berth partition show gpu",
+		Args:    console.SomeArgs("partition"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runPartitionShow(cmd.Context(), e, c, console.Format(output), args)
+		},
+	}
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
+	return cmd
+}
+
+// getPartitions reads partitions by name, all when names is empty.
+func getPartitions(ctx context.Context, c *client.Client, names []string) ([]*apiv1.Partition, error) {
+	for _, name := range names {
+		if err := cluster.CheckPartitionName(name); err != nil {
+			return nil, console.Usagef("%w", err)
+		}
+	}
+	var parts []*apiv1.Partition
+	err := c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+		resp, err := s.ListPartitions(ctx, &apiv1.ListPartitionsRequest{Names: names})
+		parts = resp.GetPartitions()
+		return err
+	})
+	return parts, err
+}
+
+func runPartitionList(ctx context.Context, e *console.Env, c *client.Client, f console.Format, names []string) error {
+	parts, err := getPartitions(ctx, c, names)
+	if err != nil {
+		return err
+	}
+	if done, err := console.PrintList(e, f, viewPartitions(parts)); done {
+		return err
+	}
+	if f == console.FormatName {
+		for _, p := range parts {
+			e.Printf("%s\n", console.Escape(p.GetName()))
+		}
+		return nil
+	}
+	if len(parts) == 0 {
+		e.Warnf("there are no partitions: every job may run on every node; berth partition set NAME --nodes LIST makes one")
+		return nil
+	}
+	t := &console.Table{Cols: []console.Column{
+		{Head: "PARTITION"}, {Head: "STATE"}, {Head: "TIMELIMIT", Right: true}, {Head: "NODES", Right: true}, {Head: "GPUS", Right: true},
+		{Head: "RUNNING", Right: true}, {Head: "WAITING", Right: true}, {Head: "POLICY"}, {Head: "NODELIST", Shrink: true},
+	}}
+	for _, p := range parts {
+		name := p.GetName()
+		if p.GetDefault() {
+			name += "*"
+		}
+		t.Add(name, partitionState(p), limitText(p), fmt.Sprintf("%d/%d", p.GetNodesReady(), p.GetNodesTotal()),
+			fmt.Sprintf("%d/%d", p.GetGpusUsed(), p.GetGpusTotal()), strconv.Itoa(int(p.GetJobsRunning())), strconv.Itoa(int(p.GetJobsWaiting())),
+			console.OrDash(p.GetPolicy()), p.GetNodes())
+	}
+	t.Print(e)
+	return nil
+}
+
+func partitionState(p *apiv1.Partition) string {
+	if p.GetDown() {
+		return "down"
+	}
+	return "up"
+}
+
+func limitText(p *apiv1.Partition) string {
+	if p.GetMaxTime() == nil {
+		return "none"
+	}
+	return units.FormatDuration(p.GetMaxTime().AsDuration())
+}
+
+func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f console.Format, names []string) error {
+	parts, err := getPartitions(ctx, c, names)
+	if err != nil {
+		return err
+	}
+	var v any = viewPartitions(parts)
+	if len(parts) == 1 {
+		v = viewPartitions(parts)[0]
+	}
+	if done, err := console.PrintList(e, f, v); done {
+		return err
+	}
+	for i, p := range parts {
+		if f == console.FormatName {
+			e.Printf("%s\n", console.Escape(p.GetName()))
+			continue
+		}
+		if i > 0 {
+			e.Printf("\n")
+		}
+		standard := ""
+		if p.GetDefault() {
+			standard = "yes"
+		}
+		usual := limitText(p)
+		if p.GetDefaultTime() != nil {
+			usual = units.FormatDuration(p.GetDefaultTime().AsDuration())
+		}
+		console.KeyValues(e, "",
+			"Partition", p.GetName(),
+			"State", partitionState(p),
+			"Default", standard,
+			"Nodes", p.GetNodes(),
+			"GPU types", strings.Join(p.GetGpuTypes(), ", "),
+			"Longest time", limitText(p),
+			"Usual time", usual,
+			"Networks", strings.Join(p.GetNetworks(), ", "),
+			"Policy", p.GetPolicy(),
+			"There now", fmt.Sprintf("%d of %s ready, %d of %s in use", p.GetNodesReady(), console.Plural(int(p.GetNodesTotal()), "node", "nodes"),
+				p.GetGpusUsed(), console.Plural(int(p.GetGpusTotal()), "GPU", "GPUs")),
+			"Jobs", fmt.Sprintf("%d running, %d waiting", p.GetJobsRunning(), p.GetJobsWaiting()),
+		)
+	}
+	return nil
+}
+
+type partitionOptions struct {
+	nodes, types, maxTime, defaultTime, state, networks string
+	standard                                            bool
+}
+
+func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var o partitionOptions
+	cmd := &cobra.Command{
+		Use: "set NAME [flags]", Short: "Make a partition, or change one",
+		Long: "Make a partition, or change what is said of one; the rest stays. A new one needs --nodes. While a\n" +
+			"partition is down nothing starts there: its jobs wait, and what runs goes on. Its policy stands in\n" +
+			"scheduling.policies of the coordinators' configuration.",
+		Example: "  berth partition set gpu --nodes 'gpu[01-04]' --default --max-time 24h\n" +
+			"  berth partition set debug --nodes gpu01 --max-time 30m\n  berth partition set gpu --state down",
+		Args: console.OneArg("partition"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req, err := o.request(args[0], cmd.Flags().Changed)
+			if err != nil {
+				return err
+			}
+			return runPartitionSet(cmd.Context(), e, c, req)
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.nodes, "nodes", "", "its nodes, a host `LIST` such as gpu[01-04,07],n1, or ALL")
+	fs.StringVar(&o.types, "gpu-types", "", "only cards of these types, a comma-separated `LIST`; \"\" for all")
+	fs.BoolVar(&o.standard, "default", false, "jobs that name no partition go here; takes that from another")
+	fs.StringVar(&o.maxTime, "max-time", "", "the most `TIME` that a job may ask for, or none")
+	fs.StringVar(&o.defaultTime, "default-time", "", "`TIME` of a job that asks for none; none is --max-time")
+	fs.StringVar(&o.networks, "networks", "", "what its jobs may see of the network, a comma-separated `LIST` of host and none, the first by default; \"\" leaves it to the nodes")
+	fs.StringVar(&o.state, "state", "", "`STATE`, up or down")
+	fs.SortFlags = false
+	return cmd
+}
+
+// request is what the flags change.
+func (o *partitionOptions) request(name string, said func(string) bool) (*apiv1.SetPartitionRequest, error) {
+	if err := cluster.CheckPartitionName(name); err != nil {
+		return nil, console.Usagef("%w", err)
+	}
+	req := &apiv1.SetPartitionRequest{Name: name}
+	if said("nodes") {
+		if _, err := cluster.ParseHostList(o.nodes); err != nil {
+			return nil, console.Usagef("--%w", err)
+		}
+		req.Nodes = &o.nodes
+	}
+	if said("gpu-types") {
+		req.SetGpuTypes = true
+		for t := range strings.SplitSeq(o.types, ",") {
+			if t = strings.TrimSpace(t); t != "" {
+				req.GpuTypes = append(req.GpuTypes, t)
+			}
+		}
+	}
+	if said("networks") {
+		req.SetNetworks = true
+		for n := range strings.SplitSeq(o.networks, ",") {
+			if n = strings.TrimSpace(n); n != "" {
+				req.Networks = append(req.Networks, n)
+			}
+		}
+	}
+	if said("default") {
+		req.Default = &o.standard
+	}
+	for _, t := range []struct {
+		flag, text string
+		to         **durationpb.Duration
+	}{{"max-time", o.maxTime, &req.MaxTime}, {"default-time", o.defaultTime, &req.DefaultTime}} {
+		if !said(t.flag) {
+			continue
+		}
+		d, err := timeOrNone(t.text)
+		if err != nil {
+			return nil, console.Usagef("--%s: %w", t.flag, err)
+		}
+		*t.to = durationpb.New(d)
+	}
+	if said("state") {
+		down := o.state == "down"
+		if !down && o.state != "up" {
+			return nil, console.Usagef("--state %s: want up or down", console.ShortQuote(o.state))
+		}
+		req.Down = &down
+	}
+	return req, nil
+}
+
+func timeOrNone(text string) (time.Duration, error) {
+	if text == "none" {
+		return 0, nil
+	}
+	d, err := units.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%w; or none", err)
+	}
+	return d, nil
+}
+
+func runPartitionSet(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.SetPartitionRequest) error {
+	var resp *apiv1.SetPartitionResponse
+	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+		resp, err = s.SetPartition(ctx, req)
+		return err
+	})
+	if err != nil {
+		return console.UnknownChange(err, "Setting it again is safe.")
+	}
+	for _, w := range resp.GetWarnings() {
+		e.Warnf("warning: %s", console.Escape(w))
+	}
+	p := resp.GetPartition()
+	standard := ""
+	if p.GetDefault() {
+		standard = ", the default"
+	}
+	e.Printf("partition %s: %s%s, %d of %s ready, %s\n", console.Escape(p.GetName()), partitionState(p), standard,
+		p.GetNodesReady(), console.Plural(int(p.GetNodesTotal()), "node", "nodes"), console.Plural(int(p.GetGpusTotal()), "GPU", "GPUs"))
+	return nil
+}
+
+func newPartitionRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return &cobra.Command{
+		Use: "remove NAME", Short: "Forget a partition of which no job waits or runs",
+		Example: "  berth partition remove debug",
+		Args:    console.OneArg("partition"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runPartitionRemove(cmd.Context(), e, c, args[0])
+		},
+	}
+}
+
+func runPartitionRemove(ctx context.Context, e *console.Env, c *client.Client, name string) error {
+	if err := cluster.CheckPartitionName(name); err != nil {
+		return console.Usagef("%w", err)
+	}
+	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+		_, err := s.RemovePartition(ctx, &apiv1.RemovePartitionRequest{Name: name})
+		return err
+	})
+	if err != nil {
+		return console.UnknownChange(err, "See whether it is still there: berth partition list")
+	}
+	e.Printf("partition %s: removed\n", console.Escape(name))
+	return nil
+}
+
+type partitionView struct {
+	Name     string   `json:"name"`
+	State    string   `json:"state"`
+	Default  bool     `json:"default"`
+	Nodes    string   `json:"nodes"`
+	GPUTypes []string `json:"gpu_types"`
+	// 0 is no limit.
+	MaxSeconds     float64 `json:"max_seconds"`
+	DefaultSeconds float64 `json:"default_seconds"`
+	Policy         string  `json:"policy"`
+	// Networks is empty where the nodes decide.
+	Networks    []string `json:"networks"`
+	NodesTotal  uint32   `json:"nodes_total"`
+	NodesReady  uint32   `json:"nodes_ready"`
+	GPUsTotal   uint32   `json:"gpus_total"`
+	GPUsUsed    uint32   `json:"gpus_used"`
+	JobsRunning uint32   `json:"jobs_running"`
+	JobsWaiting uint32   `json:"jobs_waiting"`
+}
+
+func viewPartitions(in []*apiv1.Partition) []partitionView {
+	out := []partitionView{}
+	for _, p := range in {
+		out = append(out, partitionView{
+			Name: p.GetName(), State: partitionState(p), Default: p.GetDefault(), Nodes: p.GetNodes(), GPUTypes: append([]string{}, p.GetGpuTypes()...),
+			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), Policy: p.GetPolicy(),
+			Networks: append([]string{}, p.GetNetworks()...), NodesTotal: p.GetNodesTotal(), NodesReady: p.GetNodesReady(), GPUsTotal: p.GetGpusTotal(), GPUsUsed: p.GetGpusUsed(),
+			JobsRunning: p.GetJobsRunning(), JobsWaiting: p.GetJobsWaiting(),
+		})
+	}
+	return out
+}

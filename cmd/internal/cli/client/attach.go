@@ -1,0 +1,152 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+const (
+	// attachFirst bounds the wait for a stream's first frame: the coordinators
+	// may elect a leader, and the leader waits for the node's agent.
+	attachFirst = 25 * time.Second
+	// quietFor is how long a stream may be silent: nodes give a sign of life
+	// every ten seconds.
+	quietFor = 40 * time.Second
+	// AttachPatience is how long a node may be away before that is said.
+	AttachPatience = 15 * time.Second
+)
+
+// Attachment is a stream to a job on its node. One goroutine may send while
+// another receives.
+type Attachment struct {
+	Stream grpc.BidiStreamingClient[apiv1.AttachRequest, apiv1.AttachResponse]
+	cancel context.CancelFunc
+	first  *apiv1.AttachResponse // not yet handed out
+}
+
+// Attach opens a stream at one coordinator after the other until one gives a
+// definite answer, for at most patience. Its effect says whether it may be
+// asked again when it is not known whether the first try was heard.
+func (c *Client) Attach(ctx context.Context, eff effect, patience time.Duration, open *apiv1.AttachOpen) (*Attachment, error) {
+	if err := c.connect(); err != nil {
+		return nil, err
+	}
+	start, noticed := time.Now(), false
+	wait := FirstWait
+	for {
+		var tried []outcome
+		for i := range c.conns {
+			k := (c.best + i) % len(c.conns)
+			a, err := c.conns[k].attach(ctx, open)
+			switch {
+			case err == nil:
+				c.best = k
+				return a, nil
+			case ctx.Err() != nil:
+				return nil, context.Cause(ctx)
+			case !Indefinite(err), err.Code == cluster.CodeUnknown && eff == Changes:
+				return nil, err
+			}
+			tried = append(tried, outcome{c.conns[k].socket, err})
+		}
+		last := tried[len(tried)-1].err
+		if time.Since(start) > patience {
+			if c.down() || last.Code == cluster.CodeUnknown {
+				return nil, c.giveUp(Reads, false, tried, ctx)
+			}
+			return nil, last
+		}
+		if !noticed && time.Since(start) > noticeAt {
+			noticed = true
+			c.env.Warnf("trying again (%s)", console.Escape(last.Msg))
+		}
+		if !Sleep(ctx, wait) {
+			return nil, context.Cause(ctx)
+		}
+		wait = min(2*wait, mostWait)
+	}
+}
+
+// Attach opens a stream on one connection and waits for its first frame.
+func (cn *conn) attach(ctx context.Context, open *apiv1.AttachOpen) (*Attachment, *cluster.Error) {
+	ctx, cancel := context.WithCancel(ctx)
+	late := time.AfterFunc(attachFirst, cancel)
+	cn.sent.Store(false)
+	a := &Attachment{cancel: cancel}
+	var err error
+	if a.Stream, err = apiv1.NewAttachServiceClient(cn.grpc).Attach(ctx); err == nil {
+		if err = a.Stream.Send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Open{Open: open}}); err == nil || errors.Is(err, io.EOF) {
+			a.first, err = a.Stream.Recv() // which knows why the other end closed
+		}
+	}
+	intime := late.Stop()
+	if err == nil && intime {
+		return a, nil
+	}
+	cancel()
+	ce := attachError(err)
+	if ce.Code == cluster.CodeUnknown && !cn.sent.Load() {
+		ce.Code = cluster.CodeUnavailable
+	}
+	if dial, ok := cn.dialErr.Load().(error); ok && !cn.reached.Load() {
+		ce.Msg = dial.Error()
+	}
+	if !intime {
+		ce.Msg = "no answer within " + attachFirst.String()
+	}
+	return nil, ce
+}
+
+// ErrOldCoordinator says that streams to jobs are not known yet.
+var ErrOldCoordinator = errors.New("its release is older than this program")
+
+// attachError classes what ended a stream; an end without a last frame is one
+// of the coordinator's.
+func attachError(err error) *cluster.Error {
+	switch {
+	case err == nil || errors.Is(err, io.EOF):
+		return &cluster.Error{Code: cluster.CodeUnknown, Msg: "the coordinator ended the stream"}
+	case status.Code(err) == codes.Unimplemented:
+		return &cluster.Error{Code: cluster.CodeConflict, Err: ErrOldCoordinator, Msg: "the coordinator does not know this request; use the same release"}
+	case status.Code(err) == codes.OK:
+		return &cluster.Error{Code: cluster.CodeUnknown, Msg: err.Error()}
+	}
+	return conv.FromStatus(err)
+}
+
+// Recv returns the next frame; the error of a stream that broke is a
+// *cluster.Error.
+func (a *Attachment) Recv() (*apiv1.AttachResponse, error) {
+	if m := a.first; m != nil {
+		a.first = nil
+		return m, nil
+	}
+	for {
+		quiet := time.AfterFunc(quietFor, a.cancel)
+		m, err := a.Stream.Recv()
+		intime := quiet.Stop()
+		switch {
+		case err != nil && !intime:
+			return nil, &cluster.Error{Code: cluster.CodeUnknown, Msg: "nothing was heard for " + quietFor.String()}
+		case err != nil:
+			return nil, attachError(err)
+		case m.GetKind() != nil:
+			return m, nil
+		}
+	}
+}
+
+// Close ends the stream.
+func (a *Attachment) Close() { a.cancel() }

@@ -1,0 +1,309 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// How the client goes on when there is no definite answer.
+const (
+	// downAfter is when it gives up if nothing ever listened on any socket.
+	downAfter = 8 * time.Second
+	// firstTry bounds all sockets' first attempts together, so that processes
+	// which accept and never answer do not hide a healthy one for long.
+	firstTry  = 9 * time.Second
+	laterTry  = 15 * time.Second
+	FirstWait = 50 * time.Millisecond
+	mostWait  = 2 * time.Second
+	noticeAt  = time.Second
+	maxAnswer = 256 << 20
+)
+
+// Client asks the coordinators, one after the other, until one gives a
+// definite answer or the time-out passes. The transport is gRPC over unix
+// sockets, where the kernel tells the server who the caller is. It is for one
+// command and not safe for concurrent use.
+type Client struct {
+	env     *console.Env
+	Timeout time.Duration
+	conns   []*conn
+	best    int // index of the socket that answered last
+}
+
+// conn is the connection to one socket; it watches whether requests ever went
+// out on it, which decides between "not done" and "unknown".
+type conn struct {
+	socket  string
+	grpc    *grpc.ClientConn
+	reached atomic.Bool  // something listened
+	sent    atomic.Bool  // a request left since the last reset
+	dialErr atomic.Value // error, the last one
+}
+
+// TagRPC implements stats.Handler.
+func (*conn) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+// HandleRPC implements stats.Handler.
+func (c *conn) HandleRPC(_ context.Context, s stats.RPCStats) {
+	if _, ok := s.(*stats.OutHeader); ok {
+		c.sent.Store(true)
+	}
+}
+
+// TagConn implements stats.Handler.
+func (*conn) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn implements stats.Handler.
+func (*conn) HandleConn(context.Context, stats.ConnStats) {}
+
+// NewClient returns a client of the sockets that e names.
+func NewClient(e *console.Env) *Client { return &Client{env: e, Timeout: DefaultTimeout} }
+
+func (c *Client) connect() error {
+	if c.conns != nil {
+		return nil
+	}
+	for _, s := range c.env.Sockets() {
+		cn := &conn{socket: s}
+		retry := backoff.Config{BaseDelay: FirstWait, Multiplier: 1.6, Jitter: 0.2, MaxDelay: mostWait}
+		g, err := grpc.NewClient("passthrough:///localhost",
+			grpc.WithTransportCredentials(insecure.NewCredentials()), // the socket's permissions and the kernel vouch
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+				nc, err := c.env.Dial(ctx, cn.socket)
+				if err != nil {
+					cn.dialErr.Store(fmt.Errorf("%w", err)) // one concrete type, as atomic.Value demands
+					return nil, err
+				}
+				cn.reached.Store(true)
+				return nc, nil
+			}),
+			grpc.WithStatsHandler(cn), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
+			grpc.WithIdleTimeout(0), grpc.WithUserAgent("berth-cli/"+console.Version().Version),
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: 5 * time.Second}),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		)
+		if err != nil {
+			return fmt.Errorf("set up the connection to %s: %w", s, err)
+		}
+		cn.grpc = g
+		c.conns = append(c.conns, cn)
+	}
+	return nil
+}
+
+// Close ends the connections.
+func (c *Client) Close() {
+	for _, cn := range c.conns {
+		cn.grpc.Close()
+	}
+	c.conns = nil
+}
+
+// effect tells whether a call changes anything.
+type effect int
+
+const (
+	// Reads is a call that changes nothing, so that asking again is always right.
+	Reads effect = iota
+	// Changes is a call that changes something: its outcome may be unknown.
+	Changes
+)
+
+// outcome is why one socket gave no definite answer.
+type outcome struct {
+	socket string
+	err    *cluster.Error
+}
+
+// call runs do against one coordinator after the other until the answer is
+// definite: done, or refused for a reason that trying again does not mend. do
+// must be safe to repeat. When time runs out the error is CodeUnknown if do
+// Changes something and a request without an answer had left, and
+// CodeUnavailable otherwise.
+func (c *Client) call(ctx context.Context, eff effect, do func(context.Context, grpc.ClientConnInterface) error) error {
+	if c.Timeout <= 0 {
+		return console.Usagef("--timeout %s: must be more than 0, such as 60s", c.Timeout)
+	}
+	if err := c.connect(); err != nil {
+		return err
+	}
+	all, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	start, noticed, unknown := time.Now(), false, false
+	limit := max(firstTry/time.Duration(len(c.conns)), time.Second)
+	for wait := FirstWait; ; wait = min(2*wait, mostWait) {
+		var tried []outcome
+		for i := range c.conns {
+			k := (c.best + i) % len(c.conns)
+			err := c.conns[k].attempt(all, limit, do)
+			if err == nil {
+				c.best = k
+				return nil
+			}
+			if !Indefinite(err) {
+				c.best = k
+				return afterUnknown(err, eff == Changes && unknown)
+			}
+			unknown = unknown || err.Code == cluster.CodeUnknown
+			tried = append(tried, outcome{c.conns[k].socket, err})
+			if all.Err() != nil {
+				break
+			}
+		}
+		if ctx.Err() == nil && !noticed && time.Since(start) > noticeAt {
+			noticed = true
+			c.env.Warnf("no coordinator answers yet, trying again (%s)", console.Escape(tried[len(tried)-1].err.Msg))
+		}
+		limit = laterTry
+		if c.down() && time.Since(start) > downAfter {
+			return c.giveUp(eff, unknown, tried, ctx)
+		}
+		if !Sleep(all, wait/2+rand.N(wait/2)) {
+			return c.giveUp(eff, unknown, tried, ctx)
+		}
+	}
+}
+
+// attempt runs do once and classes the error.
+func (cn *conn) attempt(ctx context.Context, limit time.Duration, do func(context.Context, grpc.ClientConnInterface) error) *cluster.Error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cn.sent.Store(false)
+	start := time.Now()
+	err := do(ctx, cn.grpc)
+	if err == nil {
+		return nil
+	}
+	ce := conv.FromStatus(err)
+	if ce.Code == cluster.CodeUnknown && !cn.sent.Load() {
+		ce.Code = cluster.CodeUnavailable
+	}
+	if status.Code(err) == codes.Unimplemented {
+		ce.Msg = "the coordinator does not know this request; it is older than this program (" + console.Version().Version + "), or newer by too much: use the same release (" + ce.Msg + ")"
+	}
+	if dial, ok := cn.dialErr.Load().(error); ok && !cn.reached.Load() {
+		ce.Msg = dial.Error()
+	} else if ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		ce.Msg = fmt.Sprintf("no answer within %s", time.Since(start).Round(time.Second))
+	}
+	return ce
+}
+
+// Indefinite tells whether e leaves open what became of a request.
+func Indefinite(e *cluster.Error) bool {
+	return e.Code == cluster.CodeUnknown || e.Code == cluster.CodeUnavailable
+}
+
+// afterUnknown judges a refusal that follows a try of unknown outcome: what the
+// cluster's state refuses now it may have done then. Other refusals would have
+// met the first try as well.
+func afterUnknown(err *cluster.Error, unknown bool) error {
+	if unknown && (err.Code == cluster.CodeExhausted || err.Code == cluster.CodeConflict) {
+		return cluster.Errorf(cluster.CodeUnknown, "an earlier try got no answer, and the last one was refused: %s", err.Msg)
+	}
+	return err
+}
+
+// down tells whether nothing ever listened on any socket.
+func (c *Client) down() bool {
+	for _, cn := range c.conns {
+		if cn.reached.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// giveUp lists what was tried, one socket a line.
+func (c *Client) giveUp(eff effect, unknown bool, tried []outcome, ctx context.Context) error {
+	if eff == Reads && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	code, head := cluster.CodeUnavailable, "no coordinator answers; tried:"
+	if eff == Changes && unknown {
+		code, head = cluster.CodeUnknown, "no definite answer; tried:"
+	} else if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var b strings.Builder
+	b.WriteString(head)
+	for _, t := range tried {
+		fmt.Fprintf(&b, "\n  %s: %s", t.socket, strings.TrimSpace(t.err.Msg))
+	}
+	if c.down() {
+		b.WriteString("\nIs Berth running on this machine? $BERTH_SOCKET names the sockets to try.")
+	}
+	return cluster.Errorf(code, "%s", b.String())
+}
+
+// Sleep waits for d; false when ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// Jobs runs do with the jobs' service.
+func (c *Client) Jobs(ctx context.Context, eff effect, do func(context.Context, apiv1.JobServiceClient) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
+		return do(ctx, apiv1.NewJobServiceClient(cc))
+	})
+}
+
+// Cluster runs do with the service for nodes and members.
+func (c *Client) Cluster(ctx context.Context, eff effect, do func(context.Context, apiv1.ClusterServiceClient) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
+		return do(ctx, apiv1.NewClusterServiceClient(cc))
+	})
+}
+
+// GetJob reads one job in full.
+func (c *Client) GetJob(ctx context.Context, id uint64) (*apiv1.Job, error) {
+	var job *apiv1.Job
+	err := c.Jobs(ctx, Reads, func(ctx context.Context, s apiv1.JobServiceClient) error {
+		r, err := s.GetJob(ctx, &apiv1.GetJobRequest{Id: id})
+		job = r.GetJob()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if job == nil {
+		return nil, cluster.Errorf(cluster.CodeInternal, "job %d: the coordinator's answer is empty", id)
+	}
+	return job, nil
+}
+
+// Models runs do with the service for the predictor's weights.
+func (c *Client) Models(ctx context.Context, eff effect, do func(context.Context, apiv1.ModelServiceClient) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
+		return do(ctx, apiv1.NewModelServiceClient(cc))
+	})
+}
+
+// DefaultTimeout is how long the client goes on asking unless --timeout says otherwise.
+const DefaultTimeout = 60 * time.Second

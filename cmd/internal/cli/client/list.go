@@ -1,0 +1,83 @@
+package client
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// ListJobs reads all pages, ordered by id.
+func ListJobs(ctx context.Context, c *Client, req *apiv1.ListJobsRequest) ([]*apiv1.Job, error) {
+	var jobs []*apiv1.Job
+	req.PageSize, req.PageToken = 20000, ""
+	if !req.Brief {
+		req.PageSize = 500 // an environment may be large
+	}
+	for {
+		var resp *apiv1.ListJobsResponse
+		err := c.Jobs(ctx, Reads, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+			resp, err = s.ListJobs(ctx, req)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, resp.GetJobs()...)
+		if resp.GetNextPageToken() == "" {
+			break
+		}
+		req.PageToken = resp.GetNextPageToken()
+	}
+	slices.SortStableFunc(jobs, func(a, b *apiv1.Job) int {
+		switch {
+		case a.GetId() < b.GetId():
+			return -1
+		case a.GetId() > b.GetId():
+			return 1
+		}
+		return 0
+	})
+	return slices.CompactFunc(jobs, func(a, b *apiv1.Job) bool { return a.GetId() == b.GetId() }), nil
+}
+
+// GetNodes reads nodes sorted by id, all when ids is empty. Unknown ids are an
+// error of CodeNotFound beside the nodes that are there.
+func GetNodes(ctx context.Context, c *Client, ids []string) ([]*apiv1.Node, error) {
+	for _, id := range ids {
+		if err := cluster.CheckName("node", id); err != nil {
+			return nil, console.Usagef("%w", err)
+		}
+	}
+	var nodes []*apiv1.Node
+	err := c.Cluster(ctx, Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+		resp, err := s.ListNodes(ctx, &apiv1.ListNodesRequest{Ids: ids})
+		nodes = resp.GetNodes()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(nodes, func(a, b *apiv1.Node) int { return strings.Compare(a.GetId(), b.GetId()) })
+	for _, id := range ids {
+		if !slices.ContainsFunc(nodes, func(n *apiv1.Node) bool { return n.GetId() == id }) {
+			return nodes, cluster.Errorf(cluster.CodeNotFound, "no such node: %s; berth node list shows those there are", id)
+		}
+	}
+	return nodes, nil
+}
+
+// Control asks for an action on up to 1,000 jobs.
+func Control(ctx context.Context, e *console.Env, c *Client, ids []uint64, action apiv1.JobAction, asUser bool) ([]*apiv1.ControlResult, error) {
+	req := &apiv1.ControlJobsRequest{RequestId: e.RequestID(), Ids: ids, Action: action, AsUser: asUser}
+	var resp *apiv1.ControlJobsResponse
+	err := c.Jobs(ctx, Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+		resp, err = s.ControlJobs(ctx, req)
+		return err
+	})
+	return resp.GetResults(), err
+}

@@ -1,0 +1,106 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// streamFor bounds one watch stream. A stream on which nothing happens looks
+// like one to a process that hangs, so each is left after this time and another
+// coordinator goes on from the same index.
+const streamFor = time.Minute
+
+// WatchJobs calls see with jobs as they are now and on each change, until see
+// returns true. It outlives coordinators: it goes on with the next one from
+// the last index, and gives up when none answered for the client's time-out.
+func (c *Client) WatchJobs(ctx context.Context, ids []uint64, see func([]*apiv1.Job) bool) error {
+	if err := c.connect(); err != nil {
+		return err
+	}
+	w := &watcher{ids: ids, see: see, heard: time.Now()}
+	wait := FirstWait
+	for k := c.best; ; k++ {
+		cn := c.conns[k%len(c.conns)]
+		err := w.stream(ctx, cn)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err.Code == cluster.CodeOutOfRange:
+			w.index = 0
+			continue
+		case !Indefinite(err):
+			return err
+		case errors.Is(err, errQuietStream):
+			done, lerr := c.look(ctx, w)
+			if done || lerr != nil {
+				return lerr
+			}
+			continue
+		case w.progress:
+			wait = FirstWait
+		case time.Since(w.heard) > c.Timeout:
+			return c.giveUp(Reads, false, []outcome{{cn.socket, err}}, ctx)
+		}
+		if !Sleep(ctx, wait) {
+			return context.Cause(ctx)
+		}
+		wait = min(2*wait, mostWait)
+	}
+}
+
+// errQuietStream marks a stream that lived for streamFor.
+var errQuietStream = errors.New("no news for the whole life of a stream")
+
+// look asks for the jobs in the ordinary way after a quiet stream, which shows
+// whether any coordinator lives.
+func (c *Client) look(ctx context.Context, w *watcher) (done bool, err error) {
+	jobs, err := ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: w.ids, Finished: true, Brief: true})
+	if err != nil {
+		return false, err
+	}
+	w.heard = time.Now()
+	return w.see(jobs), nil
+}
+
+// watcher is where a watch stands.
+type watcher struct {
+	ids      []uint64
+	see      func([]*apiv1.Job) bool
+	index    uint64
+	heard    time.Time
+	progress bool // the last stream was of use
+}
+
+// stream reads one stream to its end; nil when see has seen enough.
+func (w *watcher) stream(ctx context.Context, cn *conn) *cluster.Error {
+	w.progress = false
+	ctx, cancel := context.WithTimeout(ctx, streamFor)
+	defer cancel()
+	s, err := apiv1.NewJobServiceClient(cn.grpc).WatchJobs(ctx, &apiv1.WatchJobsRequest{Ids: w.ids, FromIndex: w.index}, grpc.WaitForReady(false))
+	for err == nil {
+		var m *apiv1.WatchJobsResponse
+		if m, err = s.Recv(); err == nil {
+			w.index, w.heard, w.progress = max(w.index, m.GetIndex()), time.Now(), true
+			if w.see(m.GetJobs()) {
+				return nil
+			}
+		}
+	}
+	if errors.Is(err, io.EOF) { // an orderly end, for example of a server that stops
+		return &cluster.Error{Code: cluster.CodeUnavailable, Msg: "the coordinator ended the stream"}
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return &cluster.Error{Code: cluster.CodeUnavailable, Msg: "no change", Err: errQuietStream}
+	}
+	return conv.FromStatus(err)
+}

@@ -1,0 +1,72 @@
+package console
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Format is what -o takes.
+type Format string
+
+const (
+	// FormatTable is a table for people.
+	FormatTable Format = "table"
+	// FormatWide is a table with more columns.
+	FormatWide Format = "wide"
+	// FormatJSON is JSON, indented.
+	FormatJSON Format = "json"
+	// FormatYAML is YAML.
+	FormatYAML Format = "yaml"
+	// FormatName is ids or names alone, a line each.
+	FormatName Format = "name"
+)
+
+// AddFormat registers -o with the formats that the command knows, the first
+// being the default.
+func AddFormat(cmd *cobra.Command, p *string, known ...Format) {
+	cmd.Flags().StringVarP(p, "output", "o", string(known[0]), "output `FORMAT`: "+Joined(known))
+	check := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if !slices.Contains(known, Format(*p)) {
+			return &UsageError{Cmd: cmd.CommandPath(), Err: formatError(*p, known)}
+		}
+		if check != nil {
+			return check(cmd, args)
+		}
+		return nil
+	}
+}
+
+func formatError(got string, known []Format) error {
+	return Usagef("-o %s: want one of %s", ShortQuote(got), Joined(known))
+}
+
+// PrintList prints views as JSON or YAML; false when f is neither.
+func PrintList(e *Env, f Format, v any) (bool, error) {
+	switch f {
+	case FormatJSON:
+		return true, printJSON(e, v)
+	case FormatYAML:
+		return true, printYAML(e, v)
+	default:
+		return false, nil
+	}
+}
+
+// KeyValues prints "key  value" lines, keys of one width; empty values are
+// left out.
+func KeyValues(e *Env, indent string, kv ...string) {
+	width := 0
+	for i := 0; i+1 < len(kv); i += 2 {
+		if kv[i+1] != "" {
+			width = max(width, len(kv[i]))
+		}
+	}
+	for i := 0; i+1 < len(kv); i += 2 {
+		if kv[i+1] != "" {
+			e.Printf("%s%s%s  %s\n", indent, kv[i], strings.Repeat(" ", width-len(kv[i])), Escape(kv[i+1]))
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package console
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// StateCode is the two-letter code of a state's long name; a state that this
+// client does not know stays as it came.
+func StateCode(name string) string {
+	s, err := cluster.ParseJobState(name)
+	if err != nil {
+		return name
+	}
+	return s.Code()
+}
+
+// Terminal tells whether a job in this state has ended.
+func Terminal(state string) bool {
+	s, err := cluster.ParseJobState(state)
+	return err == nil && s.Terminal()
+}
+
+// Waiting tells whether a job in this state has yet to start.
+func Waiting(state string) bool {
+	s, err := cluster.ParseJobState(state)
+	return err == nil && s.Waiting()
+}
+
+// Elapsed is how long a job has run, as squeue shows it: 5:03, 1:02:03,
+// 2-03:04:05.
+func Elapsed(e *Env, j *apiv1.Job) string {
+	if j.GetStarted() == nil || Waiting(j.GetState()) {
+		return "0:00"
+	}
+	end := e.Now()
+	if j.GetEnded() != nil {
+		end = j.GetEnded().AsTime()
+	}
+	return Clock(end.Sub(j.GetStarted().AsTime()))
+}
+
+// Clock prints a duration as Slurm does: 1-02:03:04, 2:03:04, 3:04.
+func Clock(d time.Duration) string {
+	s := int64(max(0, d) / time.Second)
+	switch {
+	case s >= 86400:
+		return fmt.Sprintf("%d-%02d:%02d:%02d", s/86400, s/3600%24, s/60%60, s%60)
+	case s >= 3600:
+		return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
+	default:
+		return fmt.Sprintf("%d:%02d", s/60, s%60)
+	}
+}
+
+// CardsOf lists a job's cards, or says that it runs on cores in their place.
+func CardsOf(j *apiv1.Job) string {
+	if OnCores(j) {
+		return cluster.CPUType
+	}
+	return GpuNames(j.GetGpus())
+}
+
+// GpuNames lists cards as type:index, grouped by type: A100-SXM4-80GB:0,1.
+func GpuNames(gpus []*apiv1.GPUShare) string {
+	var b strings.Builder
+	last := ""
+	for i, g := range gpus {
+		switch {
+		case g.GetType() == "" && i > 0:
+			b.WriteString("," + g.GetUuid())
+		case g.GetType() == "":
+			b.WriteString(g.GetUuid())
+		case g.GetType() == last:
+			fmt.Fprintf(&b, ",%d", g.GetIndex())
+		default:
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			fmt.Fprintf(&b, "%s:%d", g.GetType(), g.GetIndex())
+		}
+		last = g.GetType()
+	}
+	return OrDash(b.String())
+}
+
+// ShareText says how much of each card a job holds: "12.0 GiB, 30%" or
+// "whole GPU".
+func ShareText(gpus []*apiv1.GPUShare) string {
+	if len(gpus) == 0 {
+		return "-"
+	}
+	s := gpus[0].GetShare()
+	if s.GetExclusive() {
+		return "whole GPU"
+	}
+	return units.HumanMiB(s.GetMemMib()) + ", " + PercentOf(s.GetMilli())
+}
+
+// PercentOf prints part of whole in per cent.
+func PercentOf(milli int64) string { return strconv.FormatInt((milli+5)/10, 10) + "%" }
+
+// OrDash is s, or "-" when there is nothing.
+func OrDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// NodesOf are all nodes of a job as a host list, "" for none.
+func NodesOf(j *apiv1.Job) string {
+	if list := j.GetNodeList(); list != "" {
+		return list
+	}
+	return j.GetNode()
+}
+
+// Where is the node, or for a job without one the reason in brackets.
+func Where(j *apiv1.Job) string {
+	switch {
+	case j.GetNode() != "":
+		return NodesOf(j)
+	case Terminal(j.GetState()) && j.GetReason() == "":
+		return "-"
+	default:
+		return "(" + OrNone(j.GetReason()) + ")"
+	}
+}
+
+// OrNone is s, or "none" when there is nothing.
+func OrNone(s string) string {
+	if s == "" {
+		return "None"
+	}
+	return s
+}
+
+// When shows an instant in the local time zone, "" for none.
+func When(e *Env, t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return t.AsTime().In(e.Now().Location()).Format("2006-01-02 15:04:05")
+}
+
+// ReasonText is "Code: detail", "" for none.
+func ReasonText(code, detail string) string {
+	if code == "" || code == string(cluster.ReasonNone) {
+		return detail
+	}
+	return cluster.Reason{Code: cluster.ReasonCode(code), Detail: detail}.String()
+}
+
+// Cores prints thousandths of a core as a decimal without needless zeros.
+func Cores(milli int64) string {
+	return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64)
+}
+
+// MemOrDash prints MiB as people do, or "-" for none.
+func MemOrDash(mib int64) string {
+	if mib <= 0 {
+		return "-"
+	}
+	return units.HumanMiB(mib)
+}
+
+// SecondsText prints seconds as people read them.
+func SecondsText(s float64) string {
+	if s <= 0 {
+		return "-"
+	}
+	return units.HumanDuration(time.Duration(s * float64(time.Second)))
+}
+
+// Plural prints n with the word, in the plural unless n is 1.
+func Plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+// Joined prints the elements with commas between.
+func Joined[T ~string](in []T) string {
+	var b strings.Builder
+	for i, s := range in {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(string(s))
+	}
+	return b.String()
+}
+
+// OnCores tells of a job that asked for GPUs that it was placed without.
+func OnCores(j *apiv1.Job) bool {
+	return j.GetGpusWanted() > 0 && j.GetNode() != "" && len(j.GetGpus()) == 0 && !Waiting(j.GetState()) &&
+		(j.GetSpec() == nil || j.GetSpec().GetOrCpu())
+}
+
+// BytesText rounds up to whole MiB, so that little does not look like nothing.
+func BytesText(b int64) string {
+	if b == 0 {
+		return "0"
+	}
+	return units.HumanMiB((b + 1<<20 - 1) >> 20)
+}

@@ -1,0 +1,104 @@
+package enter
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+type execOptions struct {
+	terminal, noInput bool
+	// node is which one of a job on several, "" is the first.
+	node string
+}
+
+// NewExecCmd returns the command exec.
+func NewExecCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var o execOptions
+	cmd := &cobra.Command{
+		Use:   "exec JOB [--] COMMAND [ARG...]",
+		Short: "Run a command inside of a running job",
+		Long: "Run a command inside of a job of yours: on its node, as its user, with its environment, in its\n" +
+			"directory, its container and its limits. What it uses counts as the job's: at the job's cap of\n" +
+			"memory both end. It ends with the job, and does not keep the job alive. Standard input, output\n" +
+			"and signals are passed on.\n\n" +
+			"The exit code is the command's, 128 and the number of a signal that ended it, 127 if there is no\n" +
+			"such command and 126 if it cannot be run. Berth's own errors print a line that begins with\n" +
+			"\"berth: \" and have the codes that they have everywhere: 1 refused, 2 wrong usage, 3 no such job,\n" +
+			"4 the node or the coordinators do not answer, 75 the connection broke while it ran; then the\n" +
+			"command is ended.",
+		Example: "  berth exec 12 nvidia-smi\n  berth exec 12 -- sh -c 'ps aux | head'\n  berth exec -t 12 -- top",
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return console.Usagef("job id is missing")
+			case len(commandOf(args)) == 0:
+				return console.Usagef("a command is missing, for example: berth exec %s -- nvidia-smi; berth shell %s opens a shell", args[0], args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runExec(cmd.Context(), e, c, o, args[0], commandOf(args))
+		},
+	}
+	fs := cmd.Flags()
+	fs.SetInterspersed(false) // what follows the job is the command's
+	fs.BoolVarP(&o.terminal, "tty", "t", false, "give the command a terminal")
+	fs.StringVar(&o.node, "node", "", "which node of a job on several; the first by default")
+	fs.BoolVarP(&o.noInput, "no-input", "n", false, "do not read standard input, as in a loop that reads it itself")
+	return cmd
+}
+
+// NewShellCmd returns the command shell.
+func NewShellCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var o execOptions
+	cmd := &cobra.Command{
+		Use:   "shell JOB",
+		Short: "Open a shell inside of a running job",
+		Long: "Open your shell ($SHELL as the job has it) inside of a job of yours, as berth exec runs a command\n" +
+			"there, with a terminal if standard input and output are one. It ends with the job, and when the\n" +
+			"connection breaks: when the node's agent is restarted, or another coordinator becomes leader. The\n" +
+			"job does not notice.",
+		Example: "  berth shell 12\n  echo 'nvidia-smi; free -m' | berth shell 12",
+		Args:    console.OneArg("job id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, in := e.StdinTerminal()
+			o.terminal = in && e.IsTerminal
+			return runExec(cmd.Context(), e, c, o, args[0], nil)
+		},
+	}
+	cmd.Flags().StringVar(&o.node, "node", "", "which node of a job on several; the first by default")
+	return cmd
+}
+
+// commandOf is what follows the job; "--" before it is for people who are used
+// to it.
+func commandOf(args []string) []string {
+	args = args[1:]
+	if len(args) > 0 && args[0] == "--" {
+		args = args[1:]
+	}
+	return args
+}
+
+func runExec(ctx context.Context, e *console.Env, c *client.Client, o execOptions, arg string, command []string) error {
+	id, err := console.ParseID(arg)
+	if err != nil {
+		return err
+	}
+	x := &apiv1.AttachExec{Terminal: o.terminal}
+	for _, a := range command {
+		x.Command = append(x.Command, []byte(a))
+	}
+	if o.terminal {
+		x.Term = e.Getenv("TERM")
+	}
+	return runInJob(ctx, e, c, &insideJob{
+		open: &apiv1.AttachOpen{Job: id, Node: o.node, What: &apiv1.AttachOpen_Exec{Exec: x}}, noInput: o.noInput,
+	})
+}

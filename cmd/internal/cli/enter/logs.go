@@ -1,0 +1,131 @@
+package enter
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+type logsOptions struct {
+	follow, stderr, path, local bool
+	// tail is a number of lines, -1 for all; offset is in bytes.
+	tail, offset int64
+}
+
+// NewLogsCmd returns the command logs.
+func NewLogsCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var o logsOptions
+	cmd := &cobra.Command{
+		Use:   "logs JOB",
+		Short: "Print what a job has written",
+		Long: "Print the output file of a job. The agent of the job's node reads it, as the job's user, and\n" +
+			"sends it through the coordinators; on that node itself it is read directly. With --follow it\n" +
+			"goes on until the job has ended, also over a change of the leader, and over the job's next\n" +
+			"attempts if it has any. Where the node cannot be asked and a file of that name is here, that\n" +
+			"one is shown, and a line says so.",
+		Example: "  berth logs 12\n  berth logs -f 12\n  berth logs --tail 20 12\n  berth logs --since-offset 4096 12",
+		Args:    console.OneArg("job id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runLogs(cmd.Context(), e, c, o, args[0])
+		},
+	}
+	fs := cmd.Flags()
+	fs.BoolVarP(&o.follow, "follow", "f", false, "go on until the job has ended")
+	fs.BoolVarP(&o.stderr, "stderr", "e", false, "the file of standard error instead")
+	fs.BoolVar(&o.path, "path", false, "print the name of the file only")
+	fs.BoolVar(&o.local, "local", false, "read the file on this machine, whatever the job's node is")
+	fs.Int64VarP(&o.tail, "tail", "n", -1, "begin with the last N lines; 0 is what comes from now on")
+	fs.Int64Var(&o.offset, "since-offset", 0, "begin at this byte of the file")
+	return cmd
+}
+
+func (o *logsOptions) check() error {
+	switch {
+	case o.tail < -1:
+		return console.Usagef("--tail %d: must be 0 or more lines", o.tail)
+	case o.offset < 0:
+		return console.Usagef("--since-offset %d: must be 0 or more bytes", o.offset)
+	case o.tail >= 0 && o.offset > 0:
+		return console.Usagef("--tail and --since-offset: only one of them can say where to begin")
+	}
+	return nil
+}
+
+func runLogs(ctx context.Context, e *console.Env, c *client.Client, o logsOptions, arg string) error {
+	id, err := console.ParseID(arg)
+	if err == nil {
+		err = o.check()
+	}
+	if err != nil {
+		return err
+	}
+	job, err := c.GetJob(ctx, id)
+	if err != nil {
+		return err
+	}
+	if job.GetSpec() == nil || len(job.GetSpec().GetDir()) == 0 {
+		return cluster.Errorf(cluster.CodeDenied, "job %d: only its owner and administrators may see where its output goes", id)
+	}
+	if job.GetNode() == "" {
+		if job, err = awaitStart(ctx, e, c, o, job); err != nil {
+			return err
+		}
+	}
+	pattern := string(job.GetSpec().GetStdout())
+	if o.stderr && len(job.GetSpec().GetStderr()) > 0 {
+		pattern = string(job.GetSpec().GetStderr())
+	}
+	name, err := view.OutputPath(job, pattern)
+	if err != nil {
+		return err
+	}
+	if o.path {
+		e.Printf("%s\n", name)
+		return nil
+	}
+	l := &logReader{env: e, c: c, o: o, job: job, name: name}
+	defer l.close()
+	if !o.local && l.elsewhere() {
+		return l.remote(ctx)
+	}
+	return l.here(ctx)
+}
+
+// awaitStart returns the job once it has a node; without --follow it says why
+// there is nothing to read.
+func awaitStart(ctx context.Context, e *console.Env, c *client.Client, o logsOptions, job *apiv1.Job) (*apiv1.Job, error) {
+	if console.Terminal(job.GetState()) {
+		return nil, cluster.Errorf(cluster.CodeConflict, "job %d never started (%s), so it wrote nothing", job.GetId(), job.GetState())
+	}
+	if !o.follow {
+		return nil, cluster.Errorf(cluster.CodeConflict, "job %d has not started (%s): berth why %d says why; berth logs -f waits for it",
+			job.GetId(), job.GetState(), job.GetId())
+	}
+	e.Warnf("job %d has not started (%s); waiting", job.GetId(), job.GetState())
+	err := c.WatchJobs(ctx, []uint64{job.GetId()}, func(news []*apiv1.Job) bool {
+		for _, j := range news {
+			if j.GetId() == job.GetId() && (j.GetNode() != "" || console.Terminal(j.GetState())) {
+				return true
+			}
+		}
+		return false
+	})
+	if err != nil {
+		return nil, err
+	}
+	if job, err = c.GetJob(ctx, job.GetId()); err != nil {
+		return nil, err
+	}
+	if job.GetNode() == "" && console.Terminal(job.GetState()) {
+		o.follow = false
+		return awaitStart(ctx, e, c, o, job)
+	}
+	return job, nil
+}

@@ -1,0 +1,112 @@
+package jobcmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// NewHoldCmd returns the command hold.
+func NewHoldCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var asUser bool
+	cmd := &cobra.Command{
+		Use:   "hold JOB…",
+		Short: "Keep jobs from starting",
+		Long: "Keep jobs from starting until they are released. What runs goes on, and is held once it waits\n" +
+			"again. What an administrator holds, only administrators release, unless with --as-user.",
+		Example: "  berth hold 12\n  berth hold 12,14 20-30",
+		Args:    console.SomeArgs("job id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runControl(cmd.Context(), e, c, args, apiv1.JobAction_JOB_ACTION_HOLD, asUser)
+		},
+	}
+	cmd.Flags().BoolVar(&asUser, "as-user", false, "the owner may release it, even if an administrator holds it")
+	return cmd
+}
+
+// NewReleaseCmd returns the command release.
+func NewReleaseCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return &cobra.Command{
+		Use:     "release JOB…",
+		Short:   "Let held jobs start again",
+		Example: "  berth release 12\n  berth release 12,14 20-30",
+		Args:    console.SomeArgs("job id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runControl(cmd.Context(), e, c, args, apiv1.JobAction_JOB_ACTION_RELEASE, false)
+		},
+	}
+}
+
+// NewRequeueCmd returns the command requeue.
+func NewRequeueCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var hold bool
+	cmd := &cobra.Command{
+		Use:   "requeue JOB…",
+		Short: "End running jobs and let them wait again",
+		Long: "End running jobs and let them wait again under their ids. A job with a checkpoint hook saves\n" +
+			"its state first; any other gets TERM, and KILL after a grace, and begins anew.",
+		Example: "  berth requeue 12\n  berth requeue --hold 12",
+		Args:    console.SomeArgs("job id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			action := apiv1.JobAction_JOB_ACTION_REQUEUE
+			if hold {
+				action = apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD
+			}
+			return runControl(cmd.Context(), e, c, args, action, false)
+		},
+	}
+	cmd.Flags().BoolVar(&hold, "hold", false, "hold them then")
+	return cmd
+}
+
+// done says what became of a job.
+var done = map[apiv1.JobAction]string{
+	apiv1.JobAction_JOB_ACTION_HOLD: "held", apiv1.JobAction_JOB_ACTION_RELEASE: "released",
+	apiv1.JobAction_JOB_ACTION_REQUEUE: "will wait again", apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD: "will wait again, held",
+}
+
+// runControl prints a line for each id in the order given, with exit codes as
+// those of cancel.
+func runControl(ctx context.Context, e *console.Env, c *client.Client, args []string, action apiv1.JobAction, asUser bool) error {
+	ids, err := console.ParseIDs(args)
+	if err != nil {
+		return err
+	}
+	results, err := client.Control(ctx, e, c, ids, action, asUser)
+	if err != nil {
+		return console.UnknownChange(err, "Look with: berth show "+console.IDRanges(ids))
+	}
+	code := console.ExitDone
+	for _, r := range results {
+		switch r.GetFault() {
+		case "":
+			if e.Printf("job %d: %s\n", r.GetId(), done[action]); r.GetMessage() != "" {
+				e.Warnf("job %d: %s", r.GetId(), console.Escape(r.GetMessage()))
+			}
+			continue
+		case "NOT_FOUND":
+			e.Warnf("job %d: no such job", r.GetId())
+			if code == console.ExitDone {
+				code = console.ExitNotFound
+			}
+			continue
+		}
+		text := console.Escape(r.GetMessage())
+		if name := fmt.Sprintf("job %d ", r.GetId()); !strings.HasPrefix(text, name) {
+			text = strings.TrimSpace(name) + ": " + text
+		}
+		e.Warnf("%s", text)
+		code = console.ExitFailed
+	}
+	if code != console.ExitDone {
+		return &console.ExitError{Code: code}
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package jobcmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// QueueOptions are the flags of queue.
+type QueueOptions struct {
+	User, State, Output string
+	partition           string
+	Me, all, watch      bool
+	interval            time.Duration
+	noHeader            bool
+}
+
+// NewQueueCmd returns the command queue.
+func NewQueueCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var o QueueOptions
+	cmd := &cobra.Command{
+		Use:   "queue [flags] [JOB…]",
+		Short: "List jobs",
+		Long: "List jobs that have not ended; with --all or --state also others. States are PENDING (PD),\n" +
+			"QUEUED (QD, in the queue of one GPU), STARTING (CF), RUNNING (R), COMPLETING (CG),\n" +
+			"UNREACHABLE (UN) and, for jobs that ended, COMPLETED (CD), FAILED (F), CANCELLED (CA),\n" +
+			"TIMEOUT (TO), OUT_OF_MEMORY (OOM), NODE_FAIL (NF), PREEMPTED (PR), DEADLINE (DL).",
+		Example: "  berth queue --me\n  berth queue --state PD,QD -o wide\n  berth queue -o json 12-20\n  berth queue --me -o name | xargs -r berth cancel",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return RunQueue(cmd.Context(), e, c, &o, args)
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVarP(&o.User, "user", "u", "", "only jobs of these users, a comma-separated `LIST`")
+	fs.BoolVar(&o.Me, "me", false, "only jobs of mine")
+	fs.StringVarP(&o.State, "state", "t", "", "only jobs in these states, a comma-separated `LIST` of names or codes")
+	fs.StringVarP(&o.partition, "partition", "p", "", "only jobs of these partitions, a comma-separated `LIST`")
+	fs.BoolVarP(&o.all, "all", "a", false, "also jobs that have ended")
+	fs.BoolVarP(&o.watch, "watch", "w", false, "list again and again until interrupted")
+	fs.DurationVar(&o.interval, "interval", 2*time.Second, "how often --watch lists, at least 1s")
+	fs.BoolVar(&o.noHeader, "no-header", false, "leave out the heads of the columns")
+	console.AddFormat(cmd, &o.Output, console.FormatTable, console.FormatWide, console.FormatJSON, console.FormatYAML, console.FormatName)
+	return cmd
+}
+
+// RunQueue lists jobs as o says, once or until ctx ends.
+func RunQueue(ctx context.Context, e *console.Env, c *client.Client, o *QueueOptions, args []string) error {
+	req, err := o.request(e, args)
+	if err != nil {
+		return err
+	}
+	if !o.watch {
+		return listOnce(ctx, e, c, o, req)
+	}
+	if o.interval < time.Second {
+		return console.Usagef("--interval %s: must be at least 1s", o.interval)
+	}
+	for first := true; ; first = false {
+		if e.IsTerminal {
+			e.Printf("\x1b[H\x1b[2J")
+		} else if !first {
+			e.Printf("\n")
+		}
+		if err := listOnce(ctx, e, c, o, req); err != nil {
+			return err
+		}
+		if err := e.Flush(); err != nil {
+			return err
+		}
+		if !client.Sleep(ctx, o.interval) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (o *QueueOptions) request(e *console.Env, args []string) (*apiv1.ListJobsRequest, error) {
+	ids, err := console.ParseIDs(args)
+	if err != nil {
+		return nil, err
+	}
+	f := console.Format(o.Output)
+	req := &apiv1.ListJobsRequest{Ids: ids, Finished: o.all || len(ids) > 0, Brief: f == console.FormatTable || f == console.FormatName}
+	for u := range strings.SplitSeq(o.User, ",") {
+		if u != "" {
+			req.Users = append(req.Users, u)
+		}
+	}
+	for p := range strings.SplitSeq(o.partition, ",") {
+		if p != "" {
+			req.Partitions = append(req.Partitions, p)
+		}
+	}
+	if o.Me {
+		me := e.User()
+		if me == "" {
+			return nil, console.Usagef("--me: it is not known who you are; give your name with --user")
+		}
+		req.Users = append(req.Users, me)
+	}
+	req.States, err = parseStates(o.State)
+	return req, err
+}
+
+// parseStates reads names and codes in any case.
+func parseStates(list string) ([]string, error) {
+	var out []string
+	for s := range strings.SplitSeq(list, ",") {
+		if s == "" {
+			continue
+		}
+		st, err := cluster.ParseJobState(strings.ToUpper(s))
+		if err != nil {
+			var known []string
+			for k := cluster.JobPending; k <= cluster.JobDeadline; k++ {
+				known = append(known, k.String())
+			}
+			return nil, console.Usagef("--state %s: want some of %s%s", console.ShortQuote(s), strings.Join(known, ", "), console.DidYouMean(s, known))
+		}
+		out = append(out, st.String())
+	}
+	return out, nil
+}
+
+func listOnce(ctx context.Context, e *console.Env, c *client.Client, o *QueueOptions, req *apiv1.ListJobsRequest) error {
+	jobs, err := client.ListJobs(ctx, c, req)
+	if err != nil {
+		return err
+	}
+	if err := printJobs(e, o, jobs); err != nil {
+		return err
+	}
+	return missing(req, jobs)
+}
+
+// missing says which of the ids asked for are not there.
+func missing(req *apiv1.ListJobsRequest, jobs []*apiv1.Job) error {
+	if len(req.States) > 0 || len(req.Users) > 0 || len(req.Partitions) > 0 {
+		return nil
+	}
+	var gone []uint64
+	for _, id := range req.Ids {
+		if !slices.ContainsFunc(jobs, func(j *apiv1.Job) bool { return j.GetId() == id }) {
+			gone = append(gone, id)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return cluster.Errorf(cluster.CodeNotFound, "no such job: %s", console.IDRanges(gone))
+}
+
+func printJobs(e *console.Env, o *QueueOptions, jobs []*apiv1.Job) error {
+	views := make([]view.JobView, 0, len(jobs))
+	f := console.Format(o.Output)
+	if f == console.FormatJSON || f == console.FormatYAML {
+		for _, j := range jobs {
+			views = append(views, view.Job(j))
+		}
+		_, err := console.PrintList(e, f, views)
+		return err
+	}
+	if f == console.FormatName {
+		for _, j := range jobs {
+			e.Printf("%d\n", j.GetId())
+		}
+		return nil
+	}
+	t := jobTable(e, f, jobs)
+	t.NoHead = o.noHeader
+	t.Print(e)
+	return nil
+}
+
+func jobTable(e *console.Env, f console.Format, jobs []*apiv1.Job) *console.Table {
+	t := &console.Table{Cols: []console.Column{{Head: "JOBID", Right: true}}}
+	parted := slices.ContainsFunc(jobs, func(j *apiv1.Job) bool { return j.GetPartition() != "" })
+	if parted {
+		t.Cols = append(t.Cols, console.Column{Head: "PARTITION"})
+	}
+	t.Cols = append(t.Cols, console.Column{Head: "NAME", Shrink: true}, console.Column{Head: "USER"}, console.Column{Head: "ST"},
+		console.Column{Head: "TIME", Right: true}, console.Column{Head: "GPUS", Right: true}, console.Column{Head: "GPU", Shrink: true})
+	if f == console.FormatWide {
+		t.Cols = append(t.Cols, console.Column{Head: "SHARE"}, console.Column{Head: "PREDICTED"}, console.Column{Head: "SUBMITTED"}, console.Column{Head: "EST_START"})
+	}
+	t.Cols = append(t.Cols, console.Column{Head: "NODE(REASON)", Shrink: true})
+	for _, j := range jobs {
+		row := []string{strconv.FormatUint(j.GetId(), 10)}
+		if parted {
+			row = append(row, console.OrDash(j.GetPartition()))
+		}
+		row = append(row, j.GetName(), j.GetUser(), console.StateCode(j.GetState()),
+			console.Elapsed(e, j), strconv.Itoa(int(j.GetGpusWanted())), console.CardsOf(j))
+		if f == console.FormatWide {
+			row = append(row, console.ShareText(j.GetGpus()), predictionText(j.GetPredicted()),
+				console.OrDash(console.When(e, j.GetSubmitted())), console.OrDash(console.When(e, j.GetEstimatedStart())))
+		}
+		w := console.Where(j)
+		if f == console.FormatWide && j.GetReasonDetail() != "" && j.GetNode() == "" {
+			w = "(" + console.ReasonText(j.GetReason(), j.GetReasonDetail()) + ")"
+		}
+		t.Add(append(row, w)...)
+	}
+	return t
+}
+
+// predictionText is the short form: "11.2 GiB, 30%, 2h05m".
+func predictionText(p *apiv1.Prediction) string {
+	if p == nil || p.GetGpuMemMib() == 0 && p.GetSeconds() == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%s, %s, %s", console.MemOrDash(p.GetGpuMemMib()), console.PercentOf(p.GetGpuUtilMilli()), console.SecondsText(p.GetSeconds()))
+}

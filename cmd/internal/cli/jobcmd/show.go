@@ -1,0 +1,359 @@
+package jobcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// NewShowCmd returns the command show.
+func NewShowCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:     "show JOB…",
+		Short:   "Show all about jobs",
+		Example: "  berth show 12\n  berth show -o json 12 | jq .state",
+		Args:    console.SomeArgs("job id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runShow(cmd.Context(), e, c, console.Format(output), args)
+		},
+	}
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
+	return cmd
+}
+
+// runShow prints every job that is there before it reports those that are
+// not. One job alone is printed as an object, several as a list.
+func runShow(ctx context.Context, e *console.Env, c *client.Client, f console.Format, args []string) error {
+	ids, err := console.ParseIDs(args)
+	if err != nil {
+		return err
+	}
+	var jobs []*apiv1.Job
+	var failed []error
+	for _, id := range ids {
+		j, err := c.GetJob(ctx, id)
+		var ce *cluster.Error
+		switch {
+		case errors.As(err, &ce) && (ce.Code == cluster.CodeNotFound || ce.Code == cluster.CodeDenied):
+			failed = append(failed, err)
+		case err != nil:
+			return err
+		default:
+			jobs = append(jobs, j)
+		}
+	}
+	if err := printShown(e, f, jobs, len(ids) == 1); err != nil {
+		return err
+	}
+	return errors.Join(failed...)
+}
+
+func printShown(e *console.Env, f console.Format, jobs []*apiv1.Job, single bool) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	views := make([]view.JobView, 0, len(jobs))
+	for _, j := range jobs {
+		views = append(views, view.Job(j))
+	}
+	var v any = views
+	if single {
+		v = views[0]
+	}
+	if done, err := console.PrintList(e, f, v); done {
+		return err
+	}
+	for i, j := range jobs {
+		if f == console.FormatName {
+			e.Printf("%d\n", j.GetId())
+			continue
+		}
+		if i > 0 {
+			e.Printf("\n")
+		}
+		showJob(e, j)
+	}
+	return nil
+}
+
+func showJob(e *console.Env, j *apiv1.Job) {
+	s := j.GetSpec()
+	queue := ""
+	if j.GetQueue() != "" {
+		queue = fmt.Sprintf("of %s, place %d", j.GetQueue(), j.GetQueuePosition())
+	}
+	state := j.GetState()
+	if j.GetCancelRequested() && !console.Terminal(state) {
+		state += " (its end was asked for)"
+	}
+	if j.GetReason() == string(cluster.ReasonPreempted) && !console.Waiting(state) && !console.Terminal(state) {
+		state += " (saves its state to make room)"
+	}
+	kv := []string{
+		"Job", fmt.Sprintf("%d  %s", j.GetId(), j.GetName()),
+		"User", fmt.Sprintf("%s (%d)", j.GetUser(), j.GetUid()),
+		"Partition", j.GetPartition(),
+		"State", state,
+		"Reason", console.ReasonText(j.GetReason(), j.GetReasonDetail()),
+		"Exit", exitText(j.ExitCode, j.GetSignal()),
+		"Node", console.NodesOf(j),
+		"GPUs", jobShares(j),
+		"Queue", queue,
+		"Neighbours", console.IDList(j.GetNeighbours()),
+		"Deadline", deadlineText(e, j),
+		"Begins", beginText(e, j),
+		"Waits for", j.GetDependency(),
+		"Slowed down", slowedText(j.GetPredictedSlowdown()),
+		"Submitted", console.When(e, j.GetSubmitted()),
+		"Expected start", console.When(e, j.GetEstimatedStart()),
+		"Started", console.When(e, j.GetStarted()),
+		"Ended", console.When(e, j.GetEnded()),
+		"Run time", runTime(e, j),
+		"Predicted", predictedText(j.GetPredicted()),
+		"Measured", measuredText(j.GetMeasured()),
+	}
+	if s != nil {
+		kv = append(kv, specKeys(s)...)
+	}
+	console.KeyValues(e, "", kv...)
+	view.ShowUsed(e, j)
+	if len(j.GetAttempts()) > 0 {
+		e.Printf("Attempts\n")
+		for _, a := range j.GetAttempts() {
+			showAttempt(e, a, s)
+		}
+	}
+}
+
+func specKeys(s *apiv1.JobSpec) []string {
+	var asked []string
+	add := func(has bool, format string, args ...any) {
+		if has {
+			asked = append(asked, fmt.Sprintf(format, args...))
+		}
+	}
+	add(s.GetGpus() > 0, "%s", console.Plural(int(s.GetGpus()), "GPU", "GPUs"))
+	add(s.GetOrCpu(), "or none, on its cores")
+	add(s.GetExclusive(), "exclusive")
+	add(s.GetGpuType() != "", "type %s", s.GetGpuType())
+	add(s.GetGpuMemMib() > 0, "GPU memory %s", units.HumanMiB(s.GetGpuMemMib()))
+	add(s.GetGpuUtilMilli() > 0, "GPU use %s", console.PercentOf(s.GetGpuUtilMilli()))
+	add(s.GetCpuMilli() > 0, "%s cores", console.Cores(s.GetCpuMilli()))
+	add(s.GetMemMib() > 0, "memory %s", units.HumanMiB(s.GetMemMib()))
+	add(s.GetExpected() != nil, "expected %s", units.HumanDuration(s.GetExpected().AsDuration()))
+	add(s.GetTimeLimit() != nil, "time limit %s", units.FormatDuration(s.GetTimeLimit().AsDuration()))
+	add(s.GetObjective() != "", "for %s", s.GetObjective())
+	add(s.GetMaxPowerW() > 0, "at most %d W", s.GetMaxPowerW())
+	add(s.GetMaxCostMilli() > 0, "at a price of at most %g", float64(s.GetMaxCostMilli())/1000)
+	add(s.GetNode() != "", "node %s", s.GetNode())
+	add(s.GetNodes() > 1, "%d nodes, this on each", s.GetNodes())
+	add(s.GetTasksPerNode() > 1, "%d processes a node", s.GetTasksPerNode())
+	return []string{
+		"Asked for", strings.Join(asked, ", "),
+		"Checkpoint", checkpointText(s),
+		"Warning", jobspec.WarningText(s),
+		"Command", QuoteCommand(view.Texts(s.GetCommand())),
+		"Image", s.GetImage(),
+		"Mounts", strings.Join(jobspec.MountTexts(s), ", "),
+		"Container", jobspec.ContainerText(s),
+		"Directory", string(s.GetDir()),
+		"Output", string(s.GetStdout()),
+		"Error", string(s.GetStderr()),
+		"Input", string(s.GetStdin()),
+		"Comment", s.GetComment(),
+	}
+}
+
+func showAttempt(e *console.Env, a *apiv1.Attempt, s *apiv1.JobSpec) {
+	line := fmt.Sprintf("%d  %s", a.GetNo(), a.GetState())
+	if a.GetNode() != "" {
+		line += " on " + a.GetNode()
+	}
+	if text := attemptShares(a, s); text != "" {
+		line += ", " + text
+	}
+	if x := exitText(a.ExitCode, a.GetSignal()); x != "" {
+		line += ", " + x
+	}
+	e.Printf("  %s\n", console.Escape(line))
+	console.KeyValues(e, "     ",
+		"reason", console.ReasonText(a.GetReason(), a.GetReasonDetail()),
+		"placed", console.When(e, a.GetPlaced()),
+		"why", a.GetWhy(),
+		"overtook", a.GetOvertook(),
+		"started", console.When(e, a.GetStarted()),
+		"ended", console.When(e, a.GetEnded()),
+		"port", portText(a),
+	)
+	for rank, p := range a.GetParts() {
+		showPart(e, rank, p)
+	}
+}
+
+// portText tells where the processes of an attempt meet.
+func portText(a *apiv1.Attempt) string {
+	if a.GetPort() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d on the first node", a.GetPort())
+}
+
+// showPart tells of one node of an attempt on several.
+func showPart(e *console.Env, rank int, p *apiv1.Part) {
+	line := fmt.Sprintf("node %d  %s  %s", rank, p.GetNode(), p.GetState())
+	if p.GetState() == cluster.JobStarting.String() && p.GetReady() {
+		line += " (ready)"
+	}
+	var at []string
+	for _, g := range p.GetGpus() {
+		at = append(at, fmt.Sprint(g.GetIndex()))
+	}
+	if len(at) > 0 {
+		line += fmt.Sprintf(", GPU %s (%s)", strings.Join(at, ","), p.GetGpus()[0].GetType())
+	}
+	if x := exitText(p.ExitCode, p.GetSignal()); x != "" {
+		line += ", " + x
+	}
+	if r := console.ReasonText(p.GetReason(), p.GetReasonDetail()); r != "" {
+		line += ", " + r
+	}
+	e.Printf("       %s\n", console.Escape(line))
+}
+
+// beginText tells before when a job that waits does not start.
+func beginText(e *console.Env, j *apiv1.Job) string {
+	if !console.Waiting(j.GetState()) {
+		return ""
+	}
+	return console.When(e, j.GetSpec().GetBegin())
+}
+
+// deadlineText tells when a job should have ended, and whether it will.
+func deadlineText(e *console.Env, j *apiv1.Job) string {
+	at := console.When(e, j.GetSpec().GetDeadline())
+	if at == "" || j.GetSlack() == nil {
+		return at
+	}
+	d := j.GetSlack().AsDuration()
+	if d < 0 {
+		return at + ", expected to miss it by " + units.HumanDuration(-d)
+	}
+	return at + ", slack " + units.HumanDuration(d)
+}
+
+// checkpointText tells how a job saves its state when it must make room.
+func checkpointText(s *apiv1.JobSpec) string {
+	if s.GetCheckpointSignal() == "" {
+		return ""
+	}
+	return fmt.Sprintf("saves its state at %s within %s, and may be preempted", s.GetCheckpointSignal(), units.HumanDuration(s.GetCheckpointGrace().AsDuration()))
+}
+
+// slowedText tells what sharing is predicted to cost a job.
+func slowedText(v float64) string {
+	if v == 0 {
+		return ""
+	}
+	return view.SlowdownText(v) + " by those beside it, as predicted"
+}
+
+func exitText(code *int32, signal int32) string {
+	switch {
+	case code == nil:
+		return ""
+	case signal != 0:
+		return fmt.Sprintf("signal %d (exit code %d)", signal, *code)
+	default:
+		return fmt.Sprintf("exit code %d", *code)
+	}
+}
+
+// jobShares says what a job has of GPUs, or that it runs on cores instead.
+func jobShares(j *apiv1.Job) string {
+	if console.OnCores(j) {
+		return fmt.Sprintf("none of %d, it runs on cores (cpu)", j.GetGpusWanted())
+	}
+	return sharesText(j.GetGpus(), j.GetGpusWanted())
+}
+
+func attemptShares(a *apiv1.Attempt, s *apiv1.JobSpec) string {
+	if len(a.GetGpus()) == 0 && s.GetOrCpu() {
+		return cluster.CPUType
+	}
+	return sharesText(a.GetGpus(), 0)
+}
+
+func sharesText(gpus []*apiv1.GPUShare, wanted uint32) string {
+	if len(gpus) == 0 {
+		if wanted == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%d wanted", wanted)
+	}
+	text := console.GpuNames(gpus) + " (" + console.ShareText(gpus)
+	if len(gpus) > 1 {
+		text += " each"
+	}
+	return text + view.CapsText(gpus) + ")"
+}
+
+func runTime(e *console.Env, j *apiv1.Job) string {
+	if j.GetStarted() == nil || console.Waiting(j.GetState()) {
+		return ""
+	}
+	return console.Elapsed(e, j)
+}
+
+func predictedText(p *apiv1.Prediction) string {
+	if p == nil {
+		return ""
+	}
+	if p.GetGpuType() == cluster.CPUType {
+		return fmt.Sprintf("host memory %s, %s on %s cores; confidence %.0f%%, from %s",
+			console.MemOrDash(p.GetHostMemMib()), console.SecondsText(p.GetSeconds()), console.Cores(p.GetCpuMilli()), 100*p.GetConfidence(), console.OrNone(p.GetSource()))
+	}
+	text := fmt.Sprintf("GPU memory %s (95%%: %s), GPU %s, %s on %s; confidence %.0f%%, from %s",
+		console.MemOrDash(p.GetGpuMemMib()), console.MemOrDash(p.GetGpuMemP95Mib()), console.PercentOf(p.GetGpuUtilMilli()),
+		console.SecondsText(p.GetSeconds()), console.OrDash(p.GetGpuType()), 100*p.GetConfidence(), console.OrNone(p.GetSource()))
+	return text
+}
+
+// measuredText says in one line what an older node measured; see showUsed.
+func measuredText(m *apiv1.Measured) string {
+	if m == nil || m.GetProfile() != nil {
+		return ""
+	}
+	text := fmt.Sprintf("GPU memory %s, GPU %s, %s, host memory %s, %s cores",
+		console.MemOrDash(m.GetGpuMemMib()), console.PercentOf(m.GetGpuUtilMilli()), console.SecondsText(m.GetSeconds()),
+		console.MemOrDash(m.GetHostMemMib()), console.Cores(m.GetCpuMilli()))
+	if m.GetGpuOom() {
+		text += "; it was refused GPU memory"
+	}
+	return text
+}
+
+// QuoteCommand writes a command as a shell would read it.
+func QuoteCommand(args []string) string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		if a != "" && strings.Trim(a, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-") == "" {
+			out[i] = a
+		} else {
+			out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(out, " ")
+}

@@ -1,0 +1,185 @@
+package jobcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/modelcmd"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// maxCount is how many jobs one request may hold.
+const maxCount = 1000
+
+// maxRequestBytes is a little less than what coordinators accept.
+const maxRequestBytes = 4<<20 - 4<<10
+
+// SubmitOptions are the flags of submit.
+type SubmitOptions struct {
+	jobspec.SpecArgs
+	Count     string
+	requestID string
+	parsable  bool
+	wait      bool
+}
+
+// NewSubmitCmd returns the command submit.
+func NewSubmitCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var o SubmitOptions
+	cmd := &cobra.Command{
+		Use:   "submit [flags] (SCRIPT [ARG…] | FILE.yaml | -- COMMAND [ARG…])",
+		Short: "Submit a job",
+		Long: "Submit a job. Without --gpus it gets one GPU when anything about a GPU or a model is\n" +
+			"asked for, and none otherwise. What is not said of memory and time is predicted.\n" +
+			"A batch script's #SBATCH and #BERTH lines are read; the options of sbatch are taken beside\n" +
+			"those below.",
+		Example: "  berth submit --gpus 1 --gpu-mem 12G --time 2h -- python train.py --epochs 3\n" +
+			"  berth submit --onnx resnet50.onnx --batch 64 --steps 20000 -- python train.py\n" +
+			"  berth submit train.sh --epochs 3\n" +
+			"  berth submit job.yaml\n" +
+			"  id=$(berth submit --parsable -- ./prepare.sh)",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			args, dash, err := afterSpec(cmd, args)
+			if err != nil {
+				return err
+			}
+			return RunSubmit(cmd.Context(), e, c, &o, args, dash)
+		},
+	}
+	o.Register(cmd)
+	fs := cmd.Flags()
+	fs.StringVar(&o.Count, "count", "1", "submit this `NUMBER` of equal jobs at once, 1 to 1000; all or none")
+	fs.BoolVar(&o.parsable, "parsable", false, "print the job id alone")
+	fs.BoolVarP(&o.wait, "wait", "W", false, "wait for the end and exit with the job's exit code")
+	jobspec.RegisterSlurm(fs, &o.Slurm)
+	fs.SetInterspersed(false) // what follows a script is the script's
+	fs.StringVar(&o.requestID, "request-id", "", "`ID` of 16 to 64 characters; the same id never submits twice")
+	return cmd
+}
+
+// RunSubmit submits what o and args describe; dash is the index of "--" in them, or -1.
+func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitOptions, args []string, dash int) error {
+	var count int64
+	if err := jobspec.Whole("number of jobs", maxCount, func(*jobspec.Request) *int64 { return &count })(nil, o.Count); err != nil {
+		return console.Usagef("--count: %w", err)
+	}
+	if o.requestID == "" {
+		o.requestID = e.RequestID()
+	} else if err := checkRequestID(o.requestID); err != nil {
+		return err
+	}
+	if err := o.Read(e, args, dash); err != nil {
+		return err
+	}
+	if w := jobspec.SecretsWarning(o.Spec.Env, o.Spec.Command); w != "" {
+		e.Warnf("warning: %s", console.Escape(w))
+	}
+	if o.Slurm.Typed && o.Spec.GPUType == o.Slurm.Asked.GPUType {
+		var err error
+		if o.Spec.GPUType, err = client.SlurmType(ctx, c, o.Spec.GPUType); err != nil {
+			return err
+		}
+	}
+	if a := o.Slurm.Asked; a != nil && a.Test {
+		return modelcmd.TestSubmit(ctx, e, c, &o.Spec)
+	}
+	req := &apiv1.SubmitJobsRequest{RequestId: o.requestID}
+	for range count {
+		req.Jobs = append(req.Jobs, conv.SpecToAPI(&o.Spec))
+	}
+	if n := proto.Size(req); n > maxRequestBytes {
+		return console.Usagef("--count %d: %d KiB of arguments and environment in all, at most %d may be in one request; submit fewer at once, or pass less with --export",
+			count, n>>10, maxRequestBytes>>10)
+	}
+	var resp *apiv1.SubmitJobsResponse
+	err := c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+		resp, err = s.SubmitJobs(ctx, req)
+		return err
+	})
+	if err != nil {
+		return submitError(err, o.requestID)
+	}
+	for _, w := range resp.GetWarnings() {
+		e.Warnf("warning: %s", console.Escape(w))
+	}
+	parsable := o.parsable || o.Slurm.Asked != nil && o.Slurm.Asked.Parsable
+	if err := printSubmitted(e, resp.GetIds(), parsable); err != nil {
+		return err
+	}
+	if a := o.Slurm.Asked; o.wait || a != nil && a.Wait {
+		return waitJobs(ctx, e, c, resp.GetIds(), 0)
+	}
+	return nil
+}
+
+// afterSpec reads the flags that follow a spec file: only a script's
+// arguments are its own.
+func afterSpec(cmd *cobra.Command, args []string) (rest []string, dash int, err error) {
+	dash = cmd.ArgsLenAtDash()
+	if dash >= 0 || len(args) < 2 || jobspec.IsScript(args[0]) {
+		return args, dash, nil
+	}
+	fs := cmd.Flags()
+	fs.SetInterspersed(true)
+	if err := fs.Parse(args[1:]); err != nil {
+		return nil, 0, console.FlagError(cmd, err)
+	}
+	if dash = fs.ArgsLenAtDash(); dash >= 0 {
+		dash++
+	}
+	return append(args[:1:1], fs.Args()...), dash, nil
+}
+
+// submitError tells how to learn what became of a submit whose outcome is not
+// known.
+func submitError(err error, requestID string) error {
+	var ce *cluster.Error
+	if errors.As(err, &ce) && ce.Code == cluster.CodeUnknown {
+		return &cluster.Error{Code: ce.Code, Msg: fmt.Sprintf(
+			"%s\nThe job may or may not have been submitted. Its request id is %s.\n"+
+				"Run the same command again with --request-id %s: it submits the job if that did not happen yet, and prints its id either way.",
+			ce.Msg, requestID, requestID)}
+	}
+	return err
+}
+
+func checkRequestID(s string) error {
+	if len(s) < 16 || len(s) > 64 {
+		return console.Usagef("--request-id %s: want 16 to 64 characters", console.ShortQuote(s))
+	}
+	for _, b := range []byte(s) {
+		if b <= ' ' || b >= 0x7f {
+			return console.Usagef("--request-id %s: want printable ASCII characters without spaces", console.ShortQuote(s))
+		}
+	}
+	return nil
+}
+
+// printSubmitted writes the ids out at once: what follows may fail, and a job
+// whose id nobody saw would be lost to its owner.
+func printSubmitted(e *console.Env, ids []uint64, parsable bool) error {
+	switch {
+	case parsable:
+		for _, id := range ids {
+			e.Printf("%d\n", id)
+		}
+	case len(ids) == 1:
+		e.Printf("Submitted batch job %d\n", ids[0])
+	default:
+		e.Printf("Submitted %d batch jobs %s\n", len(ids), console.IDRanges(ids))
+	}
+	if err := e.Flush(); err != nil {
+		return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("submitted as %s, but: %w", console.IDRanges(ids), err)}
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package jobspec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/model"
+)
+
+// MaxFeaturesFile is many times what berth features prints.
+const MaxFeaturesFile = 64 << 10
+
+// readFeatures reads what berth features -o json, or berth features trace -o
+// json, printed: from a file, or from standard input for "-".
+func readFeatures(e *console.Env, name string) (model.Features, error) {
+	in, from := e.Stdin, "standard input"
+	if name != "-" {
+		f, err := console.OpenRegular(name)
+		if err != nil {
+			return model.Features{}, err
+		}
+		defer f.Close()
+		in, from = f, name
+	}
+	data, err := io.ReadAll(io.LimitReader(in, MaxFeaturesFile+1))
+	switch {
+	case err != nil:
+		return model.Features{}, fmt.Errorf("read %s: %w", from, err)
+	case len(data) > MaxFeaturesFile:
+		return model.Features{}, fmt.Errorf("%s: more than %d KiB; want what berth features -o json prints", from, MaxFeaturesFile>>10)
+	}
+	f, err := ParseFeatures(data)
+	if err != nil {
+		return model.Features{}, fmt.Errorf("%s: %w", from, err)
+	}
+	return f, nil
+}
+
+// ParseFeatures reads one JSON object of berth features and refuses what is
+// not one, what has keys that it does not have, and numbers out of range.
+func ParseFeatures(data []byte) (model.Features, error) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return model.Features{}, errors.New("is empty; want what berth features -o json prints")
+	}
+	var v FeaturesView
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&v); err != nil {
+		return model.Features{}, fmt.Errorf("%s; want what berth features -o json prints", jsonText(err))
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return model.Features{}, errors.New("goes on after the first object; want what one berth features -o json prints")
+	}
+	f := v.features()
+	if err := f.Check(); err != nil {
+		return model.Features{}, err
+	}
+	if !f.Known() {
+		return model.Features{}, fmt.Errorf("source %s: says nothing of a model; want graph or catalogue", console.ShortQuote(v.Source))
+	}
+	return f, nil
+}
+
+// jsonText is a decoder's error in our words.
+func jsonText(err error) string {
+	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Sprintf("%s is a JSON %s, want %s", t.Field, t.Value, t.Type)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return "is cut short"
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
+}
+
+// features is newFeaturesView undone. What follows from the rest is left out.
+func (v *FeaturesView) features() model.Features {
+	f := model.Features{
+		Source: model.Source(v.Source), Model: v.Model,
+		Run: model.Run{
+			Batch: v.Batch, SeqLen: v.SeqLen, Precision: model.Precision(v.Precision), Optimizer: model.Optimizer(v.Optimizer),
+			Framework: v.Framework, Checkpointing: v.Checkpointing, LoRARank: v.LoRARank, WeightBits: v.WeightBits,
+		},
+		Params: v.Params, ParamBytes: v.ParamBytes, TrainedBytes: v.TrainedBytes, SavedBytes: v.SavedBytes, LiveBytes: v.LiveBytes,
+		LargestBytes: v.LargestBytes, InputBytes: v.InputBytes, OutputBytes: v.OutputBytes, WorkspaceBytes: v.WorkspaceBytes,
+		MovedBytes: v.MovedBytes, ActBytes: v.ActBytes, MatrixBytes: v.MatrixBytes, ScoreBytes: v.ScoreBytes, TracedBytes: v.TracedBytes,
+		FLOPs: v.FLOPs, Blocks: v.Blocks, Width: v.Width, Convs: v.Convs, Linears: v.Linears, Activations: v.Activations,
+		Norms: v.Norms, Others: v.Others, Partial: v.Partial,
+	}
+	if v.Training {
+		f.Mode = model.Training
+	}
+	return f
+}
+
+// takeFeatures reads the file of --features. Only the number of steps is not
+// in it; flags that contradict it change nothing, which is said.
+func (r *Request) takeFeatures(e *console.Env) (f model.Features, warnings []string, err error) {
+	f, err = readFeatures(e, r.Run.features)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+			return f, nil, console.Usagef("--features: %w", err)
+		}
+		return f, []string{fmt.Sprintf("--features: %v; the job is predicted without its model", err)}, nil
+	}
+	m := &r.Run
+	f.Steps = m.steps
+	var ignored []string
+	for _, x := range []struct {
+		flag    string
+		differs bool
+	}{
+		{"--batch", m.batch > 0 && m.batch != f.Batch}, {"--seq-len", m.seqLen > 0 && m.seqLen != f.SeqLen},
+		{"--optimizer", m.optimizer != "" && m.optimizer != string(f.Optimizer)}, {"--precision", m.precision != "" && m.precision != string(f.Precision)},
+		{"--inference", m.inference && f.Mode == model.Training}, {"--framework", m.framework != "" && m.framework != f.Framework},
+		{"--lora-rank", m.loraRank > 0 && m.loraRank != f.LoRARank}, {"--weight-bits", m.weightBits > 0 && m.weightBits != f.WeightBits},
+		{"--checkpointing", m.checkpointing && !f.Checkpointing},
+	} {
+		if x.differs {
+			ignored = append(ignored, x.flag)
+		}
+	}
+	if len(ignored) > 0 {
+		warnings = append(warnings, "--features: was counted otherwise, so "+strings.Join(ignored, ", ")+" change nothing; give them to berth features instead")
+	}
+	if f.Partial {
+		warnings = append(warnings, "--features: part of the model was not understood; the prediction may be low")
+	}
+	return f, warnings, nil
+}
+
+// FeaturesView is what features files hold, and what features prints.
+type FeaturesView struct {
+	Model          string   `json:"model"`
+	Source         string   `json:"source"`
+	Training       bool     `json:"training"`
+	Batch          int64    `json:"batch"`
+	SeqLen         int64    `json:"seq_len"`
+	Precision      string   `json:"precision"`
+	Optimizer      string   `json:"optimizer"`
+	Framework      string   `json:"framework"`
+	Checkpointing  bool     `json:"checkpointing"`
+	LoRARank       int64    `json:"lora_rank"`
+	WeightBits     int64    `json:"weight_bits"`
+	Params         int64    `json:"params"`
+	ParamBytes     int64    `json:"param_bytes"`
+	TrainedBytes   int64    `json:"trained_bytes"`
+	SavedBytes     int64    `json:"saved_bytes"`
+	LiveBytes      int64    `json:"live_bytes"`
+	LargestBytes   int64    `json:"largest_bytes"`
+	InputBytes     int64    `json:"input_bytes"`
+	OutputBytes    int64    `json:"output_bytes"`
+	WorkspaceBytes int64    `json:"workspace_bytes"`
+	MovedBytes     int64    `json:"moved_bytes"`
+	ActBytes       int64    `json:"act_bytes"`
+	MatrixBytes    int64    `json:"matrix_bytes"`
+	ScoreBytes     int64    `json:"score_bytes"`
+	TracedBytes    int64    `json:"traced_bytes"`
+	FLOPs          int64    `json:"flops"`
+	Blocks         int64    `json:"blocks"`
+	Width          int64    `json:"width"`
+	Convs          int64    `json:"convs"`
+	Linears        int64    `json:"linears"`
+	Activations    int64    `json:"activations"`
+	Norms          int64    `json:"norms"`
+	Others         int64    `json:"others"`
+	Partial        bool     `json:"partial"`
+	Confidence     float64  `json:"confidence"`
+	Notes          []string `json:"notes"`
+	EncodedBytes   int      `json:"encoded_bytes"`
+}
+
+// NewFeaturesView returns the view of ft; confidence is that of its reader, 0 to 1.
+func NewFeaturesView(ft *model.Features, confidence float64, notes []string) FeaturesView {
+	return FeaturesView{
+		Model: ft.Model, Source: string(ft.Source), Training: ft.Mode == model.Training, Batch: ft.Batch, SeqLen: ft.SeqLen,
+		Precision: string(ft.Precision), Optimizer: string(ft.Optimizer), Framework: ft.Framework, Checkpointing: ft.Checkpointing,
+		LoRARank: ft.LoRARank, WeightBits: ft.WeightBits, Params: ft.Params, ParamBytes: ft.ParamBytes, TrainedBytes: ft.TrainedBytes,
+		SavedBytes: ft.SavedBytes, LiveBytes: ft.LiveBytes, LargestBytes: ft.LargestBytes, InputBytes: ft.InputBytes,
+		OutputBytes: ft.OutputBytes, WorkspaceBytes: ft.WorkspaceBytes, MovedBytes: ft.MovedBytes, ActBytes: ft.ActBytes,
+		MatrixBytes: ft.MatrixBytes, ScoreBytes: ft.ScoreBytes, TracedBytes: ft.TracedBytes, FLOPs: ft.FLOPs, Blocks: ft.Blocks, Width: ft.Width,
+		Convs: ft.Convs, Linears: ft.Linears, Activations: ft.Activations, Norms: ft.Norms, Others: ft.Others,
+		Partial: ft.Partial, Confidence: confidence, Notes: append([]string{}, notes...), EncodedBytes: len(ft.Encode()),
+	}
+}

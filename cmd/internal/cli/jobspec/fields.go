@@ -1,0 +1,367 @@
+package jobspec
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+	"github.com/berth-scheduler/berth/model"
+	"github.com/berth-scheduler/berth/model/graph"
+)
+
+// Request is what a user asked for on the command line, in a spec file, or
+// both, before it becomes a cluster.Spec.
+type Request struct {
+	Spec cluster.Spec
+	Gpus bool // Gpus was given
+	// nodes and tasks are how many there are, 0 for one.
+	nodes, tasks int64
+	export       string
+	env          []string // NAME=value of the file, over what export takes
+	Run          runFlags
+	Flags        []FlagText
+	Slurm        slurmArgs
+	begin        string // what was said of when to begin
+	// deadline is what was said of it in Slurm's way.
+	deadline string
+}
+
+// runFlags describe the model, for the predictor.
+type runFlags struct {
+	onnx, config, Model      string
+	features                 string
+	batch, seqLen, steps     int64
+	optimizer, precision     string
+	framework                string
+	loraRank, weightBits     int64
+	inference, checkpointing bool
+}
+
+// FlagText is one flag as it was typed; flags are applied after the file.
+type FlagText struct {
+	F    *Field
+	Text string
+}
+
+// Kind says what a field takes: in a spec file it decides which YAML scalars
+// are accepted.
+type kind int
+
+const (
+	kindText   kind = iota // a string
+	kindAmount             // a number, or a string with a unit
+	KindTruth              // true or false
+	kindList               // several strings; a flag is given again
+)
+
+// Field is one thing that can be asked for: a flag, and a key of the spec file
+// with _ for -.
+type Field struct {
+	Name, Short string
+	Kind        kind
+	Usage       string // the value's name in backquotes
+	Set         func(r *Request, v string) error
+}
+
+func (f *Field) key() string {
+	key := strings.ReplaceAll(f.Name, "-", "_")
+	if f.Kind == kindList {
+		key += "s"
+	}
+	return key
+}
+
+// Fields lists them in the order of --help.
+func Fields() []Field {
+	return slices.Concat(jobFields(), gpuFields(), containerFields(), fileFields(), ModelFields())
+}
+
+func text(p func(*Request) *string) func(*Request, string) error {
+	return func(r *Request, v string) error {
+		*p(r) = v
+		return nil
+	}
+}
+
+func truth(p func(*Request) *bool) func(*Request, string) error {
+	return func(r *Request, v string) error {
+		if v != "true" && v != "false" {
+			return fmt.Errorf("%s: want true or false", console.ShortQuote(v))
+		}
+		*p(r) = v == "true"
+		return nil
+	}
+}
+
+func size(p func(*Request) *int64) func(*Request, string) error {
+	return func(r *Request, v string) (err error) {
+		*p(r), err = units.ParseMiB(v)
+		return err
+	}
+}
+
+// Whole reads a whole number from 1 to most.
+func Whole(what string, most int64, p func(*Request) *int64) func(*Request, string) error {
+	return func(r *Request, v string) error {
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil || n < 1 || n > most || strconv.FormatInt(n, 10) != v {
+			return fmt.Errorf("%s %s: want a whole number from 1 to %d", what, console.ShortQuote(v), most)
+		}
+		*p(r) = n
+		return nil
+	}
+}
+
+func jobFields() []Field {
+	return []Field{
+		{"name", "J", kindText, "job `NAME`; by default the program's", func(r *Request, v string) error {
+			r.Spec.Name = v
+			return cluster.CheckJobName(v)
+		}},
+		{"mem", "", kindAmount, "host memory, a `SIZE` such as 16G", size(func(r *Request) *int64 { return &r.Spec.MemMiB })},
+		{"cpus", "c", kindAmount, "`CORES`, whole or with one to three decimals", setCPUs},
+		{"time", "t", kindAmount, "end the job after `TIME`, such as 90 (minutes), 1:30:00 or 2h", func(r *Request, v string) (err error) {
+			r.Spec.TimeLimit, err = units.ParseDuration(v)
+			return err
+		}},
+		{"signal", "", kindText, "send it a signal before its time limit ends it, `WHAT` such as USR1@60 (seconds); B:USR1@60 sends it to the first process alone", setWarning},
+		{"expect", "", kindAmount, "how much `TIME` you expect it to take", func(r *Request, v string) (err error) {
+			r.Spec.Duration, err = units.ParseDuration(v)
+			return err
+		}},
+		{"deadline", "", kindAmount, "refuse the job unless it can end within `TIME` from now, such as 6h, or by a time such as 2026-03-14T18:00; end it if it waits longer", setDeadline},
+		{"objective", "", kindText, "choose the GPU type for `GOAL`: latency, throughput, energy, cost or balanced", text(func(r *Request) *string { return (*string)(&r.Spec.Objective) })},
+		{"max-power", "", kindAmount, "no GPU type on which it is predicted to draw more than these `WATTS` in all", Whole("watts", 1_000_000, func(r *Request) *int64 { return &r.Spec.MaxPowerW })},
+		{"max-cost", "", kindAmount, "no GPU type on which it is predicted to cost more than this `PRICE`, in the cluster's currency", setMaxCost},
+		{"partition", "p", kindText, "`NAME` of the partition to run in, as berth partition list shows it", func(r *Request, v string) error {
+			r.Spec.Partition = v
+			return cluster.CheckPartitionName(v)
+		}},
+		{"node", "", kindText, "run on this `NODE` only", func(r *Request, v string) error {
+			r.Spec.Node = cluster.NodeID(v)
+			return cluster.CheckName("node", v)
+		}},
+		{"nodes", "N", kindAmount, "run on `NUMBER` nodes at once, all or none; what it asks for it gets on each", Whole("nodes", cluster.MaxNodes, func(r *Request) *int64 { return &r.nodes })},
+		{"tasks-per-node", "", kindAmount, "`NUMBER` of processes on each node, each told its rank", Whole("tasks", cluster.MaxTasks, func(r *Request) *int64 { return &r.tasks })},
+		{"requeue-on-loss", "", KindTruth, "run again when the node is lost, even if the first run may still go on there", truth(func(r *Request) *bool { return &r.Spec.RequeueOnLoss })},
+		{"checkpoint", "", kindText, "how it saves its state when it must make room for others: a `HOOK` such as USR1@60s, the signal and the time that it may take; without one it is never preempted", func(r *Request, v string) (err error) {
+			r.Spec.Checkpoint, err = cluster.ParseCheckpoint(v)
+			return err
+		}},
+		{"hold", "H", KindTruth, "submit it held: it does not start until berth release", truth(func(r *Request) *bool { return &r.Spec.Hold })},
+		{"begin", "b", kindText, "do not start it before `TIME`, such as now+2hours, 16:00 or 2026-03-14T18:00", setBegin},
+		{"dependency", "d", kindText, "start it after other jobs, a `LIST` such as afterok:17 or afterany:17:18,singleton; , is and, ? is or; after, afterany, afterok, afternotok", func(r *Request, v string) (err error) {
+			r.Spec.Depends, r.Spec.DependAny, err = cluster.ParseDepends(v)
+			return err
+		}},
+		{"kill-on-invalid-dep", "", kindText, "`YES` cancels it once --dependency can never be, no lets it wait for good (default \"no\")", func(r *Request, v string) error {
+			if v != "yes" && v != "no" {
+				return fmt.Errorf("%s: want yes or no", console.ShortQuote(v))
+			}
+			r.Spec.KillInvalidDepend = v == "yes"
+			return nil
+		}},
+		{"comment", "", kindText, "`TEXT` kept with the job", text(func(r *Request) *string { return &r.Spec.Comment })},
+	}
+}
+
+// setDeadline reads a span from now, or a time on this machine's clock.
+func setDeadline(r *Request, v string) error {
+	r.Spec.Deadline, r.Spec.DeadlineIn, r.deadline = 0, 0, ""
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04"} {
+		if at, err := time.ParseInLocation(layout, v, time.Local); err == nil {
+			if r.Spec.Deadline = cluster.TimeOf(at); r.Spec.Deadline <= 0 {
+				return fmt.Errorf("deadline %s: lies before 1970", console.ShortQuote(v))
+			}
+			return nil
+		}
+	}
+	d, err := units.ParseDuration(v)
+	if err != nil {
+		return fmt.Errorf("deadline %s: want a span such as 90 (minutes) or 6h, or a time such as 2026-03-14T18:00", console.ShortQuote(v))
+	}
+	r.Spec.DeadlineIn = d
+	return nil
+}
+
+// setBegin reads a time as Slurm takes it, on this machine's clock. One that has
+// passed is now.
+func setBegin(r *Request, v string) error {
+	if _, ok := slurm.ParseTime(v, time.Now()); !ok {
+		return fmt.Errorf("begin %s: want a time such as now+2hours, 16:00, tomorrow or 2026-03-14T18:00", console.ShortQuote(v))
+	}
+	r.begin = v // the command's clock says when that is
+	return nil
+}
+
+// setMaxCost reads a price in thousandths.
+func setMaxCost(r *Request, v string) error {
+	a, b, dotted := strings.Cut(v, ".")
+	digits := func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+	bad := fmt.Errorf("price %s: want a number from 0.001 to 999999 such as 4 or 0.25", console.ShortQuote(v))
+	if !digits(a) || len(a) > 6 || dotted && (!digits(b) || len(b) > 3) {
+		return bad
+	}
+	n, err := strconv.ParseInt(a+(b + "000")[:3], 10, 64)
+	if err != nil || n < 1 {
+		return bad
+	}
+	r.Spec.MaxCostMilli = n
+	return nil
+}
+
+func setCPUs(r *Request, v string) error {
+	const most = 4096
+	bad := fmt.Errorf("cores %s: want a number from 0.001 to %d such as 4 or 0.5", console.ShortQuote(v), most)
+	a, b, dotted := strings.Cut(v, ".")
+	digits := func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+	if !digits(a) || len(a) > 4 || len(a) > 1 && a[0] == '0' || dotted && (!digits(b) || len(b) > 3) {
+		return bad
+	}
+	n, err := strconv.ParseInt(a+(b + "000")[:3], 10, 64)
+	if err != nil || n < 1 || n > most*1000 {
+		return bad
+	}
+	r.Spec.CPUMilli = n
+	return nil
+}
+
+func gpuFields() []Field {
+	return []Field{
+		{"gpus", "G", kindAmount, "`NUMBER` of GPUs on each of its nodes, 1 to 16", func(r *Request, v string) (err error) {
+			r.Gpus = true
+			if r.Spec.GPUs, err = units.ParseGPUs(v); err != nil {
+				return fmt.Errorf("%w; leave it out for a job without GPUs", err)
+			}
+			return nil
+		}},
+		{"gpu-type", "", kindText, "only GPUs of this `TYPE`, as berth node list shows it", func(r *Request, v string) error {
+			if v == "" || len(v) > 64 || console.Escape(v) != v {
+				return fmt.Errorf("GPU type %s: want a name as berth node list shows it", console.ShortQuote(v))
+			}
+			r.Spec.GPUType = v
+			return nil
+		}},
+		{"gpu-mem", "", kindAmount, "memory it needs on each GPU, a `SIZE` such as 12G; also the cap", size(func(r *Request) *int64 { return &r.Spec.GPUMemMiB })},
+		{"gpu-util", "", kindAmount, "`PERCENT` of each GPU it keeps busy, 1 to 100", func(r *Request, v string) error {
+			p, err := units.ParsePercent(v)
+			if err != nil || p == 0 {
+				return fmt.Errorf("percentage %s: want a whole number from 1 to 100, with or without %%", console.ShortQuote(v))
+			}
+			r.Spec.GPUMilli = int64(p) * 10
+			return nil
+		}},
+		{"or-cpu", "", KindTruth, "it can also run without GPUs, on its cores: where that serves its --objective better, or no GPU could ever run it", truth(func(r *Request) *bool { return &r.Spec.OrCPU })},
+		{"exclusive", "", KindTruth, "whole GPUs, not shared with other jobs", truth(func(r *Request) *bool { return &r.Spec.Exclusive })},
+	}
+}
+
+func fileFields() []Field {
+	return []Field{
+		{"chdir", "D", kindText, "working `DIR` of the job; by default this one", text(func(r *Request) *string { return &r.Spec.Dir })},
+		{"output", "o", kindText, "`FILE` for standard output; %j, %x, %u, %N stand for job id, name, user, node (default \"" + defaultOutput + "\")", text(func(r *Request) *string { return &r.Spec.Stdout })},
+		{"error", "e", kindText, "`FILE` for standard error; by default that of standard output", text(func(r *Request) *string { return &r.Spec.Stderr })},
+		{"input", "i", kindText, "`FILE` for standard input; by default /dev/null", text(func(r *Request) *string { return &r.Spec.Stdin })},
+		{"open-mode", "", kindText, "`MODE` of opening the output files: append, or truncate to empty them at each start (default \"append\")", setOpenMode},
+		{"export", "", kindText, "environment to pass on: ALL, NONE or a `LIST` such as PATH,HOME or ALL,DEBUG=1 (default \"ALL\")", text(func(r *Request) *string { return &r.export })},
+	}
+}
+
+// ModelFields lists the fields that describe a model.
+func ModelFields() []Field {
+	return []Field{
+		{"onnx", "", kindText, "ONNX `FILE` of the model, read here to predict what it needs", text(func(r *Request) *string { return &r.Run.onnx })},
+		{"config", "", kindText, "config.json, .safetensors `FILE` or checkpoint's directory of a transformer, read here as well", text(func(r *Request) *string { return &r.Run.config })},
+		{"model", "", kindText, "model of the catalogue, by `NAME`, to predict what it needs", text(func(r *Request) *string { return &r.Run.Model })},
+		{"features", "", kindText, "what berth features -o json printed of the model, a `FILE`; - is standard input", text(func(r *Request) *string { return &r.Run.features })},
+		{"batch", "", kindAmount, "samples in a step on one GPU, a `NUMBER`", Whole("batch", graph.MaxBatch, func(r *Request) *int64 { return &r.Run.batch })},
+		{"seq-len", "", kindAmount, "tokens in a sample, a `NUMBER`", Whole("sequence length", graph.MaxBatch, func(r *Request) *int64 { return &r.Run.seqLen })},
+		{"steps", "", kindAmount, "`NUMBER` of steps in all", Whole("steps", 1<<40, func(r *Request) *int64 { return &r.Run.steps })},
+		{"optimizer", "", kindText, "optimizer `NAME`: " + console.Joined(graph.Optimizers()), oneOf("optimizer", graph.Optimizers(), func(r *Request) *string { return &r.Run.optimizer })},
+		{"precision", "", kindText, "precision `NAME`: " + console.Joined(graph.Precisions()), oneOf("precision", graph.Precisions(), func(r *Request) *string { return &r.Run.precision })},
+		{"inference", "", KindTruth, "the model infers; by default it trains", truth(func(r *Request) *bool { return &r.Run.inference })},
+		{"lora-rank", "", kindAmount, "train only low-rank adapters, of this `RANK`", Whole("rank", model.MaxLoRARank, func(r *Request) *int64 { return &r.Run.loraRank })},
+		{"weight-bits", "", kindAmount, "`WIDTH` of stored weights, when it is not the precision's: 4, 8, 16, 32", setWeightBits},
+		{"checkpointing", "", KindTruth, "activations are computed again instead of kept", truth(func(r *Request) *bool { return &r.Run.checkpointing })},
+		{"framework", "", kindText, "framework `NAME`: " + console.Joined(frameworks()), oneOf("framework", frameworks(), func(r *Request) *string { return &r.Run.framework })},
+	}
+}
+
+// frameworks lists the names that users may give.
+func frameworks() []string { return []string{"pytorch", "tensorflow", "jax"} }
+
+func setWeightBits(r *Request, v string) error {
+	switch v {
+	case "4", "8", "16", "32":
+		n, err := strconv.ParseInt(v, 10, 64)
+		r.Run.weightBits = n
+		return err
+	}
+	return fmt.Errorf("width %s: want 4, 8, 16 or 32", console.ShortQuote(v))
+}
+
+func oneOf[T ~string](what string, known []T, p func(*Request) *string) func(*Request, string) error {
+	return func(r *Request, v string) error {
+		if !slices.Contains(known, T(v)) {
+			return fmt.Errorf("%s %s: want one of %s", what, console.ShortQuote(v), console.Joined(known))
+		}
+		*p(r) = v
+		return nil
+	}
+}
+
+// FlagValue collects a field's text; it is read once the file has been.
+type FlagValue struct {
+	f *Field
+	r *Request
+}
+
+// NewFlagValue returns the flag of f that r collects.
+func NewFlagValue(f *Field, r *Request) *FlagValue { return &FlagValue{f, r} }
+
+// Set implements pflag.Value.
+func (v *FlagValue) Set(s string) error {
+	v.r.Flags = append(v.r.Flags, FlagText{v.f, s})
+	return nil
+}
+
+// String implements pflag.Value.
+func (v *FlagValue) String() string { return "" }
+
+// Type implements pflag.Value.
+func (v *FlagValue) Type() string {
+	if v.f.Kind == KindTruth {
+		return "bool"
+	}
+	return "text"
+}
+
+// addFields registers a flag for each field.
+func addFields(fs *pflag.FlagSet, r *Request) {
+	all := Fields()
+	for i := range all {
+		f := &all[i]
+		flag := fs.VarPF(&FlagValue{f, r}, f.Name, f.Short, f.Usage)
+		if f.Kind == KindTruth {
+			flag.NoOptDefVal = "true"
+		}
+	}
+}
+
+// ApplyFlags reads the flags, over what a file said.
+func (r *Request) ApplyFlags() error {
+	for _, t := range r.Flags {
+		if err := t.F.Set(r, t.Text); err != nil {
+			return console.Usagef("--%s: %w", t.F.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package jobspec
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+)
+
+// defaultOutput is where standard output goes when the user names no file.
+const defaultOutput = "berth-%j.out"
+
+// FromArgs reads the spec file, the flags and the command of a submit or
+// predict. dash is where -- stood in args, or -1. A FILE argument ends in
+// .yaml or .yml.
+func (r *Request) FromArgs(e *console.Env, file string, args []string, dash int) error {
+	before, command := args, []string(nil)
+	if dash >= 0 {
+		before, command = args[:dash], args[dash:]
+	}
+	if len(before) > 0 && IsScript(before[0]) && file == "" {
+		if err := r.fromScript(e, before[0], args[1:]); err != nil {
+			return noScript(args, err)
+		}
+		return r.ApplyFlags()
+	}
+	if len(r.Slurm.Set) > 0 {
+		if err := r.resolveSlurm(e, "", nil); err != nil {
+			return err
+		}
+		if r.Slurm.Asked.Wrapped {
+			if len(args) > 0 || file != "" {
+				return console.Usagef("--wrap: there is another command already, %s", console.ShortQuote(max(file, strings.Join(args, " "))))
+			}
+			if err := r.fromWrap(e); err != nil {
+				return err
+			}
+			return r.ApplyFlags()
+		}
+	}
+	for _, a := range before {
+		if IsScript(a) {
+			return console.Usagef("argument %s: put the command after --, such as: -- %s", console.ShortQuote(a), console.Escape(strings.Join(before, " ")))
+		}
+		if file != "" {
+			return console.Usagef("spec file %s: another one, %s, is there already", console.ShortQuote(a), console.ShortQuote(file))
+		}
+		file = a
+	}
+	if file != "" {
+		fromFile, err := readSpecFile(e, r, file)
+		if err != nil {
+			return err
+		}
+		r.Spec.Command = fromFile
+	}
+	if err := r.ApplyFlags(); err != nil {
+		return err
+	}
+	if file == "-" && r.Run.features == "-" {
+		return console.Usagef("--features: standard input is the spec file already; give the features in a file")
+	}
+	if dash >= 0 && len(command) == 0 {
+		return console.Usagef("the command after -- is missing, such as: -- python train.py")
+	}
+	if len(command) > 0 {
+		r.Spec.Command = command
+	}
+	return nil
+}
+
+// Complete fills what was left open from the caller's surroundings and checks
+// the result as the server will. Warnings are for standard error.
+func (r *Request) Complete(e *console.Env) (warnings []string, err error) {
+	s := &r.Spec
+	if len(s.Command) == 0 {
+		return nil, console.Usagef("the command is missing; put it after --, such as: -- python train.py, or name a spec file")
+	}
+	if s.Name == "" {
+		s.Name = defaultName(s.Command[0])
+	}
+	r.ImpliedGPUs()
+	if err := r.setDir(e); err != nil {
+		return nil, err
+	}
+	if s.Stdout == "" {
+		s.Stdout = defaultOutput
+	}
+	if at, ok := slurm.ParseTime(r.begin, e.Now()); ok && at.After(e.Now()) {
+		s.Begin = cluster.TimeOf(at) // what has passed is now
+	}
+	if at, ok := slurm.ParseDeadline(r.deadline, e.Now()); ok {
+		s.Deadline, s.DeadlineIn = cluster.TimeOf(at), 0
+	}
+	if s.Env, warnings, err = jobEnv(e.Environ(), r.export, r.env); err != nil {
+		return nil, err
+	}
+	more, err := r.readModel(e)
+	if err != nil {
+		return nil, err
+	}
+	warnings = append(warnings, more...)
+	for _, f := range [...]struct{ flag, v string }{{"image", s.Image}, {"comment", s.Comment}} {
+		if !utf8.ValidString(f.v) { // the wire cannot carry it
+			return nil, console.Usagef("--%s %s: is not UTF-8", f.flag, console.ShortQuote(f.v))
+		}
+	}
+	s.Nodes, s.Tasks = int(r.nodes), int(r.tasks)
+	if err := s.Check(); err != nil {
+		return nil, console.Usagef("%w", err)
+	}
+	return warnings, nil
+}
+
+// ImpliedGPUs gives a job one GPU when anything about one was said.
+func (r *Request) ImpliedGPUs() {
+	s := &r.Spec
+	if !r.Gpus && (s.Exclusive || s.GPUType != "" || s.GPUMemMiB > 0 || s.GPUMilli > 0 || r.Run.named()) {
+		s.GPUs = 1
+	}
+}
+
+func (r *Request) setDir(e *console.Env) error {
+	if filepath.IsAbs(r.Spec.Dir) {
+		r.Spec.Dir = filepath.Clean(r.Spec.Dir)
+		return nil
+	}
+	wd, err := e.Getwd()
+	if err != nil {
+		return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("this directory cannot be named (%w); go to another one, or give one with --chdir", err)}
+	}
+	r.Spec.Dir = filepath.Join(wd, r.Spec.Dir)
+	return nil
+}
+
+// defaultName is the program's base name, or "job" when that may not name one.
+func defaultName(program string) string {
+	name := filepath.Base(program)
+	if cluster.CheckJobName(name) != nil {
+		return "job"
+	}
+	return name
+}
+
+// SpecArgs are the flags and arguments that submit and predict share.
+type SpecArgs struct {
+	Request
+	File string
+}
+
+// Register adds the flags of every field to cmd.
+func (a *SpecArgs) Register(cmd *cobra.Command) {
+	addFields(cmd.Flags(), &a.Request)
+	cmd.Flags().StringVar(&a.File, "spec", "", "read the job from this YAML `FILE`; - is standard input. Flags win over it")
+	cmd.Flags().SortFlags = false
+	cmd.Args = cobra.ArbitraryArgs
+}
+
+// Read does fromArgs and complete, and prints the warnings.
+func (a *SpecArgs) Read(e *console.Env, args []string, dash int) error {
+	if err := a.FromArgs(e, a.File, args, dash); err != nil {
+		return err
+	}
+	warnings, err := a.Complete(e)
+	if err != nil {
+		return err
+	}
+	for _, w := range warnings {
+		e.Warnf("warning: %s", console.Escape(w))
+	}
+	return nil
+}

@@ -1,0 +1,2 @@
+// Package modelcmd has the commands of the predictor: predict, features and model.
+package modelcmd

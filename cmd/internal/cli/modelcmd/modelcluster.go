@@ -1,0 +1,342 @@
+package modelcmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
+	"github.com/berth-scheduler/berth/cmd/internal/safefile"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// clusterModelCmds are the verbs that speak of the weights in the cluster.
+func clusterModelCmds(e *console.Env, c *client.Client) []*cobra.Command {
+	return []*cobra.Command{
+		newModelListCmd(e, c), newModelShowCmd(e, c), newModelPinCmd(e, c), newModelUnpinCmd(e, c),
+		newModelRollbackCmd(e, c), newModelExportCmd(e, c), newModelImportCmd(e, c),
+	}
+}
+
+// MaxModelFile is what a coordinator takes at most.
+const MaxModelFile = 256 << 10
+
+// parseVersion reads a version of the model, "12" or "v12".
+func parseVersion(s string) (uint64, error) {
+	text := s
+	if len(s) > 1 && s[0] == 'v' {
+		text = s[1:]
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, console.Usagef("version %s: want a number that berth model list shows, 0 for the built-in model", console.ShortQuote(s))
+	}
+	return n, nil
+}
+
+// optionalVersion is the version named by the first argument, nil without one.
+func optionalVersion(args []string) (*uint64, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	v, err := parseVersion(args[0])
+	return &v, err
+}
+
+func atMostOneVersion(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return console.Usagef("takes one version, got %d arguments", len(args))
+	}
+	return nil
+}
+
+func newModelListCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List the versions of the model that are kept, newest first",
+		Example: "  berth model list\n  berth model list -o json",
+		Args:    console.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runModelList(cmd.Context(), e, c, console.Format(output))
+		},
+	}
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
+	return cmd
+}
+
+func runModelList(ctx context.Context, e *console.Env, c *client.Client, f console.Format) error {
+	var resp *apiv1.ListModelsResponse
+	err := c.Models(ctx, client.Reads, func(ctx context.Context, s apiv1.ModelServiceClient) (err error) {
+		resp, err = s.ListModels(ctx, &apiv1.ListModelsRequest{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	views := []modelView{}
+	for _, m := range resp.GetModels() {
+		views = append(views, viewModel(m))
+	}
+	if done, err := console.PrintList(e, f, views); done {
+		return err
+	}
+	if f == console.FormatName {
+		for _, v := range views {
+			e.Printf("%d\n", v.Version)
+		}
+		return nil
+	}
+	t := &console.Table{Cols: []console.Column{
+		{Head: "VERSION", Right: true}, {Head: "STATE"}, {Head: "AGE", Right: true}, {Head: "SOURCE"}, {Head: "SAMPLES", Right: true},
+		{Head: "ERROR_BEFORE", Right: true}, {Head: "ERROR_AFTER", Right: true}, {Head: "SIZE", Right: true}, {Head: "SHA256"},
+	}}
+	for _, m := range resp.GetModels() {
+		t.Add(strconv.FormatUint(m.GetVersion(), 10), modelState(m), modelAge(e, m), modelSource(m), modelSamples(m),
+			modelError(m, m.GetErrorBefore()), modelError(m, m.GetErrorAfter()), sizeText(m.GetSizeBytes()), console.Cut(m.GetSha256(), 13))
+	}
+	t.Print(e)
+	return nil
+}
+
+func newModelShowCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "show [VERSION]", Short: "Show a version of the model, and how well this cluster is predicted now",
+		Long: "Show a version of the model, by default the one in use, and how what was predicted at\n" +
+			"placement compares with what the newest jobs took. What users declared themselves does not count.\n" +
+			"Then whether sharing pays on each type of GPU: how much two jobs get done there together, taking turns being 1.",
+		Example: "  berth model show\n  berth model show 3 -o yaml",
+		Args:    atMostOneVersion,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runModelShow(cmd.Context(), e, c, console.Format(output), args)
+		},
+	}
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML)
+	return cmd
+}
+
+func runModelShow(ctx context.Context, e *console.Env, c *client.Client, f console.Format, args []string) error {
+	resp, err := getModel(ctx, c, args, false)
+	if err != nil {
+		return err
+	}
+	if done, err := console.PrintList(e, f, modelShowView{viewModel(resp.GetModel()), viewAccuracy(resp.GetAccuracy()), resp.GetSamples(), view.Interference(resp.GetInterference())}); done {
+		return err
+	}
+	m := resp.GetModel()
+	kv := []string{
+		"Version", strconv.FormatUint(m.GetVersion(), 10), "State", modelState(m), "Source", modelSource(m), "Published", console.When(e, m.GetPublished()),
+		"Size", sizeText(m.GetSizeBytes()), "SHA-256", m.GetSha256(),
+	}
+	if m.By != nil {
+		kv = append(kv, "By", "uid "+strconv.FormatUint(uint64(m.GetBy()), 10))
+	}
+	if m.GetTested() > 0 {
+		kv = append(kv, "Learned from", console.Plural(int(m.GetTrained()), "sample", "samples"),
+			"Tried on", fmt.Sprintf("%s: median error %s before, %s after", console.Plural(int(m.GetTested()), "other", "others"),
+				modelError(m, m.GetErrorBefore()), modelError(m, m.GetErrorAfter())))
+	}
+	console.KeyValues(e, "", append(kv, "Reason", m.GetReason())...)
+	e.Printf("\nThis cluster now, by %s\n", console.Plural(int(resp.GetSamples()), "sample", "samples"))
+	console.KeyValues(e, "  ", accuracyText(resp.GetAccuracy())...)
+	view.PrintInterference(e, resp.GetInterference())
+	return nil
+}
+
+func accuracyText(a *apiv1.Accuracy) []string {
+	if a.GetRuns() == 0 && a.GetUtilRuns() == 0 && a.GetTimeRuns() == 0 {
+		return []string{"Predictions", "none that could be compared yet"}
+	}
+	var kv []string
+	if n := a.GetRuns(); n > 0 {
+		kv = append(kv, "Memory", fmt.Sprintf("%s: mean error %s, median %s; %s stayed within the 95%% estimate",
+			console.Plural(int(n), "run", "runs"), ratioText(a.GetMeanError()), ratioText(a.GetMedianError()), ratioText(a.GetWithinP95())))
+	}
+	for _, x := range []struct {
+		name string
+		n    uint32
+		err  float64
+	}{{"Utilization", a.GetUtilRuns(), a.GetUtilMedianError()}, {"Time", a.GetTimeRuns(), a.GetTimeMedianError()}} {
+		if x.n > 0 {
+			kv = append(kv, x.name, fmt.Sprintf("%s: median error %s", console.Plural(int(x.n), "run", "runs"), ratioText(x.err)))
+		}
+	}
+	if n := a.GetOutOfMemory(); n > 0 {
+		kv = append(kv, "Out of memory", console.Plural(int(n), "run", "runs"))
+	}
+	return kv
+}
+
+func getModel(ctx context.Context, c *client.Client, args []string, withWeights bool) (*apiv1.GetModelResponse, error) {
+	version, err := optionalVersion(args)
+	if err != nil {
+		return nil, err
+	}
+	var resp *apiv1.GetModelResponse
+	err = c.Models(ctx, client.Reads, func(ctx context.Context, s apiv1.ModelServiceClient) (err error) {
+		resp, err = s.GetModel(ctx, &apiv1.GetModelRequest{Version: version, WithWeights: withWeights})
+		return err
+	})
+	return resp, err
+}
+
+func newModelPinCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return &cobra.Command{
+		Use: "pin [VERSION]", Short: "Keep a version in use: nothing learned replaces it",
+		Long: "Keep a version in use, by default the one that is: nothing learned replaces it until\n" +
+			"berth model unpin. Another version is put in use first. Imports and rollbacks still work.",
+		Example: "  berth model pin\n  berth model pin 3",
+		Args:    atMostOneVersion,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			version, err := optionalVersion(args)
+			if err != nil {
+				return err
+			}
+			return runModelPin(cmd.Context(), e, c, &apiv1.PinModelRequest{Version: version, Pinned: true}, "Pinning again is safe.")
+		},
+	}
+}
+
+func newModelUnpinCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return &cobra.Command{
+		Use: "unpin", Short: "Let what is learned replace the version in use again",
+		Example: "  berth model unpin",
+		Args:    console.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runModelPin(cmd.Context(), e, c, &apiv1.PinModelRequest{}, "Unpinning again is safe.")
+		},
+	}
+}
+
+func runModelPin(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.PinModelRequest, again string) error {
+	var m *apiv1.Model
+	err := c.Models(ctx, client.Changes, func(ctx context.Context, s apiv1.ModelServiceClient) error {
+		resp, err := s.PinModel(ctx, req)
+		m = resp.GetModel()
+		return err
+	})
+	if err != nil {
+		return console.UnknownChange(err, again)
+	}
+	printModelLine(e, m)
+	return nil
+}
+
+func newModelRollbackCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return &cobra.Command{
+		Use: "rollback VERSION", Short: "Put a kept version in use again",
+		Long: "Put a kept version in use again, as the next version. The cluster learns on from there;\n" +
+			"pin it with berth model pin when it should not.",
+		Example: "  berth model rollback 3\n  berth model rollback 0   # the built-in one",
+		Args:    console.OneArg("version"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runModelRollback(cmd.Context(), e, c, args[0])
+		},
+	}
+}
+
+func runModelRollback(ctx context.Context, e *console.Env, c *client.Client, arg string) error {
+	version, err := parseVersion(arg)
+	if err != nil {
+		return err
+	}
+	var m *apiv1.Model
+	err = c.Models(ctx, client.Changes, func(ctx context.Context, s apiv1.ModelServiceClient) error {
+		resp, err := s.RollbackModel(ctx, &apiv1.RollbackModelRequest{Version: version})
+		m = resp.GetModel()
+		return err
+	})
+	if err != nil {
+		return console.UnknownChange(err, "Rolling back again is safe.")
+	}
+	printModelLine(e, m)
+	return nil
+}
+
+func newModelExportCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return &cobra.Command{
+		Use: "export [VERSION] FILE", Short: "Write a version of the model to a file, - for standard output",
+		Example: "  berth model export site.weights\n  berth model export 3 - | sha256sum",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return console.Usagef("takes a file, and before it the version when it is not the one in use; got %d arguments", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runModelExport(cmd.Context(), e, c, args[:len(args)-1], args[len(args)-1])
+		},
+	}
+}
+
+func runModelExport(ctx context.Context, e *console.Env, c *client.Client, version []string, path string) error {
+	resp, err := getModel(ctx, c, version, true)
+	if err != nil {
+		return err
+	}
+	if len(resp.GetWeights()) == 0 {
+		return cluster.Errorf(cluster.CodeInternal, "the coordinator's answer holds no weights")
+	}
+	if path == "-" {
+		_, err := e.Out.Write(resp.GetWeights())
+		return err
+	}
+	if err := safefile.Replace(path, resp.GetWeights(), 0o644); err != nil {
+		return err
+	}
+	e.Printf("model version %d: %s written to %s\n", resp.GetModel().GetVersion(), sizeText(uint64(len(resp.GetWeights()))), console.Escape(path))
+	return nil
+}
+
+func newModelImportCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return &cobra.Command{
+		Use: "import FILE", Short: "Put a model that was exported in use, - for standard input",
+		Example: "  berth model import site.weights",
+		Args:    console.OneArg("file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runModelImport(cmd.Context(), e, c, args[0])
+		},
+	}
+}
+
+func runModelImport(ctx context.Context, e *console.Env, c *client.Client, path string) error {
+	blob, err := readWeights(e, path)
+	if err != nil {
+		return err
+	}
+	var m *apiv1.Model
+	err = c.Models(ctx, client.Changes, func(ctx context.Context, s apiv1.ModelServiceClient) error {
+		resp, err := s.PublishModel(ctx, &apiv1.PublishModelRequest{Weights: blob})
+		m = resp.GetModel()
+		return err
+	})
+	if err != nil {
+		return console.UnknownChange(err, "Importing again is safe.")
+	}
+	printModelLine(e, m)
+	return nil
+}
+
+// readWeights reads what the coordinators will check: which weights are good
+// is known to the version that uses them.
+func readWeights(e *console.Env, path string) ([]byte, error) {
+	if path != "-" {
+		blob, err := safefile.Read(path, MaxModelFile)
+		if err != nil {
+			return nil, console.Usagef("import: %w; want a file of berth model export, at most %d KiB", err, MaxModelFile>>10)
+		}
+		return blob, nil
+	}
+	blob, err := io.ReadAll(io.LimitReader(e.Stdin, MaxModelFile+1))
+	if err == nil && len(blob) > MaxModelFile {
+		return nil, console.Usagef("import: standard input has more than %d KiB; want what berth model export wrote", MaxModelFile>>10)
+	}
+	return blob, err
+}

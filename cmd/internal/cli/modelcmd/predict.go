@@ -1,0 +1,185 @@
+package modelcmd
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+	"github.com/berth-scheduler/berth/model"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+type predictOptions struct {
+	jobspec.SpecArgs
+	format  string
+	explain bool
+	beside  string
+}
+
+// NewPredictCmd returns the command predict.
+func NewPredictCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var o predictOptions
+	cmd := &cobra.Command{
+		Use:   "predict [flags] [FILE.yaml | -- COMMAND [ARG…]]",
+		Short: "Say what a job would need, without submitting it",
+		Long: "Say what a job would need on each type of GPU, without submitting it. With --beside also how it and the\n" +
+			"jobs named would slow each other down on one GPU; with --beside alone, how these do among themselves.",
+		Example: "  berth predict --onnx resnet50.onnx --batch 64 --steps 20000\n" +
+			"  berth predict --model bert-base --batch 32 --seq-len 512 --explain\n" +
+			"  berth predict job.yaml\n" +
+			"  berth features trace train.py -o json | berth predict --features - --beside 17\n" +
+			"  berth predict --beside 17,18",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runPredict(cmd.Context(), e, c, &o, args, cmd.ArgsLenAtDash())
+		},
+	}
+	o.Register(cmd)
+	cmd.Flags().BoolVar(&o.explain, "explain", false, "show the parts of the memory estimate, and of slowdowns")
+	cmd.Flags().StringVar(&o.beside, "beside", "", "how it gets on with these `JOBS` on one GPU, such as 17 or 17,18")
+	// -o is the job's output file here as in submit.
+	cmd.Flags().StringVar(&o.format, "format", "table", "how to print: table, json or yaml")
+	return cmd
+}
+
+func runPredict(ctx context.Context, e *console.Env, c *client.Client, o *predictOptions, args []string, dash int) error {
+	f := console.Format(o.format)
+	if f != console.FormatTable && f != console.FormatJSON && f != console.FormatYAML {
+		return console.Usagef("--format %s: want one of table, json, yaml", console.ShortQuote(o.format))
+	}
+	req := &apiv1.PredictRequest{}
+	var err error
+	if o.beside != "" {
+		if req.Beside, err = console.ParseIDs([]string{o.beside}); err != nil {
+			return err
+		}
+	}
+	if len(req.Beside) == 0 || len(args) > 0 || o.File != "" || len(o.Flags) > 0 {
+		if req.Spec, err = o.describe(e, args, dash); err != nil {
+			return err
+		}
+	} else if len(req.Beside) == 1 {
+		return console.Usagef("--beside %d: describe the job that is to be beside it, or name another one, such as: --beside %d,18", req.Beside[0], req.Beside[0])
+	}
+	var resp *apiv1.PredictResponse
+	err = c.Jobs(ctx, client.Reads, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+		resp, err = s.Predict(ctx, req)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	views := []*view.PredictedView{}
+	for _, p := range resp.GetPredictions() {
+		views = append(views, view.Prediction(p))
+	}
+	var all any = views
+	if len(req.Beside) > 0 {
+		all = view.BesideView{Predictions: views, Sharing: view.Sharing(resp.GetSharing())}
+	}
+	if done, err := console.PrintList(e, f, all); done {
+		return err
+	}
+	if req.Spec != nil {
+		printPredictions(e, resp.GetPredictions(), o.explain)
+	}
+	if len(req.Beside) > 0 {
+		view.PrintSharing(e, resp.GetSharing(), o.explain, req.Spec != nil)
+	}
+	return nil
+}
+
+// TestSubmit says what a job would take instead of submitting it.
+func TestSubmit(ctx context.Context, e *console.Env, c *client.Client, spec *cluster.Spec) error {
+	var resp *apiv1.PredictResponse
+	err := c.Jobs(ctx, client.Reads, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+		resp, err = s.Predict(ctx, &apiv1.PredictRequest{Spec: conv.SpecToAPI(spec)})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	printPredictions(e, resp.GetPredictions(), false)
+	return nil
+}
+
+// describe makes the job that is to be predicted.
+func (o *predictOptions) describe(e *console.Env, args []string, dash int) (*apiv1.JobSpec, error) {
+	if err := o.FromArgs(e, o.File, args, dash); err != nil {
+		return nil, err
+	}
+	if len(o.Spec.Command) == 0 {
+		o.Spec.Command = []string{"true"} // what runs does not matter to a model's cost
+	}
+	if o.beside != "" && !o.Gpus {
+		o.Spec.GPUs, o.Gpus = 1, true // which it would share
+	}
+	warnings, err := o.Complete(e)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range warnings {
+		e.Warnf("warning: %s", console.Escape(w))
+	}
+	o.Spec.Env = nil // of no use to a prediction
+	return conv.SpecToAPI(&o.Spec), nil
+}
+
+func printPredictions(e *console.Env, ps []*apiv1.Prediction, explain bool) {
+	t := &console.Table{Cols: []console.Column{
+		{Head: "GPU_TYPE"}, {Head: "GPU_MEM", Right: true}, {Head: "95%", Right: true}, {Head: "GPU_USE", Right: true}, {Head: "TIME", Right: true},
+		{Head: "MEMORY", Right: true}, {Head: "CPUS", Right: true}, {Head: "POWER", Right: true}, {Head: "CONFIDENCE", Right: true}, {Head: "FROM"},
+	}}
+	for _, p := range ps {
+		power := "-"
+		if p.GetPowerW() > 0 {
+			power = strconv.FormatInt(p.GetPowerW(), 10) + " W"
+		}
+		mem, p95, use := console.MemOrDash(p.GetGpuMemMib()), console.MemOrDash(p.GetGpuMemP95Mib()), console.PercentOf(p.GetGpuUtilMilli())
+		if p.GetGpuType() == cluster.CPUType {
+			mem, p95, use = "-", "-", "-"
+		}
+		t.Add(p.GetGpuType(), mem, p95, use, console.SecondsText(p.GetSeconds()),
+			console.MemOrDash(p.GetHostMemMib()), console.Cores(p.GetCpuMilli()), power, fmt.Sprintf("%.0f%%", 100*p.GetConfidence()), console.OrNone(p.GetSource()))
+	}
+	t.Print(e)
+	if !explain {
+		return
+	}
+	for _, p := range ps {
+		what, most := "GPU memory", p.GetGpuMemMib()
+		if p.GetGpuType() == cluster.CPUType {
+			what, most = "Host memory", p.GetHostMemMib()
+		}
+		e.Printf("\n%s on %s\n", what, console.Escape(p.GetGpuType()))
+		if len(p.GetParts()) == 0 {
+			e.Printf("  no parts: the figure is %s as a whole\n", console.Escape(console.OrNone(p.GetSource())))
+			continue
+		}
+		var kv []string
+		sum := int64(0)
+		for _, part := range p.GetParts() {
+			sum += part.GetMib()
+			kv = append(kv, part.GetName(), units.HumanMiB(part.GetMib()))
+		}
+		kv = append(kv, "in all", units.HumanMiB(sum))
+		// Rounding up each part makes the sum a little larger.
+		if d := sum - most; d > int64(len(p.GetParts())) || d < -1 {
+			why := "predicted, from " + console.OrNone(p.GetSource())
+			if p.GetSource() == string(model.SourceGraph) || p.GetSource() == string(model.SourceCatalogue) {
+				why = "the card has"
+			}
+			kv = append(kv, why, units.HumanMiB(most))
+		}
+		console.KeyValues(e, "  ", kv...)
+	}
+}

@@ -1,0 +1,314 @@
+package simcmd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/scheduler"
+	"github.com/berth-scheduler/berth/scheduler/policies"
+	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+)
+
+// fsmJobs is up to how many jobs the state machine itself is driven when
+// nobody chose: it costs two to five times what the stand-in does.
+const fsmJobs = 5_000
+
+// policyNames lists what --policy takes.
+func policyNames() []string {
+	names := policies.Names()
+	if !slices.Contains(names, "ffd") {
+		names = append(names, "ffd")
+	}
+	return names
+}
+
+// newPlanner makes a policy by name, "policy" or "policy+order". The
+// scheduler's own passes come with their fast path.
+func newPlanner(name, order string, seed uint64, maxShares int) (sim.Planner, error) {
+	if order == "" && (name == "ffd" || name == "slot") {
+		return sim.NewBerth(scheduler.Mode(name), maxShares), nil
+	}
+	base := scheduler.Default()
+	base.MaxReasons = -1
+	if maxShares > 0 {
+		base.MaxShares = maxShares
+	}
+	return policies.New(name, policies.Options{Order: order, Base: base, Seed: seed})
+}
+
+// simPoint is one setting that is to be simulated: what is known before a
+// policy and a seed are chosen. It is read by several simulations at once.
+type simPoint struct {
+	simWorld
+	src   *simSource
+	fleet sim.Fleet
+	why   string
+	notes []string
+	inter sim.Interference
+}
+
+// simTask is one simulation.
+type simTask struct {
+	point  *simPoint
+	policy string
+	seed   uint64
+	result *sim.Result
+	rec    *sim.Recorder
+	notes  []string // what had to be assumed for this seed
+}
+
+// prepare reads all that a setting needs. Sources that were read before are
+// taken from have.
+func (o *simWorld) prepare(ctx context.Context, e *console.Env, c *client.Client, have map[simWorld]*simSource) (*simPoint, error) {
+	src, err := o.source(ctx, e, c, have)
+	if err != nil {
+		return nil, err
+	}
+	p := &simPoint{simWorld: *o, src: src}
+	if p.fleet, p.why, err = o.fleet(src); err != nil {
+		return nil, err
+	}
+	if p.src, err = src.within(e, &p.fleet, o.strict); err != nil {
+		return nil, err
+	}
+	p.notes = append(slices.Clone(src.w.Notes), trace.Complete(&p.fleet)...)
+	p.inter, err = o.interference()
+	return p, err
+}
+
+// runSim runs every policy with every seed.
+func runSim(ctx context.Context, e *console.Env, c *client.Client, o *simOptions, names []string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	p, err := o.prepare(ctx, e, c, map[simWorld]*simSource{})
+	if err != nil {
+		return err
+	}
+	var tasks []*simTask
+	for _, n := range names {
+		for s := range uint64(o.seeds) {
+			tasks = append(tasks, &simTask{point: p, policy: n, seed: o.seed + s})
+		}
+	}
+	if err := o.runAll(ctx, e, tasks); err != nil {
+		return err
+	}
+	if err := o.drawAll(tasks, names); err != nil {
+		return err
+	}
+	v := View{Cluster: p.why, Notes: p.notes, Read: p.src.rep, Actual: p.src.actual}
+	for _, t := range tasks {
+		v.Results = append(v.Results, t.result)
+		v.Notes = addNew(v.Notes, t.notes)
+	}
+	return printSim(e, console.Format(o.output), v)
+}
+
+// addNew appends what is not there yet.
+func addNew(notes, more []string) []string {
+	for _, n := range more {
+		if !slices.Contains(notes, n) {
+			notes = append(notes, n)
+		}
+	}
+	return notes
+}
+
+// check tells which option of the whole command makes no sense.
+func (o *simOptions) check() error {
+	if o.seeds < 1 || o.seeds > 1000 {
+		return console.Usagef("--seeds %d: is outside 1 to 1000", o.seeds)
+	}
+	if o.parallel < 0 || o.parallel > 1024 {
+		return console.Usagef("--parallel %d: is outside 0 to 1024; 0 is one for each core", o.parallel)
+	}
+	return o.checkPlots()
+}
+
+// runAll runs the tasks side by side. Their results do not depend on the
+// order in which they happen to run, except for rates.
+func (o *simOptions) runAll(ctx context.Context, e *console.Env, tasks []*simTask) error {
+	for _, t := range tasks { // a policy that does not exist should not cost a run
+		if _, err := newPlanner(t.policy, t.point.order, t.seed, t.point.fleet.MaxShares); err != nil {
+			return console.Usagef("--policy: %s", err.Error())
+		}
+	}
+	n := o.parallel
+	if n == 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	bar := newSimProgress(e, len(tasks))
+	defer bar.end()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(n)
+	for i, t := range tasks {
+		g.Go(func() error {
+			if err := o.run(ctx, t, bar.of(i)); err != nil {
+				return fmt.Errorf("%s, seed %d: %w", t.policy, t.seed, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	bar.end()
+	for _, t := range tasks {
+		if r := t.result; r.Unplaced > 0 {
+			e.Warnf("%s, seed %d: %d of %d jobs never ran: by what is predicted of them no GPU, or no node, is large enough", t.policy, t.seed, r.Unplaced, r.Jobs)
+		}
+	}
+	return nil
+}
+
+// run runs one task.
+func (o *simOptions) run(ctx context.Context, t *simTask, say func(done, all int)) error {
+	p, f := t.point, t.point.fleet
+	planner, err := newPlanner(t.policy, p.order, t.seed, f.MaxShares)
+	if err != nil {
+		return err
+	}
+	w, err := p.workload(t.seed)
+	if err != nil {
+		return err
+	}
+	t.notes = w.Notes
+	var clock func() time.Duration
+	if !o.noTiming {
+		began := time.Now()
+		clock = func() time.Duration { return time.Since(began) }
+	}
+	if p.demand > 0 && w.Form == "openb" {
+		t.result, err = sim.Fill(ctx, w, &f, sim.FillOptions{Planner: planner, Seed: t.seed, Demand: p.demand, Progress: say, Clock: clock})
+		return err
+	}
+	if p.demand > 0 {
+		w = &sim.Workload{Name: w.Name, Form: w.Form, Jobs: slices.Clone(w.Jobs)}
+		trace.Squeeze(w, f.GPUs(), p.demand)
+	}
+	opt := p.options(planner, t.seed)
+	opt.Progress, opt.Clock = say, clock
+	switch p.fsm {
+	case "on":
+		opt.Log = true
+	case "auto":
+		opt.Log = len(w.Jobs) <= fsmJobs && !opt.Preemptible && opt.Profile == 0
+	case "off":
+	default:
+		return console.Usagef("--fsm %s: want on, off or auto", console.ShortQuote(p.fsm))
+	}
+	if o.plot != "" {
+		t.rec = sim.NewRecorder()
+		opt.Observe = t.rec
+	}
+	t.result, err = sim.Run(ctx, w, &f, opt)
+	return err
+}
+
+func (p *simPoint) options(planner sim.Planner, seed uint64) sim.Options {
+	return sim.Options{
+		Planner: planner, Seed: seed, World: p.inter,
+		Errors:    sim.Errors{Mem: p.memError, Util: p.utilError, Duration: p.durError, MemMargin: p.memMargin},
+		PassEvery: p.passEvery, Tick: p.tick, Start: p.start, PreemptSmall: p.preemptSmall, PreemptLarge: p.preemptLarge,
+		Profile: p.profile, OOMAfter: p.oomAfter, CapMemory: p.capMemory, MTBF: p.mtbf, Repair: p.repair, Checkpoint: p.checkpoint,
+		Preemptible: p.preempt,
+	}
+}
+
+// workload is the one that a seed gives: with profiles for jobs of which the
+// trace does not say what they take, and with what is predicted of them.
+func (p *simPoint) workload(seed uint64) (*sim.Workload, error) {
+	w, err := p.src.w, error(nil)
+	switch p.profiles {
+	case "none", "":
+	case "uniform":
+		w = trace.AssignUniform(w, seed)
+	case "lucid":
+		if p.colocation == "" {
+			return nil, console.Usagef("--profiles lucid: needs --colocation, the folder with its tables")
+		}
+		w, err = trace.AssignLucid(w, p.colocation, seed)
+	default:
+		return nil, console.Usagef("--profiles %s: want one of none, uniform, lucid", console.ShortQuote(p.profiles))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.predicted(w)
+}
+
+// simProgress shows on a terminal how far all simulations are together. Its
+// methods may be called at once.
+type simProgress struct {
+	e     *console.Env
+	f     *os.File
+	mu    sync.Mutex
+	last  time.Time
+	parts [][2]int
+}
+
+func newSimProgress(e *console.Env, n int) *simProgress {
+	p := &simProgress{e: e, parts: make([][2]int, n)}
+	if f, ok := e.Stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.f = f
+	}
+	return p
+}
+
+// of returns what the i-th simulation reports to, nil when nobody looks.
+func (p *simProgress) of(i int) func(done, all int) {
+	if p.f == nil {
+		return nil
+	}
+	return func(done, all int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.parts[i] = [2]int{done, all}
+		if now := p.e.Now(); now.Sub(p.last) > 200*time.Millisecond {
+			p.last = now
+			fmt.Fprintf(p.f, "\r\x1b[K%s", p.line())
+		}
+	}
+}
+
+const barWidth = 30
+
+// line draws a bar. Simulations that did not begin count as long as the
+// longest that did.
+func (p *simProgress) line() string {
+	done, all, most, begun := 0, 0, 0, 0
+	for _, q := range p.parts {
+		done, all, most = done+q[0], all+q[1], max(most, q[1])
+		if q[1] > 0 {
+			begun++
+		}
+	}
+	all += most * (len(p.parts) - begun)
+	full := barWidth * done / max(1, all)
+	s := make([]byte, barWidth)
+	for i := range s {
+		s[i] = '.'
+		if i < full {
+			s[i] = '#'
+		}
+	}
+	return fmt.Sprintf("[%s] %d of %d jobs in %d simulations", s, done, all, len(p.parts))
+}
+
+func (p *simProgress) end() {
+	if p.f != nil {
+		fmt.Fprint(p.f, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,194 @@
+package simcmd
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/scheduler/sim"
+	"github.com/berth-scheduler/berth/scheduler/sim/trace"
+)
+
+// View is what the commands print.
+type View struct {
+	Cluster string       `json:"cluster"`
+	Notes   []string     `json:"notes,omitempty"`
+	Read    trace.Report `json:"read"`
+	// Actual is what really happened to the jobs, where that is known.
+	Actual  *actualView   `json:"actual,omitempty"`
+	Results []*sim.Result `json:"results"`
+	// Summary has the mean of each policy over its seeds, when there are several.
+	Summary []Summary `json:"summary,omitempty"`
+}
+
+// Summary is the mean of a setting over its seeds.
+type Summary struct {
+	Policy  string            `json:"policy"`
+	Options map[string]string `json:"options,omitempty"`
+	Seeds   int               `json:"seeds"`
+	// Mean has the figures by the names that they have in results, CI95 half of
+	// the 95 % interval of each, by Student's t.
+	Mean map[string]float64 `json:"mean"`
+	CI95 map[string]float64 `json:"ci95"`
+}
+
+// figuresOf are the numbers of a result by their names.
+func figuresOf(r *sim.Result) (map[string]any, error) {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	var m map[string]any
+	return m, json.Unmarshal(raw, &m)
+}
+
+// summarize means the results of one setting.
+func summarize(policy string, options map[string]string, rs []*sim.Result) (Summary, error) {
+	s := Summary{Policy: policy, Options: options, Seeds: len(rs), Mean: map[string]float64{}, CI95: map[string]float64{}}
+	all := map[string][]float64{}
+	for _, r := range rs {
+		m, err := figuresOf(r)
+		if err != nil {
+			return s, err
+		}
+		for name, v := range m {
+			if x, ok := v.(float64); ok && name != "seed" {
+				all[name] = append(all[name], x)
+			}
+		}
+	}
+	for name, vs := range all {
+		s.Mean[name], s.CI95[name] = sim.MeanCI(vs)
+	}
+	return s, nil
+}
+
+func printSim(e *console.Env, f console.Format, v View) error {
+	if err := v.summarize(); err != nil {
+		return err
+	}
+	if done, err := console.PrintList(e, f, v); done {
+		return err
+	}
+	if f == formatCSV {
+		return printSimCSV(e, v.Results, nil)
+	}
+	t := &console.Table{Cols: []console.Column{
+		{Head: "POLICY"}, {Head: "SEED", Right: true}, {Head: "JOBS", Right: true}, {Head: "ALLOC", Right: true}, {Head: "UTIL", Right: true},
+		{Head: "MEM", Right: true}, {Head: "MEAN_JCT", Right: true}, {Head: "P99_JCT", Right: true}, {Head: "MAKESPAN", Right: true},
+		{Head: "BOUND", Right: true}, {Head: "WAIT", Right: true}, {Head: "SLOWDOWN", Right: true}, {Head: "OOM", Right: true}, {Head: "PREEMPT", Right: true},
+	}}
+	for _, r := range v.Results {
+		t.Add(r.Policy, strconv.FormatUint(r.Seed, 10), strconv.Itoa(r.Jobs), simPct(r.AllocationPct), simPct(r.GPUUtilPct), simPct(r.MemUtilPct),
+			simFig(r.MeanJCT, 0), simFig(r.P99JCT, 0), simFig(r.Makespan, 0), simFig(r.LowerBoundMakespan, 0), simFig(r.MeanWait, 0),
+			simFig(r.MeanSlowdown, 3), strconv.Itoa(r.OOMs), strconv.Itoa(r.Preemptions))
+	}
+	t.Print(e)
+	v.Actual.print(e, v.Results)
+	e.Printf("\ncluster: %s\ninterference: %s\n", console.Escape(v.Cluster), console.Escape(v.Results[0].World))
+	for _, n := range v.Notes {
+		e.Printf("note: %s\n", console.Escape(n))
+	}
+	return nil
+}
+
+// summarize fills in the means of policies with several seeds.
+func (v *View) summarize() error {
+	var rs []*sim.Result
+	for i, r := range v.Results {
+		rs = append(rs, r)
+		if i+1 < len(v.Results) && v.Results[i+1].Policy == r.Policy {
+			continue
+		}
+		if len(rs) > 1 {
+			s, err := summarize(r.Policy, nil, rs)
+			if err != nil {
+				return err
+			}
+			v.Summary = append(v.Summary, s)
+		}
+		rs = nil
+	}
+	return nil
+}
+
+func simFig(v *float64, digits int) string {
+	if v == nil {
+		return "-"
+	}
+	return strconv.FormatFloat(*v, 'f', digits, 64)
+}
+
+func simPct(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return simFig(v, 2) + "%"
+}
+
+// printSimCSV prints one row a result, with the names of the JSON. The columns
+// of what was varied come first.
+func printSimCSV(e *console.Env, rs []*sim.Result, varied []variedRow) error {
+	cw := csv.NewWriter(e.Out)
+	head, err := csvHead(rs)
+	if err != nil {
+		return err
+	}
+	var first []string
+	if len(varied) > 0 {
+		first = varied[0].names
+	}
+	if err := cw.Write(append(slices.Clone(first), head...)); err != nil {
+		return err
+	}
+	for i, r := range rs {
+		m, err := figuresOf(r)
+		if err != nil {
+			return err
+		}
+		var row []string
+		if len(varied) > 0 {
+			row = append(row, varied[i].values...)
+		}
+		for _, name := range head {
+			row = append(row, csvCell(m[name]))
+		}
+		if err := cw.Write(row); err != nil {
+			return err
+		}
+	}
+	cw.Flush()
+	return cw.Error()
+}
+
+// csvHead are the names that any of the results has, sorted.
+func csvHead(rs []*sim.Result) ([]string, error) {
+	var head []string
+	for _, r := range rs {
+		m, err := figuresOf(r)
+		if err != nil {
+			return nil, err
+		}
+		for k := range m {
+			if !slices.Contains(head, k) {
+				head = append(head, k)
+			}
+		}
+	}
+	slices.Sort(head)
+	return head, nil
+}
+
+func csvCell(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	default:
+		return fmt.Sprint(v)
+	}
+}

@@ -1,0 +1,2 @@
+// Package slurmcmd has the commands that look and answer as Slurm's do, and lint.
+package slurmcmd

@@ -1,0 +1,120 @@
+package slurmcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
+	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
+)
+
+// applets are the names of Slurm's commands under which the binary may be
+// called through a link.
+var applets = []string{"sbatch", "squeue", "scancel", "sinfo", "scontrol", "sacct"}
+
+// Applet returns the arguments for Main, given the whole argument vector of
+// the process: called through a link named sbatch, the binary is sbatch.
+func Applet(argv []string) []string {
+	if len(argv) == 0 {
+		return nil
+	}
+	if name := filepath.Base(argv[0]); slices.Contains(applets, name) {
+		return append([]string{name}, argv[1:]...)
+	}
+	return argv[1:]
+}
+
+// NewSbatchCmd is submit with the options, messages and exit codes of sbatch.
+func NewSbatchCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return &cobra.Command{
+		Use:                "sbatch [OPTIONS…] [SCRIPT [ARG…]]",
+		Short:              "Submit a batch script as Slurm's sbatch does",
+		Example:            sbatchExamples,
+		Hidden:             true,
+		DisableFlagParsing: true,
+		Args:               cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e.Prog = "sbatch"
+			return asSbatch(runSbatch(cmd.Context(), e, c, args))
+		},
+	}
+}
+
+// asSbatch gives every failure of sbatch itself its exit code; that of a job
+// which was waited for stays.
+func asSbatch(err error) error {
+	var exit *console.ExitError
+	switch {
+	case err == nil, errors.Is(err, console.ErrQuiet), errors.As(err, &exit) && (exit.Err == nil || exit.Code == exitOptions):
+		return err
+	case errors.As(err, &exit):
+		return &console.ExitError{Code: console.ExitFailed, Err: exit.Err}
+	}
+	var u *console.UsageError
+	if errors.As(err, &u) {
+		return &console.ExitError{Code: console.ExitFailed, Err: u.Err}
+	}
+	for _, own := range []error{sbatch.ErrEmpty, sbatch.ErrNoInterpreter, sbatch.ErrDOS, errWrapArgs} {
+		if errors.Is(err, own) {
+			return &console.ExitError{Code: console.ExitFailed, Err: own}
+		}
+	}
+	return &console.ExitError{Code: console.ExitFailed, Err: sbatch.Message(fmt.Sprintf("Batch job submission failed: %v", err))}
+}
+
+var errWrapArgs = sbatch.Message("Script arguments not permitted with --wrap option")
+
+// exitOptions is what sbatch ends with when its options cannot be read.
+const exitOptions = 255
+
+func runSbatch(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
+	words := make([]sbatch.Word, len(args))
+	for i, a := range args {
+		words[i].Text = a
+	}
+	set, faults, rest := sbatch.Scan(words, sbatch.FromCommandLine, jobspec.OwnOptions(), false)
+	if len(faults) > 0 {
+		return &console.ExitError{Code: exitOptions, Err: errors.New(faults[0].Msg + "\nTry \"sbatch --help\" for more information")}
+	}
+	// What the command line alone decides, before any script is read.
+	first, _ := sbatch.Resolve(set, nil)
+	switch {
+	case first.Help:
+		e.Printf("%s\nExamples:\n%s\n", sbatchHelp, sbatchExamples)
+		return nil
+	case first.Version:
+		e.Printf("berth %s, with the options of slurm 22.05\n", console.Version().Version)
+		return nil
+	}
+	o := &jobcmd.SubmitOptions{Count: "1"}
+	o.Slurm.Set = set
+	var script []string
+	for _, w := range rest {
+		script = append(script, w.Text)
+	}
+	if len(script) > 0 && first.Wrapped {
+		return errWrapArgs
+	}
+	if len(script) == 0 && !first.Wrapped {
+		script = []string{"-"}
+	}
+	return jobcmd.RunSubmit(ctx, e, c, o, script, -1)
+}
+
+const sbatchHelp = `Usage: sbatch [OPTIONS...] [SCRIPT [ARGS...]]
+
+Takes the options of Slurm's sbatch 22.05 and submits to Berth. What becomes of each is
+said on standard error (-Q: not), and by "berth lint SCRIPT". "berth submit --help" lists
+Berth's own options, which are taken as well.
+`
+
+const sbatchExamples = "  berth sbatch -G 1 -t 2:00:00 train.sh\n" +
+	"  ln -s /usr/bin/berth /usr/local/bin/sbatch && sbatch train.sh"

@@ -1,0 +1,437 @@
+package slurmcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+const scancelExamples = "  berth scancel 12 14\n  ln -s /usr/bin/berth /usr/local/bin/scancel && scancel --me -t PENDING"
+
+// NewScancelCmd returns the command scancel.
+func NewScancelCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var q slurm.Squeue
+	var users, names, parts, states, nodes, sig string
+	var me, quiet, verbose, batch, full, interactive bool
+	return slurmCommand(e, "scancel [OPTIONS…] [JOB…]", "End jobs as Slurm's scancel does", scancelExamples, func(fs *pflag.FlagSet) {
+		fs.StringVarP(&users, "user", "u", "", "jobs of this user")
+		fs.BoolVar(&me, "me", false, "jobs of mine")
+		fs.StringVarP(&names, "name", "n", "", "jobs of this name")
+		fs.StringVar(&names, "jobname", "", "the same")
+		fs.StringVarP(&parts, "partition", "p", "", "jobs of this partition")
+		fs.StringVarP(&states, "state", "t", "", "jobs in this state: PENDING, RUNNING")
+		fs.StringVarP(&nodes, "nodelist", "w", "", "jobs on these nodes")
+		fs.StringVarP(&sig, "signal", "s", "", "refused, but for TERM and KILL")
+		fs.BoolVarP(&quiet, "quiet", "Q", false, "say nothing of jobs that are not there")
+		fs.BoolVarP(&verbose, "verbose", "v", false, "say which jobs are ended")
+		fs.BoolVarP(&batch, "batch", "b", false, "taken for Slurm's sake")
+		fs.BoolVarP(&full, "full", "f", false, "taken for Slurm's sake")
+		fs.BoolVarP(&interactive, "interactive", "i", false, "refused: name the jobs")
+	}, func(ctx context.Context, args []string) error {
+		switch s := strings.TrimPrefix(strings.ToUpper(sig), "SIG"); {
+		case s != "" && s != "TERM" && s != "KILL" && s != "15" && s != "9":
+			return fmt.Errorf("--signal=%s: a job can be ended (TERM, then KILL), other signals are not sent", sig)
+		case interactive:
+			return errors.New("--interactive: name the jobs that are to end")
+		}
+		q.Users, q.Names, q.Partitions, q.States = listOf(users), listOf(names), listOf(parts), listOf(strings.ToUpper(states))
+		if me {
+			q.Users = append(q.Users, e.User())
+		}
+		var err error
+		if q.Nodes, err = slurm.Unfold(nodes); err != nil {
+			return slurm.Message(fmt.Sprintf("Invalid node name %v", err))
+		}
+		chooses := len(q.Users)+len(q.Names)+len(q.Partitions)+len(q.States)+len(q.Nodes) > 0
+		if len(args) == 0 && !chooses {
+			return slurm.Message("No job identification provided")
+		}
+		for _, a := range args {
+			id, err := jobNumber(a)
+			if err != nil {
+				return slurm.Message("Invalid job id " + a)
+			}
+			q.Jobs = append(q.Jobs, id)
+		}
+		ids := q.Jobs
+		if chooses {
+			if ids, err = chosen(ctx, e, c, &q); err != nil {
+				return err
+			}
+		}
+		return endJobs(ctx, e, c, ids, quiet, verbose)
+	})
+}
+
+// chosen are the jobs that have not ended and that the options name.
+func chosen(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue) ([]uint64, error) {
+	got, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: q.Jobs, Brief: true})
+	if err != nil {
+		return nil, err
+	}
+	var ids []uint64
+	for _, j := range got {
+		if s := slurmJob(j, e.Now()); q.Wants(&s) {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids, nil
+}
+
+// endJobs cancels any number of jobs. One that is not there, or that the caller
+// may not end, is an error of the command, but not for the other jobs.
+func endJobs(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, quiet, verbose bool) error {
+	var faults []error
+	for part := range slices.Chunk(ids, 1000) {
+		var resp *apiv1.CancelJobsResponse
+		req := &apiv1.CancelJobsRequest{RequestId: e.RequestID(), Ids: part}
+		err := c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+			resp, err = s.CancelJobs(ctx, req)
+			return err
+		})
+		if err != nil {
+			return console.UnknownChange(err, "Cancelling again is safe.")
+		}
+		for _, r := range resp.GetResults() {
+			switch r.GetOutcome() {
+			case apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED:
+				if verbose {
+					fmt.Fprintf(e.Stderr, "scancel: Terminating job %d\n", r.GetId())
+				}
+			case apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND:
+				if !quiet {
+					faults = append(faults, slurm.Message(fmt.Sprintf("Kill job error on job id %d: Invalid job id specified", r.GetId())))
+				}
+			case apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED:
+				faults = append(faults, slurm.Message(fmt.Sprintf("Kill job error on job id %d: Access/permission denied", r.GetId())))
+			case apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED:
+				if verbose {
+					e.Warnf("Kill job error on job id %d: Job/step already completing or completed", r.GetId())
+				}
+			}
+		}
+	}
+	return errors.Join(faults...)
+}
+
+const scontrolExamples = "  berth scontrol show job 12\n  berth scontrol update nodename=gpu3 state=drain reason=\"Xid 79\"\n  ln -s /usr/bin/berth /usr/local/bin/scontrol && scontrol show hostnames 'gpu[01-04]'"
+
+// NewScontrolCmd returns the command scontrol.
+func NewScontrolCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var r slurm.Record
+	var all bool
+	return slurmCommand(e, "scontrol [OPTIONS…] COMMAND…", "Show and change things as Slurm's scontrol does", scontrolExamples, func(fs *pflag.FlagSet) {
+		fs.BoolVarP(&r.OneLine, "oneliner", "o", false, "a line for each record")
+		fs.BoolVarP(&r.Detail, "details", "d", false, "more of each job")
+		fs.BoolVarP(&all, "all", "a", false, "taken for Slurm's sake")
+	}, func(ctx context.Context, args []string) error {
+		if len(args) == 0 {
+			return errNoAction
+		}
+		rest := args[1:]
+		switch strings.ToLower(args[0]) {
+		case "show":
+			return runScontrolShow(ctx, e, c, &r, rest)
+		case "hold", "uhold", "holdu", "release", "requeue", "requeuehold":
+			return runScontrolJobs(ctx, e, c, strings.ToLower(args[0]), rest)
+		case "update":
+			return runScontrolUpdate(ctx, c, rest)
+		case "ping":
+			return runScontrolPing(ctx, e, c)
+		case "version":
+			e.Printf("berth %s, with the options of slurm 22.05\n", console.Version().Version)
+			return nil
+		}
+		return bare("invalid keyword: " + args[0])
+	})
+}
+
+func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *slurm.Record, args []string) error {
+	if len(args) == 0 {
+		return errors.New("name what to show: job, node, partition, hostnames, hostlist")
+	}
+	what, rest := strings.ToLower(args[0]), args[1:]
+	what, value, has := strings.Cut(what, "=")
+	if has {
+		rest = append([]string{value}, rest...)
+	}
+	switch what {
+	case "job", "jobs", "jobid":
+		return showSlurmJobs(ctx, e, c, r, rest)
+	case "node", "nodes", "nodename":
+		return showSlurmNodes(ctx, e, c, r, rest)
+	case "partition", "partitions", "partitionname":
+		return showSlurmPartitions(ctx, e, c, r, rest)
+	case "hostnames", "hostname":
+		list := cmp.Or(strings.Join(rest, ","), e.Getenv("SLURM_JOB_NODELIST"))
+		if list == "" {
+			return errors.New("host list is empty")
+		}
+		names, err := slurm.Unfold(list)
+		if err != nil {
+			return slurm.Message(fmt.Sprintf("Invalid hostlist: %v", err))
+		}
+		e.Printf("%s\n", strings.Join(names, "\n"))
+		return nil
+	case "hostlist", "hostlistsorted":
+		if len(rest) == 0 {
+			return errors.New("host list is empty")
+		}
+		e.Printf("%s\n", slurm.Fold(listOf(rest[0])))
+		return nil
+	}
+	return bare("invalid entity:" + what + " for keyword:show")
+}
+
+func showSlurmJobs(ctx context.Context, e *console.Env, c *client.Client, r *slurm.Record, args []string) error {
+	ids, err := jobNumbers(strings.Join(args, ","), "Invalid job id %s")
+	if err != nil {
+		return err
+	}
+	got, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: ids, Finished: true})
+	switch {
+	case err != nil:
+		return err
+	case len(got) == 0 && len(ids) > 0:
+		return errSlurmJob
+	case len(got) == 0:
+		e.Printf("No jobs in the system\n")
+		return nil
+	}
+	for _, j := range got {
+		s := slurmJob(j, e.Now())
+		if err := r.Job(e.Out, &s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func showSlurmNodes(ctx context.Context, e *console.Env, c *client.Client, r *slurm.Record, args []string) error {
+	_, nodes, err := slurmCluster(ctx, c, e.Now())
+	if err != nil {
+		return err
+	}
+	want, err := slurm.Unfold(strings.Join(args, ","))
+	if err != nil {
+		return slurm.Message(fmt.Sprintf("Invalid node name %v", err))
+	}
+	for _, name := range want {
+		if !slices.ContainsFunc(nodes, func(n slurm.Node) bool { return n.Name == name }) {
+			return bare("Node " + name + " not found")
+		}
+	}
+	for i := range nodes {
+		if len(want) > 0 && !slices.Contains(want, nodes[i].Name) {
+			continue
+		}
+		if err := r.Node(e.Out, &nodes[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func showSlurmPartitions(ctx context.Context, e *console.Env, c *client.Client, r *slurm.Record, args []string) error {
+	parts, nodes, err := slurmCluster(ctx, c, e.Now())
+	if err != nil {
+		return err
+	}
+	found := false
+	for i := range parts {
+		if len(args) > 0 && !slices.Contains(args, parts[i].Name) {
+			continue
+		}
+		found = true
+		if err := r.Partition(e.Out, &parts[i], nodes); err != nil {
+			return err
+		}
+	}
+	if !found && len(args) > 0 {
+		return bare("Partition " + args[0] + " not found")
+	}
+	return nil
+}
+
+// runScontrolUpdate drains and resumes nodes.
+func runScontrolUpdate(ctx context.Context, c *client.Client, args []string) error {
+	set := map[string]string{}
+	for _, a := range args {
+		key, value, ok := strings.Cut(a, "=")
+		if key = strings.ToLower(key); !ok || !slices.Contains([]string{"nodename", "state", "reason"}, key) {
+			return bare("Update of this parameter is not supported: " + a + "\nRequest aborted")
+		}
+		set[key] = value
+	}
+	names, err := slurm.Unfold(set["nodename"])
+	if err != nil || len(names) == 0 {
+		return bare("No valid entity in update command\nInput line must include \"NodeName\"")
+	}
+	drain := false
+	switch state := strings.ToUpper(set["state"]); {
+	case (state == "DRAIN" || state == "DOWN") && set["reason"] == "":
+		return slurm.Message("You must specify a reason when DOWNING a node. Request denied")
+	case state == "DRAIN", state == "DOWN":
+		drain = true
+	case state != "RESUME" && state != "UNDRAIN" && state != "IDLE":
+		return bare(fmt.Sprintf("Invalid input: state=%s\nRequest aborted\nValid states are: DRAIN, RESUME", set["state"]))
+	}
+	for _, name := range names {
+		err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+			var err error
+			if drain {
+				_, err = s.DrainNode(ctx, &apiv1.DrainNodeRequest{Id: name, Reason: set["reason"]})
+			} else {
+				_, err = s.ResumeNode(ctx, &apiv1.ResumeNodeRequest{Id: name})
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("slurm_update error: %w", err)
+		}
+	}
+	return nil
+}
+
+func runScontrolPing(ctx context.Context, e *console.Env, c *client.Client) error {
+	var st *apiv1.GetStatusResponse
+	err := c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+		st, err = s.GetStatus(ctx, &apiv1.GetStatusRequest{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	role := "primary"
+	for _, m := range slices.SortedFunc(slices.Values(st.GetMembers()), leadersFirst) {
+		up := "DOWN"
+		if m.GetReachable() {
+			up = "UP"
+		}
+		e.Printf("Slurmctld(%s) at %s is %s\n", role, m.GetId(), up)
+		role = "backup"
+	}
+	return nil
+}
+
+func leadersFirst(a, b *apiv1.Member) int {
+	switch {
+	case a.GetLeader() && !b.GetLeader():
+		return -1
+	case b.GetLeader() && !a.GetLeader():
+		return 1
+	}
+	return cmp.Compare(a.GetId(), b.GetId())
+}
+
+const sacctExamples = "  berth sacct -X -S now-1day\n  ln -s /usr/bin/berth /usr/local/bin/sacct && sacct -j 12 -P -o JobID,State,Elapsed"
+
+// NewSacctCmd returns the command sacct.
+func NewSacctCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var a slurm.Sacct
+	var jobs, users, states, parts, from, to string
+	var alloc, allUsers, help, brief bool
+	return slurmCommand(e, "sacct [OPTIONS…]", "List jobs, ended ones too, as Slurm's sacct does", sacctExamples, func(fs *pflag.FlagSet) {
+		fs.StringVarP(&jobs, "jobs", "j", "", "only these jobs")
+		fs.StringVarP(&users, "user", "u", "", "only jobs of these users")
+		fs.BoolVarP(&allUsers, "allusers", "a", false, "jobs of all users")
+		fs.StringVarP(&states, "state", "s", "", "only jobs in these states")
+		fs.StringVarP(&parts, "partition", "r", "", "only jobs of these partitions")
+		fs.StringVarP(&from, "starttime", "S", "", "jobs that ended after this, or have not ended; midnight without -j")
+		fs.StringVarP(&to, "endtime", "E", "", "jobs that were submitted before this")
+		fs.StringVarP(&a.Format, "format", "o", "", "fields, each with %WIDTH")
+		fs.BoolVarP(&a.NoHead, "noheader", "n", false, "leave out the heads of the columns")
+		fs.BoolVarP(&a.Parsable, "parsable", "p", false, "fields end with |")
+		fs.BoolVarP(&a.Parsable2, "parsable2", "P", false, "fields are parted by |")
+		fs.StringVar(&a.Delimiter, "delimiter", "", "instead of |")
+		fs.BoolVarP(&alloc, "allocations", "X", false, "no steps; there never are any")
+		fs.BoolVarP(&brief, "brief", "b", false, "JobID, State and ExitCode")
+		fs.BoolVarP(&help, "helpformat", "e", false, "list the fields")
+	}, func(ctx context.Context, args []string) error {
+		if help {
+			e.Printf("%s\n", strings.Join(slurm.AcctFields(), "\n"))
+			return nil
+		}
+		if brief && a.Format == "" {
+			a.Format = "JobID,State,ExitCode"
+		}
+		ids, err := jobNumbers(jobs, "Invalid job id: %s")
+		if err != nil {
+			return err
+		}
+		w, err := acctWindow(from, to, e.Now(), len(ids) > 0)
+		if err != nil {
+			return err
+		}
+		q := slurm.Squeue{Jobs: ids, Users: listOf(users), Partitions: listOf(parts), States: []string{"ALL"}}
+		if states != "" {
+			q.States = listOf(strings.ToUpper(states))
+		}
+		if users == "" && !allUsers && len(ids) == 0 && e.User() != "0" {
+			q.Users = []string{e.User()}
+		}
+		return runSacct(ctx, e, c, &a, &q, w)
+	})
+}
+
+// window is the time that sacct looks at.
+type window struct{ from, to time.Time }
+
+func runSacct(ctx context.Context, e *console.Env, c *client.Client, a *slurm.Sacct, q *slurm.Squeue, w window) error {
+	got, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: q.Jobs, Finished: true})
+	if err != nil {
+		return err
+	}
+	var jobs []slurm.Job
+	for _, j := range got {
+		s := slurmJob(j, e.Now())
+		s.MaxRSSMiB = j.GetMeasured().GetHostMemMib()
+		if s.State == "CANCELLED" && j.GetReason() == "CancelledByUser" {
+			s.State = "CANCELLED by " + strconv.FormatUint(uint64(j.GetUid()), 10)
+		}
+		known := s
+		known.State, _, _ = strings.Cut(s.State, " ")
+		if !q.Wants(&known) || !s.Ended.IsZero() && s.Ended.Before(w.from) || !w.to.IsZero() && s.Submitted.After(w.to) {
+			continue
+		}
+		jobs = append(jobs, s)
+	}
+	return a.Print(e.Out, jobs)
+}
+
+// acctWindow reads -S and -E. Without jobs named the window begins at
+// midnight, as with sacct.
+func acctWindow(from, to string, now time.Time, named bool) (w window, err error) {
+	if from == "" && !named {
+		y, m, d := now.Date()
+		w.from = time.Date(y, m, d, 0, 0, 0, 0, now.Location())
+	}
+	for _, x := range []struct {
+		text string
+		to   *time.Time
+	}{{from, &w.from}, {to, &w.to}} {
+		if x.text == "" {
+			continue
+		}
+		t, ok := slurm.ParseTime(x.text, now)
+		if !ok {
+			return w, slurm.Message("Invalid time specification (pos=0): " + x.text)
+		}
+		*x.to = t
+	}
+	return w, nil
+}

@@ -1,0 +1,221 @@
+package slurmcmd
+
+import (
+	"context"
+	"fmt"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// noPartition is what Slurm's tables show where the cluster has no partitions.
+const noPartition = "all"
+
+// slurmStates are the states that Slurm calls otherwise: a job in the queue of
+// a GPU is pending, one on a silent node counts as running.
+var slurmStates = map[cluster.JobState][2]string{
+	cluster.JobQueued: {"PENDING", "PD"}, cluster.JobStarting: {"CONFIGURING", "CF"}, cluster.JobUnreachable: {"RUNNING", "R"},
+}
+
+// slurmJob is a job in Slurm's terms, as of now.
+func slurmJob(j *apiv1.Job, now time.Time) slurm.Job {
+	st, err := cluster.ParseJobState(j.GetState())
+	long, code := j.GetState(), st.Code()
+	if s, ok := slurmStates[st]; ok && err == nil {
+		long, code = s[0], s[1]
+	}
+	s, spec := slurm.Job{
+		ID: j.GetId(), Name: console.Escape(j.GetName()), User: console.Escape(j.GetUser()), UID: j.GetUid(), Partition: j.GetPartition(), State: long, Code: code,
+		Reason: j.GetReason(), Nodes: int(max(1, j.GetNodesWanted())), NodeList: console.NodesOf(j), GPUs: int(j.GetGpusWanted()),
+		Submitted: local(j.GetSubmitted(), now), Eligible: local(j.GetSubmitted(), now), Started: local(j.GetStarted(), now), Ended: local(j.GetEnded(), now),
+		Expected: local(j.GetEstimatedStart(), now), ExitCode: j.GetExitCode(), Signal: j.GetSignal(), Priority: slurm.FirstPriority - int64(j.GetId()),
+	}, j.GetSpec()
+	s.GPUs *= s.Nodes // asked for on each
+	s.Tasked = int64(s.Nodes) * int64(max(1, j.GetTasksPerNode()))
+	if s.Reason == "" {
+		s.Reason = "None"
+	}
+	if s.Partition == "" {
+		s.Partition = noPartition
+	}
+	if s.Reason == string(cluster.ReasonHeldUser) || s.Reason == string(cluster.ReasonHeldAdmin) {
+		s.Priority = 0
+	}
+	if st.Waiting() { // what it did before it was requeued does not count
+		s.Started, s.NodeList = time.Time{}, ""
+	}
+	switch {
+	case s.Started.IsZero():
+	case s.Ended.IsZero():
+		s.Ran = now.Sub(s.Started)
+	default:
+		s.Ran = s.Ended.Sub(s.Started)
+	}
+	if n := len(j.GetAttempts()); n > 1 {
+		s.Restarts = n - 1
+	}
+	if spec != nil {
+		slurmSpec(&s, j, spec, now)
+	}
+	return s
+}
+
+// slurmSpec adds what stands in the spec.
+func slurmSpec(s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec, now time.Time) {
+	s.GID = j.GetUid()
+	if u, err := user.LookupId(strconv.FormatUint(uint64(j.GetUid()), 10)); err == nil {
+		if gid, err := strconv.ParseUint(u.Gid, 10, 32); err == nil {
+			s.GID = uint32(gid)
+		}
+	}
+	s.Group = strconv.FormatUint(uint64(s.GID), 10)
+	if g, err := user.LookupGroupId(s.Group); err == nil {
+		s.Group = g.Name
+	}
+	// Slurm counts cores and memory of all nodes, a spec those of one.
+	nodes := int64(s.Nodes)
+	s.MinCPUs = max(1, (spec.GetCpuMilli()+999)/1000)
+	s.CPUs = nodes * s.MinCPUs
+	s.MinMemMiB, s.MemUsedMiB = spec.GetMemMib(), nodes*spec.GetMemMib()
+	s.Limit, s.Comment, s.Dir = spec.GetTimeLimit().AsDuration(), console.Escape(spec.GetComment()), console.Escape(string(spec.GetDir()))
+	s.Dependency = j.GetDependency()
+	if b := spec.GetBegin(); b != nil {
+		s.Eligible = local(b, now)
+	}
+	s.ReqNodes, s.Requeue = spec.GetNode(), spec.GetRequeueOnLoss()
+	if d := spec.GetDeadline(); d != nil {
+		s.Deadline = local(d, now)
+	}
+	if c := spec.GetCommand(); len(c) > 0 {
+		s.Command = console.Escape(string(c[0]))
+	}
+	if n := spec.GetGpus(); n > 0 {
+		s.Gres = "gres:gpu:" + strconv.FormatUint(uint64(n), 10)
+		if t := spec.GetGpuType(); t != "" {
+			s.Gres = fmt.Sprintf("gres:gpu:%s:%d", t, n)
+		}
+	}
+	if g := j.GetGpus(); len(g) > 0 {
+		var at []string
+		for _, x := range g {
+			at = append(at, strconv.FormatUint(uint64(x.GetIndex()), 10))
+		}
+		s.GresUsed = fmt.Sprintf("gpu:%s:%d(IDX:%s)", g[0].GetType(), len(g), strings.Join(at, ","))
+	}
+	for _, f := range []struct {
+		to   *string
+		from []byte
+	}{{&s.Stdout, spec.GetStdout()}, {&s.Stderr, spec.GetStderr()}, {&s.Stdin, spec.GetStdin()}} {
+		if len(f.from) == 0 {
+			continue
+		}
+		if path, err := view.OutputPath(j, string(f.from)); err == nil {
+			*f.to = console.Escape(path)
+		}
+	}
+	if s.Stderr == "" {
+		s.Stderr = s.Stdout
+	}
+}
+
+// local is a time in the zone of now, which is that of whoever looks; zero for
+// none.
+func local(t *timestamppb.Timestamp, now time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime().In(now.Location())
+}
+
+// slurmNode is a node in Slurm's terms.
+func slurmNode(n *apiv1.Node, now time.Time) slurm.Node {
+	up := n.GetState() == cluster.NodeReady.String()
+	cpus, used := n.GetCpuMilli()/1000, (n.GetCpuUsedMilli()+999)/1000
+	s := slurm.Node{
+		Name: n.GetId(), Addr: n.GetAddress(), Host: n.GetId(), State: slurm.StateOf(up, n.GetDrain(), min(used, cpus), cpus), Silent: !up,
+		Reason: console.Escape(n.GetDrainReason()), User: "root", CPUs: cpus, CPUsUsed: min(used, cpus), MemMiB: n.GetMemMib(), MemUsed: n.GetMemUsedMib(),
+		FreeMem: n.GetMemMib() - n.GetMemUsedMib(), Version: n.GetVersion(), Registered: local(n.GetRegistered(), now), Contact: local(n.GetLastContact(), now),
+		Partitions: n.GetPartitions(),
+	}
+	if len(s.Partitions) == 0 {
+		s.Partitions = []string{noPartition}
+	}
+	s.Gres, s.GresUsed = slurmGres(n.GetGpus())
+	return s
+}
+
+// slurmGres writes the cards of a node, by type in the order of their numbers,
+// and which of them somebody has.
+func slurmGres(gpus []*apiv1.GPU) (all, used string) {
+	var types []string
+	count, busy := map[string]int{}, map[string][]string{}
+	for _, g := range gpus {
+		if !slices.Contains(types, g.GetType()) {
+			types = append(types, g.GetType())
+		}
+		count[g.GetType()]++
+		if g.GetShares() > 0 {
+			busy[g.GetType()] = append(busy[g.GetType()], strconv.FormatUint(uint64(g.GetIndex()), 10))
+		}
+	}
+	var a, u []string
+	for _, t := range types {
+		a = append(a, fmt.Sprintf("gpu:%s:%d", t, count[t]))
+		at := strings.Join(busy[t], ",")
+		if at == "" {
+			at = "N/A"
+		}
+		u = append(u, fmt.Sprintf("gpu:%s:%d(IDX:%s)", t, len(busy[t]), at))
+	}
+	return strings.Join(a, ","), strings.Join(u, ",")
+}
+
+// slurmCluster reads nodes and partitions; a cluster without partitions has one
+// of all nodes.
+func slurmCluster(ctx context.Context, c *client.Client, now time.Time) ([]slurm.Partition, []slurm.Node, error) {
+	nodes, err := client.GetNodes(ctx, c, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	var parts []*apiv1.Partition
+	err = c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+		resp, err := s.ListPartitions(ctx, &apiv1.ListPartitionsRequest{})
+		parts = resp.GetPartitions()
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	out := make([]slurm.Node, len(nodes))
+	all := slurm.Partition{Name: noPartition, Default: true, Up: true}
+	for i, n := range nodes {
+		out[i] = slurmNode(n, now)
+		all.Nodes = append(all.Nodes, n.GetId())
+	}
+	if len(parts) == 0 {
+		return []slurm.Partition{all}, out, nil
+	}
+	var ps []slurm.Partition
+	for _, p := range parts {
+		sp := slurm.Partition{Name: p.GetName(), Default: p.GetDefault(), Up: !p.GetDown(), MaxTime: p.GetMaxTime().AsDuration(), DefaultTime: p.GetDefaultTime().AsDuration()}
+		for _, n := range nodes {
+			if slices.Contains(n.GetPartitions(), p.GetName()) {
+				sp.Nodes = append(sp.Nodes, n.GetId())
+			}
+		}
+		ps = append(ps, sp)
+	}
+	return ps, out, nil
+}

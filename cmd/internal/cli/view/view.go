@@ -1,0 +1,312 @@
+package view
+
+import (
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// The views are what -o json and -o yaml print. Their names are the API's and
+// stay; sizes are whole MiB, compute thousandths of a GPU or core, times RFC
+// 3339. What does not apply is null.
+
+// JobView is a job as -o json and yaml show it.
+type JobView struct {
+	ID              uint64         `json:"id"`
+	Name            string         `json:"name"`
+	User            string         `json:"user"`
+	UID             uint32         `json:"uid"`
+	Partition       string         `json:"partition"`
+	State           string         `json:"state"`
+	Reason          string         `json:"reason"`
+	ReasonDetail    string         `json:"reason_detail"`
+	ExitCode        *int32         `json:"exit_code"`
+	Signal          int32          `json:"signal"`
+	Node            string         `json:"node"`
+	NodeList        string         `json:"node_list"`
+	GPUsWanted      uint32         `json:"gpus_wanted"`
+	GPUs            []gpuShareView `json:"gpus"`
+	Predicted       *PredictedView `json:"predicted"`
+	Measured        *measuredView  `json:"measured"`
+	Submitted       *time.Time     `json:"submitted"`
+	Started         *time.Time     `json:"started"`
+	Ended           *time.Time     `json:"ended"`
+	EstimatedStart  *time.Time     `json:"estimated_start"`
+	Queue           string         `json:"queue"`
+	QueuePosition   uint32         `json:"queue_position"`
+	CancelRequested bool           `json:"cancel_requested"`
+	Neighbours      []uint64       `json:"neighbours"`
+	// PredictedSlowdown is 0 for a job that shares with nobody now.
+	PredictedSlowdown float64 `json:"predicted_slowdown"`
+	// SlackSeconds is null without a deadline, and after the end.
+	SlackSeconds *float64      `json:"slack_seconds"`
+	Spec         *specView     `json:"spec"`
+	Attempts     []attemptView `json:"attempts"`
+	Revision     uint64        `json:"revision"`
+}
+
+type gpuShareView struct {
+	UUID  string    `json:"uuid"`
+	Type  string    `json:"type"`
+	Index uint32    `json:"index"`
+	Share shareView `json:"share"`
+}
+
+type shareView struct {
+	MemMiB    int64 `json:"mem_mib"`
+	Milli     int64 `json:"milli"`
+	Exclusive bool  `json:"exclusive"`
+}
+
+// PredictedView is a prediction for one type of GPU.
+type PredictedView struct {
+	GPUType      string     `json:"gpu_type"`
+	GPUMemMiB    int64      `json:"gpu_mem_mib"`
+	GPUMemP95MiB int64      `json:"gpu_mem_p95_mib"`
+	GPUUtil      float64    `json:"gpu_util"` // 0–1
+	Seconds      float64    `json:"seconds"`
+	HostMemMiB   int64      `json:"host_mem_mib"`
+	CPUMilli     int64      `json:"cpu_milli"`
+	PowerW       int64      `json:"power_w"`
+	Confidence   float64    `json:"confidence"`
+	Source       string     `json:"source"`
+	Parts        []partView `json:"parts,omitempty"`
+}
+
+type partView struct {
+	Name string `json:"name"`
+	MiB  int64  `json:"mib"`
+}
+
+type measuredView struct {
+	GPUMemMiB  int64   `json:"gpu_mem_mib"`
+	GPUUtil    float64 `json:"gpu_util"` // 0–1
+	Seconds    float64 `json:"seconds"`
+	HostMemMiB int64   `json:"host_mem_mib"`
+	CPUMilli   int64   `json:"cpu_milli"`
+	GPUOOM     bool    `json:"gpu_oom"`
+	PowerW     int64   `json:"power_w"` // 0 when it is not known
+	// Profile is null when the node did not look while the job ran.
+	Profile *profileView `json:"profile"`
+}
+
+type attemptView struct {
+	No           uint32         `json:"no"`
+	State        string         `json:"state"`
+	Reason       string         `json:"reason"`
+	ReasonDetail string         `json:"reason_detail"`
+	Node         string         `json:"node"`
+	GPUs         []gpuShareView `json:"gpus"`
+	ExitCode     *int32         `json:"exit_code"`
+	Signal       int32          `json:"signal"`
+	Placed       *time.Time     `json:"placed"`
+	Started      *time.Time     `json:"started"`
+	Ended        *time.Time     `json:"ended"`
+	Why          string         `json:"why"`
+	Overtook     string         `json:"overtook"`
+	Neighbours   []uint64       `json:"neighbours"`
+	Predicted    *PredictedView `json:"predicted"`
+	Measured     *measuredView  `json:"measured"`
+	Token        uint64         `json:"token"`
+	// Parts are its nodes by rank when it is on several; Port is where its
+	// processes meet, 0 when there is but one.
+	Parts []gangPartView `json:"parts"`
+	Port  uint32         `json:"port"`
+}
+
+type gangPartView struct {
+	Node         string         `json:"node"`
+	State        string         `json:"state"`
+	Reason       string         `json:"reason"`
+	ReasonDetail string         `json:"reason_detail"`
+	GPUs         []gpuShareView `json:"gpus"`
+	ExitCode     *int32         `json:"exit_code"`
+	Signal       int32          `json:"signal"`
+	Ready        bool           `json:"ready"`
+}
+
+type specView struct {
+	Name          string   `json:"name"`
+	Command       []string `json:"command"`
+	Env           []string `json:"env"`
+	Dir           string   `json:"dir"`
+	Image         string   `json:"image"`
+	GPUs          uint32   `json:"gpus"`
+	OrCPU         bool     `json:"or_cpu"`
+	Exclusive     bool     `json:"exclusive"`
+	GPUType       string   `json:"gpu_type"`
+	Node          string   `json:"node"`
+	Nodes         uint32   `json:"nodes"`
+	TasksPerNode  uint32   `json:"tasks_per_node"`
+	GPUMemMiB     int64    `json:"gpu_mem_mib"`
+	GPUUtil       float64  `json:"gpu_util"`
+	ExpectSeconds float64  `json:"expect_seconds"`
+	MemMiB        int64    `json:"mem_mib"`
+	CPUMilli      int64    `json:"cpu_milli"`
+	TimeSeconds   float64  `json:"time_seconds"`
+	Stdin         string   `json:"stdin"`
+	Stdout        string   `json:"stdout"`
+	Stderr        string   `json:"stderr"`
+	RequeueOnLoss bool     `json:"requeue_on_loss"`
+	Comment       string   `json:"comment"`
+
+	Deadline  *time.Time `json:"deadline"`
+	Objective string     `json:"objective"`
+	MaxPowerW int64      `json:"max_power_w"`
+	MaxCost   float64    `json:"max_cost"`
+
+	Checkpoint string `json:"checkpoint"`
+
+	Signal   string   `json:"signal"`
+	OpenMode string   `json:"open_mode"`
+	Net      string   `json:"net"`
+	Mounts   []string `json:"mounts"`
+	ReadOnly bool     `json:"read_only"`
+	TmpMiB   int64    `json:"tmp_mib"`
+	ShmMiB   int64    `json:"shm_mib"`
+
+	Hold             bool       `json:"hold"`
+	Begin            *time.Time `json:"begin"`
+	Dependency       string     `json:"dependency"`
+	KillOnInvalidDep bool       `json:"kill_on_invalid_dep"`
+}
+
+func slackSeconds(j *apiv1.Job) *float64 {
+	if j.GetSlack() == nil {
+		return nil
+	}
+	s := j.GetSlack().AsDuration().Seconds()
+	return &s
+}
+
+// Job returns the view of j.
+func Job(j *apiv1.Job) JobView {
+	v := JobView{
+		ID: j.GetId(), Name: j.GetName(), User: j.GetUser(), UID: j.GetUid(), Partition: j.GetPartition(), State: j.GetState(),
+		Reason: j.GetReason(), ReasonDetail: j.GetReasonDetail(), ExitCode: j.ExitCode, Signal: j.GetSignal(),
+		Node: j.GetNode(), NodeList: j.GetNodeList(), GPUsWanted: j.GetGpusWanted(), GPUs: viewShares(j.GetGpus()),
+		Predicted: Prediction(j.GetPredicted()), Measured: viewMeasured(j.GetMeasured()),
+		Submitted: Stamp(j.GetSubmitted()), Started: Stamp(j.GetStarted()), Ended: Stamp(j.GetEnded()),
+		EstimatedStart: Stamp(j.GetEstimatedStart()), Queue: j.GetQueue(), QueuePosition: j.GetQueuePosition(),
+		CancelRequested: j.GetCancelRequested(), Neighbours: list(j.GetNeighbours()),
+		PredictedSlowdown: j.GetPredictedSlowdown(), SlackSeconds: slackSeconds(j),
+		Spec: viewSpec(j.GetSpec()), Attempts: []attemptView{}, Revision: j.GetRevision(),
+	}
+	for _, a := range j.GetAttempts() {
+		v.Attempts = append(v.Attempts, attemptView{
+			No: a.GetNo(), State: a.GetState(), Reason: a.GetReason(), ReasonDetail: a.GetReasonDetail(),
+			Node: a.GetNode(), GPUs: viewShares(a.GetGpus()), ExitCode: a.ExitCode, Signal: a.GetSignal(),
+			Placed: Stamp(a.GetPlaced()), Started: Stamp(a.GetStarted()), Ended: Stamp(a.GetEnded()),
+			Why: a.GetWhy(), Overtook: a.GetOvertook(), Neighbours: list(a.GetNeighbours()),
+			Predicted: Prediction(a.GetPredicted()), Measured: viewMeasured(a.GetMeasured()), Token: a.GetToken(),
+			Parts: viewParts(a.GetParts()), Port: a.GetPort(),
+		})
+	}
+	return v
+}
+
+func viewParts(in []*apiv1.Part) []gangPartView {
+	out := []gangPartView{}
+	for _, p := range in {
+		out = append(out, gangPartView{
+			p.GetNode(), p.GetState(), p.GetReason(), p.GetReasonDetail(), viewShares(p.GetGpus()), p.ExitCode, p.GetSignal(), p.GetReady(),
+		})
+	}
+	return out
+}
+
+func viewShares(in []*apiv1.GPUShare) []gpuShareView {
+	out := []gpuShareView{}
+	for _, g := range in {
+		out = append(out, gpuShareView{g.GetUuid(), g.GetType(), g.GetIndex(), shareView{
+			g.GetShare().GetMemMib(), g.GetShare().GetMilli(), g.GetShare().GetExclusive(),
+		}})
+	}
+	return out
+}
+
+// Prediction returns the view of p; nil for nil.
+func Prediction(p *apiv1.Prediction) *PredictedView {
+	if p == nil {
+		return nil
+	}
+	v := &PredictedView{
+		GPUType: p.GetGpuType(), GPUMemMiB: p.GetGpuMemMib(), GPUMemP95MiB: p.GetGpuMemP95Mib(),
+		GPUUtil: float64(p.GetGpuUtilMilli()) / 1000, Seconds: p.GetSeconds(), HostMemMiB: p.GetHostMemMib(),
+		CPUMilli: p.GetCpuMilli(), PowerW: p.GetPowerW(), Confidence: p.GetConfidence(), Source: p.GetSource(),
+	}
+	for _, part := range p.GetParts() {
+		v.Parts = append(v.Parts, partView{part.GetName(), part.GetMib()})
+	}
+	return v
+}
+
+func viewMeasured(m *apiv1.Measured) *measuredView {
+	if m == nil {
+		return nil
+	}
+	return &measuredView{m.GetGpuMemMib(), float64(m.GetGpuUtilMilli()) / 1000, m.GetSeconds(), m.GetHostMemMib(), m.GetCpuMilli(), m.GetGpuOom(), m.GetPowerW(), viewProfile(m.GetProfile())}
+}
+
+func viewSpec(s *apiv1.JobSpec) *specView {
+	if s == nil {
+		return nil
+	}
+	return &specView{
+		Name: s.GetName(), Command: Texts(s.GetCommand()), Env: Texts(s.GetEnv()), Dir: string(s.GetDir()), Image: s.GetImage(),
+		GPUs: s.GetGpus(), Exclusive: s.GetExclusive(), OrCPU: s.GetOrCpu(), GPUType: s.GetGpuType(), Node: s.GetNode(),
+		Nodes: s.GetNodes(), TasksPerNode: s.GetTasksPerNode(),
+		GPUMemMiB: s.GetGpuMemMib(), GPUUtil: float64(s.GetGpuUtilMilli()) / 1000, ExpectSeconds: s.GetExpected().AsDuration().Seconds(),
+		MemMiB: s.GetMemMib(), CPUMilli: s.GetCpuMilli(), TimeSeconds: s.GetTimeLimit().AsDuration().Seconds(),
+		Stdin: string(s.GetStdin()), Stdout: string(s.GetStdout()), Stderr: string(s.GetStderr()),
+		RequeueOnLoss: s.GetRequeueOnLoss(), Comment: s.GetComment(),
+		Deadline: Stamp(s.GetDeadline()), Objective: s.GetObjective(), MaxPowerW: s.GetMaxPowerW(), MaxCost: float64(s.GetMaxCostMilli()) / 1000,
+		Checkpoint: cluster.Checkpoint{Signal: s.GetCheckpointSignal(), Grace: s.GetCheckpointGrace().AsDuration()}.String(),
+		Signal:     jobspec.WarningOf(s), OpenMode: jobspec.OpenMode(s), Net: s.GetContainer().GetNetwork(), Mounts: jobspec.MountTexts(s),
+		ReadOnly: s.GetContainer().GetReadOnly(), TmpMiB: s.GetContainer().GetTmpMib(), ShmMiB: s.GetContainer().GetShmMib(),
+		Hold: s.GetHold(), Begin: Stamp(s.GetBegin()), Dependency: dependencyText(s), KillOnInvalidDep: s.GetKillInvalidDepend(),
+	}
+}
+
+// dependencyText is what was asked for, as it may be typed again.
+func dependencyText(s *apiv1.JobSpec) string {
+	var out []string
+	for _, d := range s.GetDepends() {
+		out = append(out, cluster.Dependency{Kind: cluster.DependKind(d.GetKind()), Job: cluster.JobID(d.GetJob())}.String())
+	}
+	if s.GetDependAny() {
+		return strings.Join(out, "?")
+	}
+	return strings.Join(out, ",")
+}
+
+// Stamp is t as a time, nil when there is none.
+func Stamp(t *timestamppb.Timestamp) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.AsTime()
+	return &u
+}
+
+func list(in []uint64) []uint64 {
+	if in == nil {
+		return []uint64{}
+	}
+	return in
+}
+
+// Texts makes strings of bytes, for what need not be UTF-8.
+func Texts(in [][]byte) []string {
+	out := []string{}
+	for _, b := range in {
+		out = append(out, string(b))
+	}
+	return out
+}
