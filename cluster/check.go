@@ -11,7 +11,7 @@ import (
 // Check tells whether s is a request that some cluster could run. It returns
 // the first fault as an *Error of CodeInvalid that names the field.
 func (s *Spec) Check() error {
-	for _, f := range []func() error{s.checkCommand, s.checkEnv, s.checkPaths, s.checkSizes, s.checkContainer, s.checkWarning, s.checkConflicts} {
+	for _, f := range []func() error{s.checkCommand, s.checkEnv, s.checkPaths, s.checkSizes, s.checkContainer, s.checkWarning, s.checkTelling, s.checkConflicts} {
 		if err := f(); err != nil {
 			return err
 		}

@@ -88,6 +88,12 @@ type Spec struct {
 	// one. What it asks for, GPUs, cores and memory, it gets on each. Tasks is
 	// how many processes it has on each node; 0 is one.
 	Nodes, Tasks int
+	// Mail is whom to write to of it.
+	Mail Mail
+	// IdleOK is for how long on end its GPUs may stand idle before the idle
+	// policy of its partition counts, as far as the partition allows; 0 asks for
+	// nothing.
+	IdleOK time.Duration
 }
 
 // Job is one submitted job. Values are immutable.

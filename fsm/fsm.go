@@ -28,8 +28,9 @@ const (
 // NeedsVersion names. From 6 on an out-of-memory on a whole GPU leads to a
 // larger one, from 8 on attempts keep their profiles, a job that took more GPU
 // memory than it declared is not tried again, and one that others on its GPU
-// ended is, jobs may need several nodes, cards have states and nodes a history.
-const EntryVersion = 8
+// ended is, jobs may need several nodes, cards have states and nodes a history, from 9 on jobs
+// say whom to write to.
+const EntryVersion = 9
 
 // sharingVersion is the one from which on cards say whose jobs may share them.
 const sharingVersion = 8
@@ -40,6 +41,10 @@ const orCPUVersion = 6
 // lifeVersion is the one from which on jobs may ask for a warning, for emptied
 // output and for what they run in, and partitions say what networks there are.
 const lifeVersion = 8
+
+// tellVersion is the one from which on jobs may say whom to write to, and for how
+// long their GPUs may stand idle.
+const tellVersion = 9
 
 // Options configures an FSM.
 type Options struct {
@@ -138,6 +143,8 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 		for _, j := range k.SubmitJob.GetJobs() {
 			s := j.GetSpec()
 			switch {
+			case s.GetMailEvents() != 0 || s.GetMailUser() != "" || s.GetIdleOkUs() != 0:
+				return tellVersion
 			case s.GetWarning() != nil || s.GetTruncate() || s.GetContainer() != nil:
 				return lifeVersion
 			case s.GetNodes() > 1 || s.GetTasks() > 1:

@@ -340,7 +340,7 @@ func TestGolden(t *testing.T) {
 		reportCmd(&logv1.ReportAttempt{Node: "n2", Job: 6, Attempt: 1, Token: 1, State: uint32(cluster.JobStarting), Ready: true}),
 		registerCmd(unsoundNode("n1", "boot1")), drainGPUCmd("n1", "n1-g0", true),
 	)
-	for name, got := range map[string][]byte{"entry.v8.hex": entry, "snapshot.v8.hex": snapshotOf(t, everything(t).f)} {
+	for name, got := range map[string][]byte{"entry.v9.hex": entry, "snapshot.v9.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
 		text := hex.Dump(got)
 		if *update {

@@ -67,6 +67,9 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 	if s.Warning, err = warningFromAPI(m.GetWarning()); err != nil {
 		return nil, err
 	}
+	if err := tellingFromAPI(s, m); err != nil {
+		return nil, err
+	}
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
@@ -128,6 +131,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		Partition: s.Partition, OrCpu: s.OrCPU,
 		Hold: s.Hold, Begin: toTime(s.Begin), Depends: dependsToAPI(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
 		Warning: warningToAPI(s.Warning), Truncate: s.Truncate, Container: containerToAPI(&s.Container),
+		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: toDuration(s.IdleOK),
 	}
 }
 
@@ -214,6 +218,7 @@ func redact(m *apiv1.JobSpec) {
 	}
 	m.Env, m.Features, m.Comment = nil, nil, ""
 	m.Dir, m.Stdin, m.Stdout, m.Stderr = nil, nil, nil, nil
+	m.MailType, m.MailUser = "", ""
 }
 
 func jobEstimate(j *cluster.Job, gpu GPULookup) (cluster.Estimate, bool) {

@@ -40,7 +40,8 @@ var said = map[string][2]string{
 	"dependency":          {"honoured or refused", "`after`, `afterany`, `afterok`, `afternotok` and `singleton`, joined by `,` or `?`; `after:ID+MINUTES`, `aftercorr`, `afterburstbuffer` and `expand` are refused, and jobs that are not known at the submit"},
 	"array":               {"refused", "submit in a loop, with `--export=ALL,SLURM_ARRAY_TASK_ID=$i`"},
 	"signal":              {"honoured or mapped", "`B:` sends it to the script's shell alone; else every process of the job gets it but that shell; KILL, STOP and real-time signals are ignored, and one that would come no later than the start"},
-	"mail-type":           {"ignored", "no mail is sent; `berth wait JOB && mail …` does"},
+	"mail-type":           {"honoured", "where the site sends mail; nothing is staged out, so STAGE_OUT never comes"},
+	"mail-user":           {"honoured or refused", "up to five addresses of letters, digits and `._+=-`, with commas between them"},
 	"help":                {"honoured", ""}, "usage": {"honoured", ""}, "version": {"honoured", ""},
 }
 

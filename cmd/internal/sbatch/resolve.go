@@ -76,6 +76,7 @@ type Request struct {
 	// files; Deadline is a time as slurm.ParseDeadline reads it, "" for none.
 	Warning                       cluster.Warning
 	Truncate                      bool
+	Mail                          cluster.Mail
 	Deadline                      string
 	Wait, Parsable, Test          bool
 	Quiet, Verbose, Help, Version bool
@@ -149,7 +150,7 @@ var ownReplace = map[string][]string{
 	"cpus": {"cpus-per-task", "cpus-per-gpu", "mincpus", "ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"},
 	"gpus": {"gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"}, "gpu-type": {"constraint", "prefer"}, "nodes": {"nodes"},
 	"image": {"container"}, "requeue-on-loss": {"requeue", "no-requeue"}, "exclusive": {"exclusive", "oversubscribe"},
-	"comment": {"comment"}, "signal": {"signal"}, "open-mode": {"open-mode"}, "deadline": {"deadline"}, "chdir": {"chdir"}, "output": {"output"}, "error": {"error"}, "input": {"input"},
+	"comment": {"comment"}, "mail-type": {"mail-type"}, "mail-user": {"mail-user"}, "signal": {"signal"}, "open-mode": {"open-mode"}, "deadline": {"deadline"}, "chdir": {"chdir"}, "output": {"output"}, "error": {"error"}, "input": {"input"},
 	"hold": {"hold"}, "begin": {"begin"}, "dependency": {"dependency"}, "kill-on-invalid-dep": {"kill-on-invalid-dep"},
 	"export": {"export", "export-file", "get-user-env"},
 }

@@ -159,8 +159,8 @@ var rules = map[string]rule{
 	"context":             ignored("there are no security contexts"),
 	"delay-boot":          ignored("nodes are not booted for jobs"),
 	"reboot":              refused("nodes are not booted for jobs", "ask an administrator"),
-	"mail-type":           {read: readMailType},
-	"mail-user":           ignored("no mail is sent; berth wait JOB && mail … does"),
+	"mail-type":           {fate: Honoured, read: readMailType},
+	"mail-user":           {fate: Honoured, read: readMailUser},
 
 	// How the submit itself behaves.
 	"wait":       {fate: Honoured, read: truth(func(r *Request) *bool { return &r.Wait }, true)},
@@ -442,17 +442,6 @@ func readDeadline(r *resolver, v string) (*verdict, error) {
 	}
 	r.req.Deadline = v
 	return honour()
-}
-
-var mailTypes = []string{"NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT", "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS"}
-
-func readMailType(_ *resolver, v string) (*verdict, error) {
-	for item := range strings.SplitSeq(v, ",") {
-		if !slices.Contains(mailTypes, strings.ToUpper(item)) {
-			return nil, Message("Invalid --mail-type specification")
-		}
-	}
-	return &verdict{fate: Ignored, note: "no mail is sent; berth wait JOB && mail … does"}, nil
 }
 
 // CleanName makes a job name of what Slurm would take for one.

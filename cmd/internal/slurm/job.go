@@ -42,6 +42,8 @@ type Job struct {
 	Deadline   time.Time
 	// Command is the script or program, Dir the working directory.
 	Command, Dir, Comment string
+	// MailType is what mail is sent about, "" for nothing, and MailUser to whom.
+	MailType, MailUser    string
 	Stdin, Stdout, Stderr string
 	Dependency            string
 	// LastEval is when the scheduler looked at it last, SubmitHost where it was

@@ -109,6 +109,9 @@ func (r *Record) jobFiles(j *Job) []string {
 	if j.Gres != "" {
 		lines = append(lines, "TresPerNode="+j.Gres)
 	}
+	if j.MailType != "" {
+		lines = append(lines, "MailUser="+j.MailUser+" MailType="+j.MailType)
+	}
 	return lines
 }
 

@@ -174,6 +174,8 @@ func specKeys(s *apiv1.JobSpec) []string {
 		"Error", string(s.GetStderr()),
 		"Input", string(s.GetStdin()),
 		"Comment", s.GetComment(),
+		"Mail", jobspec.MailText(s),
+		"May idle", jobspec.IdleText(s),
 	}
 }
 

@@ -285,7 +285,7 @@ func (r *Request) TakeOver(a *sbatch.Request) {
 	s.CPUMilli, s.MemMiB = min(a.CPUs, 1<<30)*1000, a.MemMiB
 	s.TimeLimit, s.Node, s.Partition = a.TimeLimit, cluster.NodeID(a.Node), a.Partition
 	s.RequeueOnLoss = a.Requeue
-	r.nodes, r.tasks = a.Nodes, a.Tasks
+	r.nodes, r.tasks, s.Mail = a.Nodes, a.Tasks, a.Mail
 	s.Hold, r.begin, s.Depends, s.DependAny, s.KillInvalidDepend = a.Hold, a.Begin, a.Depends, a.DependAny, a.KillInvalidDepend
 	s.Warning, s.Truncate, r.deadline = a.Warning, a.Truncate, a.Deadline
 	if a.Export != "" {

@@ -1,6 +1,7 @@
 package slurmcmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/user"
@@ -91,6 +92,7 @@ func slurmSpec(s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec, now time.Time) {
 	s.MinMemMiB, s.MemUsedMiB = spec.GetMemMib(), nodes*spec.GetMemMib()
 	s.Limit, s.Comment, s.Dir = spec.GetTimeLimit().AsDuration(), console.Escape(spec.GetComment()), console.Escape(string(spec.GetDir()))
 	s.Dependency = j.GetDependency()
+	s.MailType, s.MailUser = spec.GetMailType(), cmp.Or(spec.GetMailUser(), j.GetUser())
 	if b := spec.GetBegin(); b != nil {
 		s.Eligible = local(b, now)
 	}

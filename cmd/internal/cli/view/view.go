@@ -155,6 +155,9 @@ type specView struct {
 	Stderr        string   `json:"stderr"`
 	RequeueOnLoss bool     `json:"requeue_on_loss"`
 	Comment       string   `json:"comment"`
+	MailType      string   `json:"mail_type"`
+	MailUser      string   `json:"mail_user"`
+	IdleOKSeconds float64  `json:"idle_ok_seconds"`
 
 	Deadline  *time.Time `json:"deadline"`
 	Objective string     `json:"objective"`
@@ -265,7 +268,7 @@ func viewSpec(s *apiv1.JobSpec) *specView {
 		GPUMemMiB: s.GetGpuMemMib(), GPUUtil: float64(s.GetGpuUtilMilli()) / 1000, ExpectSeconds: s.GetExpected().AsDuration().Seconds(),
 		MemMiB: s.GetMemMib(), CPUMilli: s.GetCpuMilli(), TimeSeconds: s.GetTimeLimit().AsDuration().Seconds(),
 		Stdin: string(s.GetStdin()), Stdout: string(s.GetStdout()), Stderr: string(s.GetStderr()),
-		RequeueOnLoss: s.GetRequeueOnLoss(), Comment: s.GetComment(),
+		RequeueOnLoss: s.GetRequeueOnLoss(), Comment: s.GetComment(), MailType: s.GetMailType(), MailUser: s.GetMailUser(), IdleOKSeconds: s.GetIdleOk().AsDuration().Seconds(),
 		Deadline: Stamp(s.GetDeadline()), Objective: s.GetObjective(), MaxPowerW: s.GetMaxPowerW(), MaxCost: float64(s.GetMaxCostMilli()) / 1000,
 		Checkpoint: cluster.Checkpoint{Signal: s.GetCheckpointSignal(), Grace: s.GetCheckpointGrace().AsDuration()}.String(),
 		Signal:     jobspec.WarningOf(s), OpenMode: jobspec.OpenMode(s), Net: s.GetContainer().GetNetwork(), Mounts: jobspec.MountTexts(s),

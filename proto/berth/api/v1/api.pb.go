@@ -317,8 +317,14 @@ type JobSpec struct {
 	Container *Container `protobuf:"bytes,39,opt,name=container,proto3" json:"container,omitempty"`
 	// On how many nodes it runs at once, all or none, and with how many processes
 	// on each; 0 is one. GPUs, cores and memory are of each node.
-	Nodes         uint32 `protobuf:"varint,40,opt,name=nodes,proto3" json:"nodes,omitempty"`
-	TasksPerNode  uint32 `protobuf:"varint,41,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
+	Nodes        uint32 `protobuf:"varint,40,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	TasksPerNode uint32 `protobuf:"varint,41,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
+	// What to write to whom about: names such as BEGIN,END, ALL or NONE, and
+	// addresses with commas between them, "" for the owner; see cluster.Mail.
+	MailType string `protobuf:"bytes,42,opt,name=mail_type,json=mailType,proto3" json:"mail_type,omitempty"`
+	MailUser string `protobuf:"bytes,43,opt,name=mail_user,json=mailUser,proto3" json:"mail_user,omitempty"`
+	// For how long on end its GPUs may stand idle; see cluster.Spec.
+	IdleOk        *durationpb.Duration `protobuf:"bytes,44,opt,name=idle_ok,json=idleOk,proto3" json:"idle_ok,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -638,6 +644,27 @@ func (x *JobSpec) GetTasksPerNode() uint32 {
 		return x.TasksPerNode
 	}
 	return 0
+}
+
+func (x *JobSpec) GetMailType() string {
+	if x != nil {
+		return x.MailType
+	}
+	return ""
+}
+
+func (x *JobSpec) GetMailUser() string {
+	if x != nil {
+		return x.MailUser
+	}
+	return ""
+}
+
+func (x *JobSpec) GetIdleOk() *durationpb.Duration {
+	if x != nil {
+		return x.IdleOk
+	}
+	return nil
 }
 
 // Container is what a job asks of what it runs in; see cluster.Container.
@@ -5959,7 +5986,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\x84\v\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xf2\v\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -6005,7 +6032,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\btruncate\x18& \x01(\bR\btruncate\x125\n" +
 	"\tcontainer\x18' \x01(\v2\x17.berth.api.v1.ContainerR\tcontainer\x12\x14\n" +
 	"\x05nodes\x18( \x01(\rR\x05nodes\x12$\n" +
-	"\x0etasks_per_node\x18) \x01(\rR\ftasksPerNode\"\xa1\x01\n" +
+	"\x0etasks_per_node\x18) \x01(\rR\ftasksPerNode\x12\x1b\n" +
+	"\tmail_type\x18* \x01(\tR\bmailType\x12\x1b\n" +
+	"\tmail_user\x18+ \x01(\tR\bmailUser\x122\n" +
+	"\aidle_ok\x18, \x01(\v2\x19.google.protobuf.DurationR\x06idleOk\"\xa1\x01\n" +
 	"\tContainer\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12+\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x13.berth.api.v1.MountR\x06mounts\x12\x1b\n" +
@@ -6621,119 +6651,120 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	8,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
 	7,  // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
 	5,  // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
-	6,  // 10: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	73, // 11: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
-	10, // 12: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
-	12, // 13: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
-	14, // 14: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	74, // 15: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	74, // 16: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	74, // 17: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	74, // 18: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
-	4,  // 19: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
-	17, // 20: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	73, // 21: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
-	12, // 22: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
-	11, // 23: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
-	13, // 24: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
-	15, // 25: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
-	16, // 26: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
-	10, // 27: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	74, // 28: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	74, // 29: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	74, // 30: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	12, // 31: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
-	14, // 32: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	18, // 33: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
-	10, // 34: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
-	9,  // 35: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	9,  // 36: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	25, // 37: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	0,  // 38: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	1,  // 39: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
-	28, // 40: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
-	9,  // 41: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	32, // 42: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
-	31, // 43: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	74, // 44: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	74, // 45: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
-	4,  // 46: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	12, // 47: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	35, // 48: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	36, // 49: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	37, // 50: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	9,  // 51: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	42, // 52: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	43, // 53: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	74, // 54: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
-	46, // 55: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	47, // 56: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	74, // 57: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	74, // 58: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	51, // 59: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	74, // 60: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	48, // 61: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
-	49, // 62: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
-	50, // 63: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
-	74, // 64: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	46, // 65: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	46, // 66: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	46, // 67: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	46, // 68: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	46, // 69: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	73, // 70: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	74, // 71: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	73, // 72: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	73, // 73: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	66, // 74: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	73, // 75: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	73, // 76: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	66, // 77: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	2,  // 78: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	19, // 79: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	21, // 80: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	23, // 81: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	26, // 82: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	29, // 83: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	33, // 84: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	38, // 85: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	40, // 86: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	44, // 87: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	56, // 88: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	58, // 89: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	52, // 90: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	54, // 91: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	60, // 92: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	62, // 93: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	64, // 94: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	67, // 95: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	69, // 96: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	71, // 97: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	3,  // 98: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	20, // 99: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	22, // 100: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	24, // 101: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	27, // 102: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	30, // 103: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	34, // 104: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	39, // 105: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	41, // 106: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	45, // 107: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	57, // 108: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	59, // 109: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	53, // 110: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	55, // 111: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	61, // 112: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	63, // 113: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	65, // 114: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	68, // 115: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	70, // 116: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	72, // 117: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	98, // [98:118] is the sub-list for method output_type
-	78, // [78:98] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	73, // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
+	6,  // 11: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
+	73, // 12: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	10, // 13: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
+	12, // 14: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
+	14, // 15: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
+	74, // 16: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	74, // 17: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	74, // 18: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	74, // 19: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	4,  // 20: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
+	17, // 21: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
+	73, // 22: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	12, // 23: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
+	11, // 24: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
+	13, // 25: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
+	15, // 26: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
+	16, // 27: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
+	10, // 28: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
+	74, // 29: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	74, // 30: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	74, // 31: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	12, // 32: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
+	14, // 33: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
+	18, // 34: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
+	10, // 35: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
+	9,  // 36: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	9,  // 37: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	25, // 38: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	0,  // 39: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	1,  // 40: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
+	28, // 41: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
+	9,  // 42: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
+	32, // 43: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	31, // 44: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
+	74, // 45: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	74, // 46: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	4,  // 47: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	12, // 48: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	35, // 49: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	36, // 50: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	37, // 51: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	9,  // 52: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	42, // 53: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	43, // 54: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	74, // 55: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	46, // 56: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	47, // 57: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	74, // 58: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	74, // 59: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	51, // 60: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
+	74, // 61: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	48, // 62: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	49, // 63: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
+	50, // 64: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
+	74, // 65: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	46, // 66: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	46, // 67: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	46, // 68: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	46, // 69: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	46, // 70: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	73, // 71: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	74, // 72: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	73, // 73: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	73, // 74: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	66, // 75: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	73, // 76: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	73, // 77: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	66, // 78: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	2,  // 79: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	19, // 80: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	21, // 81: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	23, // 82: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	26, // 83: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	29, // 84: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	33, // 85: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	38, // 86: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	40, // 87: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	44, // 88: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	56, // 89: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	58, // 90: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	52, // 91: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	54, // 92: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	60, // 93: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	62, // 94: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	64, // 95: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	67, // 96: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	69, // 97: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	71, // 98: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	3,  // 99: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	20, // 100: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	22, // 101: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	24, // 102: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	27, // 103: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	30, // 104: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	34, // 105: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	39, // 106: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	41, // 107: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	45, // 108: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	57, // 109: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	59, // 110: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	53, // 111: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	55, // 112: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	61, // 113: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	63, // 114: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	65, // 115: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	68, // 116: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	70, // 117: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	72, // 118: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	99, // [99:119] is the sub-list for method output_type
+	79, // [79:99] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }

@@ -3174,8 +3174,13 @@ type Spec struct {
 	Truncate  bool       `protobuf:"varint,38,opt,name=truncate,proto3" json:"truncate,omitempty"`
 	Container *Container `protobuf:"bytes,39,opt,name=container,proto3" json:"container,omitempty"`
 	// On how many nodes, and with how many processes on each; 0 is one.
-	Nodes         uint32 `protobuf:"varint,40,opt,name=nodes,proto3" json:"nodes,omitempty"`
-	Tasks         uint32 `protobuf:"varint,41,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Nodes uint32 `protobuf:"varint,40,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Tasks uint32 `protobuf:"varint,41,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	// Bits of cluster.MailEvents, and the addresses.
+	MailEvents uint32 `protobuf:"varint,42,opt,name=mail_events,json=mailEvents,proto3" json:"mail_events,omitempty"`
+	MailUser   string `protobuf:"bytes,43,opt,name=mail_user,json=mailUser,proto3" json:"mail_user,omitempty"`
+	// For how long on end its GPUs may stand idle.
+	IdleOkUs      int64 `protobuf:"varint,44,opt,name=idle_ok_us,json=idleOkUs,proto3" json:"idle_ok_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3493,6 +3498,27 @@ func (x *Spec) GetNodes() uint32 {
 func (x *Spec) GetTasks() uint32 {
 	if x != nil {
 		return x.Tasks
+	}
+	return 0
+}
+
+func (x *Spec) GetMailEvents() uint32 {
+	if x != nil {
+		return x.MailEvents
+	}
+	return 0
+}
+
+func (x *Spec) GetMailUser() string {
+	if x != nil {
+		return x.MailUser
+	}
+	return ""
+}
+
+func (x *Spec) GetIdleOkUs() int64 {
+	if x != nil {
+		return x.IdleOkUs
 	}
 	return 0
 }
@@ -6845,7 +6871,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xda\t\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xb6\n" +
+	"\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -6891,7 +6918,12 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\btruncate\x18& \x01(\bR\btruncate\x125\n" +
 	"\tcontainer\x18' \x01(\v2\x17.berth.log.v1.ContainerR\tcontainer\x12\x14\n" +
 	"\x05nodes\x18( \x01(\rR\x05nodes\x12\x14\n" +
-	"\x05tasks\x18) \x01(\rR\x05tasks\"\xa1\x01\n" +
+	"\x05tasks\x18) \x01(\rR\x05tasks\x12\x1f\n" +
+	"\vmail_events\x18* \x01(\rR\n" +
+	"mailEvents\x12\x1b\n" +
+	"\tmail_user\x18+ \x01(\tR\bmailUser\x12\x1c\n" +
+	"\n" +
+	"idle_ok_us\x18, \x01(\x03R\bidleOkUs\"\xa1\x01\n" +
 	"\tContainer\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12+\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x13.berth.log.v1.MountR\x06mounts\x12\x1b\n" +

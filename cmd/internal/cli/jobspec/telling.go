@@ -1,0 +1,43 @@
+package jobspec
+
+import (
+	"cmp"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// MailText says whom to write to of a job and about what, "" for nobody.
+func MailText(s *apiv1.JobSpec) string {
+	if s.GetMailType() == "" {
+		return ""
+	}
+	return s.GetMailType() + " to " + cmp.Or(s.GetMailUser(), "its owner")
+}
+
+// IdleText says for how long its GPUs may stand idle, "" when it asked for none.
+func IdleText(s *apiv1.JobSpec) string {
+	if s.GetIdleOk() == nil {
+		return ""
+	}
+	return "for " + units.FormatDuration(s.GetIdleOk().AsDuration())
+}
+
+// tellingFields are whom to tell of a job, and what it need not be told of.
+func tellingFields() []Field {
+	return []Field{
+		{"mail-type", "", kindText, "write to you about `EVENTS`: NONE, ALL or some of BEGIN, END, FAIL, REQUEUE, INVALID_DEPEND, TIME_LIMIT, TIME_LIMIT_90, _80, _50 and ARRAY_TASKS", func(r *Request, v string) (err error) {
+			r.Spec.Mail.Events, err = cluster.ParseMailEvents(v)
+			return err
+		}},
+		{"mail-user", "", kindText, "`ADDRESS` to write to in place of yours, or several with commas between them", func(r *Request, v string) error {
+			r.Spec.Mail.To = v
+			return r.Spec.Mail.Check()
+		}},
+		{"idle-ok", "", kindAmount, "its GPUs may stand idle for `TIME` on end, as far as the partition allows, before its idle policy counts", func(r *Request, v string) (err error) {
+			r.Spec.IdleOK, err = units.ParseDuration(v)
+			return err
+		}},
+	}
+}

@@ -1,0 +1,25 @@
+package sbatch
+
+import (
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// readMailType reads what to write about.
+func readMailType(r *resolver, v string) (*verdict, error) {
+	events, err := cluster.ParseMailEvents(v)
+	if err != nil {
+		return nil, Message("Invalid --mail-type specification")
+	}
+	r.req.Mail.Events = events
+	return honour()
+}
+
+// readMailUser reads whom to write to.
+func readMailUser(r *resolver, v string) (*verdict, error) {
+	m := cluster.Mail{To: v}
+	if err := m.Check(); err != nil {
+		return &verdict{fate: Refused, note: err.Error()}, nil
+	}
+	r.req.Mail.To = v
+	return honour()
+}
