@@ -181,16 +181,9 @@ func (s *jobServer) list(ctx context.Context, req *apiv1.ListJobsRequest) (*apiv
 	if err != nil {
 		return nil, err
 	}
-	who := callerOf(ctx)
 	jobs, index := s.c.fsm.Jobs(q)
-	resp := &apiv1.ListJobsResponse{Index: index, Jobs: make([]*apiv1.Job, 0, len(jobs))}
-	how := full
-	if req.Brief {
-		how = brief
-	}
-	for _, j := range jobs {
-		resp.Jobs = append(resp.Jobs, s.c.view(j, who, how))
-	}
+	resp := s.listed(req, callerOf(ctx), jobs)
+	resp.Index = index
 	if len(jobs) == q.Limit {
 		resp.NextPageToken = strconv.FormatUint(uint64(jobs[len(jobs)-1].ID), 10)
 	}
@@ -202,6 +195,9 @@ func (s *jobServer) query(req *apiv1.ListJobsRequest) (fsm.Query, error) {
 	if req.PageSize > 0 {
 		q.Limit = int(min(req.PageSize, maxPage))
 	}
+	if req.Columns != apiv1.JobColumnsOf_JOB_COLUMNS_OF_UNSPECIFIED {
+		q.Limit = maxColumnPage
+	}
 	if req.PageToken != "" {
 		after, err := strconv.ParseUint(req.PageToken, 10, 64)
 		if err != nil {
@@ -209,8 +205,8 @@ func (s *jobServer) query(req *apiv1.ListJobsRequest) (fsm.Query, error) {
 		}
 		q.After = cluster.JobID(after)
 	}
-	if len(req.States)+len(req.Users)+len(req.Ids)+len(req.Partitions) > maxIDsPerFilter {
-		return q, cluster.Errorf(cluster.CodeInvalid, "filter: more than %d states, users, ids and partitions", maxIDsPerFilter)
+	if len(req.States)+len(req.Users)+len(req.Ids)+len(req.Partitions)+len(req.Names)+len(req.Nodes) > maxIDsPerFilter {
+		return q, cluster.Errorf(cluster.CodeInvalid, "filter: more than %d states, users, ids, partitions, names and nodes", maxIDsPerFilter)
 	}
 	for _, name := range req.States {
 		st, err := cluster.ParseJobState(name)
@@ -222,23 +218,7 @@ func (s *jobServer) query(req *apiv1.ListJobsRequest) (fsm.Query, error) {
 	if len(req.States) == 0 && !req.Finished && len(req.Ids) == 0 {
 		q.States = []cluster.JobState{cluster.JobPending, cluster.JobQueued, cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable}
 	}
-	users := map[string]struct{}{}
-	for _, u := range req.Users {
-		users[u] = struct{}{}
-	}
-	ids := map[cluster.JobID]struct{}{}
-	for _, id := range req.Ids {
-		ids[cluster.JobID(id)] = struct{}{}
-	}
-	if len(users)+len(ids)+len(req.Partitions) > 0 {
-		q.Keep = func(j *cluster.Job) bool {
-			_, byName := users[j.Owner.Name]
-			_, byUID := users[strconv.FormatUint(uint64(j.Owner.UID), 10)]
-			_, byID := ids[j.ID]
-			return (len(users) == 0 || byName || byUID) && (len(ids) == 0 || byID) &&
-				(len(req.Partitions) == 0 || slices.Contains(req.Partitions, j.Spec.Partition))
-		}
-	}
+	q.Keep = keeper(req)
 	return q, nil
 }
 

@@ -21,8 +21,13 @@ const (
 // view is a job as who may see it: what a user runs, and with which
 // environment, is shown to the owner and to administrators only.
 func (c *Coordinator) view(j *cluster.Job, who caller, d detail) *apiv1.Job {
+	return c.viewAt(j, who, d, c.queuePosition(j))
+}
+
+// viewAt is view of a job whose place in its queue is known, from 1.
+func (c *Coordinator) viewAt(j *cluster.Job, who caller, d detail, place int) *apiv1.Job {
 	m := conv.JobToAPI(j, conv.JobDetail{
-		GPU: c.gpuName, QueuePosition: c.queuePosition(j), Brief: d == brief,
+		GPU: c.gpuName, QueuePosition: place, Brief: d == brief,
 		Redact: c.authorize(who, actReadJob, &j.Owner) != nil,
 	})
 	if d == full {

@@ -132,36 +132,47 @@ func (l *layout[T]) heads() string {
 	return l.line(func(c *cell[T]) (string, bool) { return c.head, false })
 }
 
-func (l *layout[T]) row(t *T) string {
-	return l.line(func(c *cell[T]) (string, bool) { return c.value(t), c.whole })
+func (l *layout[T]) row(t *T) string { return string(l.appendRow(nil, t)) }
+
+// appendRow adds the line of t to b.
+func (l *layout[T]) appendRow(b []byte, t *T) []byte {
+	for i := range l.cells {
+		c := &l.cells[i]
+		b = append(b, c.before...)
+		b = c.appendTo(b, c.value(t), c.whole)
+	}
+	return append(b, l.after...)
 }
 
 func (l *layout[T]) line(text func(*cell[T]) (s string, whole bool)) string {
-	var b strings.Builder
+	var b []byte
 	for i := range l.cells {
 		c := &l.cells[i]
-		b.WriteString(c.before)
+		b = append(b, c.before...)
 		s, whole := text(c)
-		width := c.width
-		if whole && width > 0 {
-			width = max(width, len(s))
-		}
-		b.WriteString(pad(s, width, c.right))
+		b = c.appendTo(b, s, whole)
 	}
-	b.WriteString(l.after)
-	return b.String()
+	return string(append(b, l.after...))
+}
+
+func (c *cell[T]) appendTo(b []byte, s string, whole bool) []byte {
+	width := c.width
+	if whole && width > 0 {
+		width = max(width, len(s))
+	}
+	return appendPad(b, s, width, c.right)
 }
 
 // fit gives columns that are as wide as their text a width.
-func (l *layout[T]) fit(rows []T, least int) {
+func (l *layout[T]) fit(n int, at func(int) *T, least int) {
 	for i := range l.cells {
 		c := &l.cells[i]
 		if c.width != fits {
 			continue
 		}
 		c.width = max(least, len(c.head))
-		for k := range rows {
-			c.width = max(c.width, len(c.value(&rows[k])))
+		for k := range n {
+			c.width = max(c.width, len(c.value(at(k))))
 		}
 	}
 }
@@ -180,20 +191,27 @@ func (l *layout[T]) keys(t *T, leave ...string) string {
 
 // pad cuts or fills text to a width; 0 leaves it as it is. Slurm counts bytes,
 // we count characters, so that no name is cut within one.
-func pad(s string, width int, right bool) string {
+func pad(s string, width int, right bool) string { return string(appendPad(nil, s, width, right)) }
+
+func appendPad(b []byte, s string, width int, right bool) []byte {
 	if width <= 0 {
-		return s
+		return append(b, s...)
 	}
 	n := 0
 	for i := range s {
 		if n == width {
-			return s[:i]
+			return append(b, s[:i]...)
 		}
 		n++
 	}
-	fill := strings.Repeat(" ", width-n)
-	if right {
-		return fill + s
+	if !right {
+		b = append(b, s...)
 	}
-	return s + fill
+	for range width - n {
+		b = append(b, ' ')
+	}
+	if right {
+		b = append(b, s...)
+	}
+	return b
 }

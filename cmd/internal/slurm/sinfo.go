@@ -40,7 +40,7 @@ func (s *Sinfo) Print(w io.Writer, parts []Partition, nodes []Node, now time.Tim
 		return err
 	}
 	rows := s.groups(&l, parts, nodes)
-	l.fit(rows, leastFit)
+	l.fit(len(rows), func(i int) *group { return &rows[i] }, leastFit)
 	var b strings.Builder
 	if s.Long && !s.NoHead {
 		fmt.Fprintln(&b, now.Format("Mon Jan 02 15:04:05 2006"))

@@ -42,26 +42,44 @@ func (q *Squeue) Print(w io.Writer, jobs []Job, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	var rows []Job
+	rows := make([]*Job, 0, len(jobs))
 	for i := range jobs {
 		if q.Wants(&jobs[i]) {
-			rows = append(rows, jobs[i])
+			rows = append(rows, &jobs[i])
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b Job) int { return order(&a, &b) })
-	l.fit(rows, 0)
-	var b strings.Builder
+	slices.SortStableFunc(rows, order)
+	l.fit(len(rows), func(i int) *Job { return rows[i] }, 0)
+	var b []byte
 	if q.Long && !q.NoHead {
-		fmt.Fprintln(&b, now.Format("Mon Jan 02 15:04:05 2006"))
+		b = now.AppendFormat(b, "Mon Jan 02 15:04:05 2006\n")
 	}
 	if !q.NoHead {
-		fmt.Fprintln(&b, l.heads())
+		b = append(append(b, l.heads()...), '\n')
 	}
-	for i := range rows {
-		fmt.Fprintln(&b, l.row(&rows[i]))
+	for _, j := range rows {
+		if b = append(l.appendRow(b, j), '\n'); len(b) >= chunk {
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+			b = b[:0]
+		}
 	}
-	_, err = io.WriteString(w, b.String())
+	_, err = w.Write(b)
 	return err
+}
+
+// chunk is how much of a table is written at once.
+const chunk = 64 << 10
+
+// ShowsFiles tells whether a column is of what a job's script and files are
+// called, which takes more to ask for than all else.
+func (q *Squeue) ShowsFiles() bool {
+	l, err := q.layout()
+	files := []string{"command", "comment", "workdir", "stdin", "stdout", "stderr"}
+	return err != nil || slices.ContainsFunc(l.cells, func(c cell[Job]) bool {
+		return slices.ContainsFunc(files, func(name string) bool { return jobFields[name].head == c.head })
+	})
 }
 
 func (q *Squeue) ownSort() string {

@@ -134,7 +134,11 @@ func parseStates(list string) ([]string, error) {
 }
 
 func listOnce(ctx context.Context, e *console.Env, c *client.Client, o *QueueOptions, req *apiv1.ListJobsRequest) error {
-	jobs, err := client.ListJobs(ctx, c, req)
+	list := client.ListJobs
+	if req.Brief {
+		list = client.ListBrief
+	}
+	jobs, err := list(ctx, c, req)
 	if err != nil {
 		return err
 	}

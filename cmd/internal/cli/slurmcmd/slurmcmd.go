@@ -137,19 +137,51 @@ func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.S
 			return slurm.Message("Invalid job state specified: " + s)
 		}
 	}
-	req := &apiv1.ListJobsRequest{Ids: q.Jobs, Finished: len(q.States) > 0 || len(q.Jobs) > 0, Brief: q.Format == "" && q.Fields == "" && !q.Long}
-	got, err := client.ListJobs(ctx, c, req)
+	jobs, err := listSlurm(ctx, e, c, squeueRequest(q), q.ShowsFiles())
 	if err != nil {
 		return err
 	}
-	if len(q.Jobs) > 0 && len(got) == 0 {
+	if len(q.Jobs) > 0 && len(jobs) == 0 {
 		return errSlurmJob
 	}
-	jobs := make([]slurm.Job, len(got))
-	for i, j := range got {
-		jobs[i] = slurmJob(j, e.Now())
-	}
 	return q.Print(e.Out, jobs, e.Now())
+}
+
+// squeueRequest leaves as much of the choice to the coordinator as it knows of.
+func squeueRequest(q *slurm.Squeue) *apiv1.ListJobsRequest {
+	req := &apiv1.ListJobsRequest{Ids: q.Jobs, Finished: len(q.States) > 0 || len(q.Jobs) > 0}
+	if len(q.Jobs)+len(q.Users)+len(q.Names)+len(q.Partitions)+len(q.Nodes) > mostFiltered {
+		return req
+	}
+	req.Users, req.Names, req.Nodes = q.Users, q.Names, q.Nodes
+	if !slices.Contains(q.Partitions, noPartition) {
+		req.Partitions = q.Partitions
+	}
+	if len(q.Jobs) == 0 && !slices.Contains(q.States, "ALL") {
+		req.States = berthStates(q.States)
+	}
+	return req
+}
+
+// mostFiltered is how much a coordinator takes of a choice at least.
+const mostFiltered = 900
+
+// berthStates are all that Slurm's states may be here; nothing for all.
+func berthStates(states []string) (out []string) {
+	for _, s := range states {
+		switch st, err := cluster.ParseJobState(s); {
+		case s == "CONFIGURING":
+			out = append(out, cluster.JobStarting.String())
+		case err != nil:
+		case st == cluster.JobPending:
+			out = append(out, st.String(), cluster.JobQueued.String())
+		case st == cluster.JobRunning:
+			out = append(out, st.String(), cluster.JobUnreachable.String())
+		default:
+			out = append(out, st.String())
+		}
+	}
+	return out
 }
 
 // errSlurmJob is what Slurm's commands say of a job that is not there.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,19 +50,10 @@ func slurmJob(j *apiv1.Job, now time.Time) slurm.Job {
 	if s.Partition == "" {
 		s.Partition = noPartition
 	}
-	if s.Reason == string(cluster.ReasonHeldUser) || s.Reason == string(cluster.ReasonHeldAdmin) {
+	if isHeld(s.Reason) {
 		s.Priority = 0
 	}
-	if st.Waiting() { // what it did before it was requeued does not count
-		s.Started, s.NodeList = time.Time{}, ""
-	}
-	switch {
-	case s.Started.IsZero():
-	case s.Ended.IsZero():
-		s.Ran = now.Sub(s.Started)
-	default:
-		s.Ran = s.Ended.Sub(s.Started)
-	}
+	settle(&s, st.Waiting(), now)
 	if n := len(j.GetAttempts()); n > 1 {
 		s.Restarts = n - 1
 	}
@@ -75,16 +65,7 @@ func slurmJob(j *apiv1.Job, now time.Time) slurm.Job {
 
 // slurmSpec adds what stands in the spec.
 func slurmSpec(s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec, now time.Time) {
-	s.GID = j.GetUid()
-	if u, err := user.LookupId(strconv.FormatUint(uint64(j.GetUid()), 10)); err == nil {
-		if gid, err := strconv.ParseUint(u.Gid, 10, 32); err == nil {
-			s.GID = uint32(gid)
-		}
-	}
-	s.Group = strconv.FormatUint(uint64(s.GID), 10)
-	if g, err := user.LookupGroupId(s.Group); err == nil {
-		s.Group = g.Name
-	}
+	s.GID, s.Group = groupsOf{}.of(j.GetUid())
 	// Slurm counts cores and memory of all nodes, a spec those of one.
 	nodes := int64(s.Nodes)
 	s.MinCPUs = max(1, (spec.GetCpuMilli()+999)/1000)
@@ -103,12 +84,7 @@ func slurmSpec(s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec, now time.Time) {
 	if c := spec.GetCommand(); len(c) > 0 {
 		s.Command = console.Escape(string(c[0]))
 	}
-	if n := spec.GetGpus(); n > 0 {
-		s.Gres = "gres:gpu:" + strconv.FormatUint(uint64(n), 10)
-		if t := spec.GetGpuType(); t != "" {
-			s.Gres = fmt.Sprintf("gres:gpu:%s:%d", t, n)
-		}
-	}
+	s.Gres = gresOf(spec.GetGpus(), spec.GetGpuType())
 	if g := j.GetGpus(); len(g) > 0 {
 		var at []string
 		for _, x := range g {
@@ -130,6 +106,17 @@ func slurmSpec(s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec, now time.Time) {
 	if s.Stderr == "" {
 		s.Stderr = s.Stdout
 	}
+}
+
+// gresOf is what of cards a job asks for, in Slurm's words.
+func gresOf(n uint32, gpuType string) string {
+	switch {
+	case n == 0:
+		return ""
+	case gpuType == "":
+		return "gres:gpu:" + strconv.FormatUint(uint64(n), 10)
+	}
+	return fmt.Sprintf("gres:gpu:%s:%d", gpuType, n)
 }
 
 // local is a time in the zone of now, which is that of whoever looks; zero for

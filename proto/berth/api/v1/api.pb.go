@@ -25,6 +25,55 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type JobColumnsOf int32
+
+const (
+	JobColumnsOf_JOB_COLUMNS_OF_UNSPECIFIED JobColumnsOf = 0 // none
+	JobColumnsOf_JOB_COLUMNS_OF_WAITING     JobColumnsOf = 1 // those that wait; the others one by one, in brief
+	JobColumnsOf_JOB_COLUMNS_OF_ALL         JobColumnsOf = 2
+)
+
+// Enum value maps for JobColumnsOf.
+var (
+	JobColumnsOf_name = map[int32]string{
+		0: "JOB_COLUMNS_OF_UNSPECIFIED",
+		1: "JOB_COLUMNS_OF_WAITING",
+		2: "JOB_COLUMNS_OF_ALL",
+	}
+	JobColumnsOf_value = map[string]int32{
+		"JOB_COLUMNS_OF_UNSPECIFIED": 0,
+		"JOB_COLUMNS_OF_WAITING":     1,
+		"JOB_COLUMNS_OF_ALL":         2,
+	}
+)
+
+func (x JobColumnsOf) Enum() *JobColumnsOf {
+	p := new(JobColumnsOf)
+	*p = x
+	return p
+}
+
+func (x JobColumnsOf) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (JobColumnsOf) Descriptor() protoreflect.EnumDescriptor {
+	return file_berth_api_v1_api_proto_enumTypes[0].Descriptor()
+}
+
+func (JobColumnsOf) Type() protoreflect.EnumType {
+	return &file_berth_api_v1_api_proto_enumTypes[0]
+}
+
+func (x JobColumnsOf) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use JobColumnsOf.Descriptor instead.
+func (JobColumnsOf) EnumDescriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{0}
+}
+
 type CancelOutcome int32
 
 const (
@@ -66,11 +115,11 @@ func (x CancelOutcome) String() string {
 }
 
 func (CancelOutcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_berth_api_v1_api_proto_enumTypes[0].Descriptor()
+	return file_berth_api_v1_api_proto_enumTypes[1].Descriptor()
 }
 
 func (CancelOutcome) Type() protoreflect.EnumType {
-	return &file_berth_api_v1_api_proto_enumTypes[0]
+	return &file_berth_api_v1_api_proto_enumTypes[1]
 }
 
 func (x CancelOutcome) Number() protoreflect.EnumNumber {
@@ -79,7 +128,7 @@ func (x CancelOutcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CancelOutcome.Descriptor instead.
 func (CancelOutcome) EnumDescriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{0}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{1}
 }
 
 type JobAction int32
@@ -123,11 +172,11 @@ func (x JobAction) String() string {
 }
 
 func (JobAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_berth_api_v1_api_proto_enumTypes[1].Descriptor()
+	return file_berth_api_v1_api_proto_enumTypes[2].Descriptor()
 }
 
 func (JobAction) Type() protoreflect.EnumType {
-	return &file_berth_api_v1_api_proto_enumTypes[1]
+	return &file_berth_api_v1_api_proto_enumTypes[2]
 }
 
 func (x JobAction) Number() protoreflect.EnumNumber {
@@ -136,7 +185,7 @@ func (x JobAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobAction.Descriptor instead.
 func (JobAction) EnumDescriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{1}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{2}
 }
 
 type SubmitJobsRequest struct {
@@ -2259,8 +2308,14 @@ type ListJobsRequest struct {
 	PageSize  uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Leaves out spec, attempts and predictions: what a listing shows.
-	Brief         bool     `protobuf:"varint,7,opt,name=brief,proto3" json:"brief,omitempty"`
-	Partitions    []string `protobuf:"bytes,8,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	Brief      bool     `protobuf:"varint,7,opt,name=brief,proto3" json:"brief,omitempty"`
+	Partitions []string `protobuf:"bytes,8,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	Names      []string `protobuf:"bytes,9,rep,name=names,proto3" json:"names,omitempty"`
+	// Jobs that are, or last were, on one of these nodes.
+	Nodes []string `protobuf:"bytes,10,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Which jobs come as columns and not one by one; pages then hold up to
+	// 200,000. A coordinator that is older sends none so.
+	Columns       JobColumnsOf `protobuf:"varint,11,opt,name=columns,proto3,enum=berth.api.v1.JobColumnsOf" json:"columns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2351,11 +2406,33 @@ func (x *ListJobsRequest) GetPartitions() []string {
 	return nil
 }
 
+func (x *ListJobsRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *ListJobsRequest) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *ListJobsRequest) GetColumns() JobColumnsOf {
+	if x != nil {
+		return x.Columns
+	}
+	return JobColumnsOf_JOB_COLUMNS_OF_UNSPECIFIED
+}
+
 type ListJobsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jobs          []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	Index         uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	Columns       *JobColumns            `protobuf:"bytes,4,opt,name=columns,proto3" json:"columns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2411,6 +2488,279 @@ func (x *ListJobsResponse) GetIndex() uint64 {
 	return 0
 }
 
+func (x *ListJobsResponse) GetColumns() *JobColumns {
+	if x != nil {
+		return x.Columns
+	}
+	return nil
+}
+
+// JobColumns is what tables show of many jobs: one column for each field, with
+// an entry for each job in the order of ids. A column that is empty is zero for
+// all of them. Those of text hold places in texts, of which the first is "".
+type JobColumns struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Texts        []string               `protobuf:"bytes,1,rep,name=texts,proto3" json:"texts,omitempty"`
+	Ids          []uint64               `protobuf:"varint,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	Names        []uint32               `protobuf:"varint,3,rep,packed,name=names,proto3" json:"names,omitempty"`
+	Users        []uint32               `protobuf:"varint,4,rep,packed,name=users,proto3" json:"users,omitempty"`
+	Uids         []uint32               `protobuf:"varint,5,rep,packed,name=uids,proto3" json:"uids,omitempty"`
+	States       []uint32               `protobuf:"varint,6,rep,packed,name=states,proto3" json:"states,omitempty"`
+	Reasons      []uint32               `protobuf:"varint,7,rep,packed,name=reasons,proto3" json:"reasons,omitempty"`
+	Partitions   []uint32               `protobuf:"varint,8,rep,packed,name=partitions,proto3" json:"partitions,omitempty"`
+	Dependencies []uint32               `protobuf:"varint,9,rep,packed,name=dependencies,proto3" json:"dependencies,omitempty"`
+	Gpus         []uint32               `protobuf:"varint,10,rep,packed,name=gpus,proto3" json:"gpus,omitempty"`
+	GpuTypes     []uint32               `protobuf:"varint,11,rep,packed,name=gpu_types,json=gpuTypes,proto3" json:"gpu_types,omitempty"`
+	NodesWanted  []uint32               `protobuf:"varint,12,rep,packed,name=nodes_wanted,json=nodesWanted,proto3" json:"nodes_wanted,omitempty"`
+	TasksPerNode []uint32               `protobuf:"varint,13,rep,packed,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
+	CpuMilli     []int64                `protobuf:"varint,14,rep,packed,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	MemMib       []int64                `protobuf:"varint,15,rep,packed,name=mem_mib,json=memMib,proto3" json:"mem_mib,omitempty"`
+	// Where it runs, or ran last, as a host list, and the node that it asks for.
+	NodeLists  []uint32 `protobuf:"varint,16,rep,packed,name=node_lists,json=nodeLists,proto3" json:"node_lists,omitempty"`
+	AskedNodes []uint32 `protobuf:"varint,17,rep,packed,name=asked_nodes,json=askedNodes,proto3" json:"asked_nodes,omitempty"`
+	// Microseconds since 1970; eligible is when it begins to wait for room.
+	Submitted       []int64 `protobuf:"varint,18,rep,packed,name=submitted,proto3" json:"submitted,omitempty"`
+	Eligible        []int64 `protobuf:"varint,19,rep,packed,name=eligible,proto3" json:"eligible,omitempty"`
+	Started         []int64 `protobuf:"varint,20,rep,packed,name=started,proto3" json:"started,omitempty"`
+	Ended           []int64 `protobuf:"varint,21,rep,packed,name=ended,proto3" json:"ended,omitempty"`
+	EstimatedStarts []int64 `protobuf:"varint,22,rep,packed,name=estimated_starts,json=estimatedStarts,proto3" json:"estimated_starts,omitempty"`
+	Deadlines       []int64 `protobuf:"varint,23,rep,packed,name=deadlines,proto3" json:"deadlines,omitempty"`
+	// Milliseconds.
+	TimeLimits    []int64  `protobuf:"varint,24,rep,packed,name=time_limits,json=timeLimits,proto3" json:"time_limits,omitempty"`
+	ExitCodes     []int32  `protobuf:"varint,25,rep,packed,name=exit_codes,json=exitCodes,proto3" json:"exit_codes,omitempty"`
+	Signals       []int32  `protobuf:"varint,26,rep,packed,name=signals,proto3" json:"signals,omitempty"`
+	Restarts      []uint32 `protobuf:"varint,27,rep,packed,name=restarts,proto3" json:"restarts,omitempty"`
+	Requeues      []bool   `protobuf:"varint,28,rep,packed,name=requeues,proto3" json:"requeues,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobColumns) Reset() {
+	*x = JobColumns{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobColumns) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobColumns) ProtoMessage() {}
+
+func (x *JobColumns) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobColumns.ProtoReflect.Descriptor instead.
+func (*JobColumns) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *JobColumns) GetTexts() []string {
+	if x != nil {
+		return x.Texts
+	}
+	return nil
+}
+
+func (x *JobColumns) GetIds() []uint64 {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *JobColumns) GetNames() []uint32 {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *JobColumns) GetUsers() []uint32 {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+func (x *JobColumns) GetUids() []uint32 {
+	if x != nil {
+		return x.Uids
+	}
+	return nil
+}
+
+func (x *JobColumns) GetStates() []uint32 {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *JobColumns) GetReasons() []uint32 {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+func (x *JobColumns) GetPartitions() []uint32 {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *JobColumns) GetDependencies() []uint32 {
+	if x != nil {
+		return x.Dependencies
+	}
+	return nil
+}
+
+func (x *JobColumns) GetGpus() []uint32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
+func (x *JobColumns) GetGpuTypes() []uint32 {
+	if x != nil {
+		return x.GpuTypes
+	}
+	return nil
+}
+
+func (x *JobColumns) GetNodesWanted() []uint32 {
+	if x != nil {
+		return x.NodesWanted
+	}
+	return nil
+}
+
+func (x *JobColumns) GetTasksPerNode() []uint32 {
+	if x != nil {
+		return x.TasksPerNode
+	}
+	return nil
+}
+
+func (x *JobColumns) GetCpuMilli() []int64 {
+	if x != nil {
+		return x.CpuMilli
+	}
+	return nil
+}
+
+func (x *JobColumns) GetMemMib() []int64 {
+	if x != nil {
+		return x.MemMib
+	}
+	return nil
+}
+
+func (x *JobColumns) GetNodeLists() []uint32 {
+	if x != nil {
+		return x.NodeLists
+	}
+	return nil
+}
+
+func (x *JobColumns) GetAskedNodes() []uint32 {
+	if x != nil {
+		return x.AskedNodes
+	}
+	return nil
+}
+
+func (x *JobColumns) GetSubmitted() []int64 {
+	if x != nil {
+		return x.Submitted
+	}
+	return nil
+}
+
+func (x *JobColumns) GetEligible() []int64 {
+	if x != nil {
+		return x.Eligible
+	}
+	return nil
+}
+
+func (x *JobColumns) GetStarted() []int64 {
+	if x != nil {
+		return x.Started
+	}
+	return nil
+}
+
+func (x *JobColumns) GetEnded() []int64 {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *JobColumns) GetEstimatedStarts() []int64 {
+	if x != nil {
+		return x.EstimatedStarts
+	}
+	return nil
+}
+
+func (x *JobColumns) GetDeadlines() []int64 {
+	if x != nil {
+		return x.Deadlines
+	}
+	return nil
+}
+
+func (x *JobColumns) GetTimeLimits() []int64 {
+	if x != nil {
+		return x.TimeLimits
+	}
+	return nil
+}
+
+func (x *JobColumns) GetExitCodes() []int32 {
+	if x != nil {
+		return x.ExitCodes
+	}
+	return nil
+}
+
+func (x *JobColumns) GetSignals() []int32 {
+	if x != nil {
+		return x.Signals
+	}
+	return nil
+}
+
+func (x *JobColumns) GetRestarts() []uint32 {
+	if x != nil {
+		return x.Restarts
+	}
+	return nil
+}
+
+func (x *JobColumns) GetRequeues() []bool {
+	if x != nil {
+		return x.Requeues
+	}
+	return nil
+}
+
 type CancelJobsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -2422,7 +2772,7 @@ type CancelJobsRequest struct {
 
 func (x *CancelJobsRequest) Reset() {
 	*x = CancelJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2434,7 +2784,7 @@ func (x *CancelJobsRequest) String() string {
 func (*CancelJobsRequest) ProtoMessage() {}
 
 func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2447,7 +2797,7 @@ func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelJobsRequest) GetRequestId() string {
@@ -2473,7 +2823,7 @@ type CancelJobsResponse struct {
 
 func (x *CancelJobsResponse) Reset() {
 	*x = CancelJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +2835,7 @@ func (x *CancelJobsResponse) String() string {
 func (*CancelJobsResponse) ProtoMessage() {}
 
 func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +2848,7 @@ func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelJobsResponse) GetResults() []*CancelResult {
@@ -2518,7 +2868,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2880,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2893,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelResult) GetId() uint64 {
@@ -2574,7 +2924,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +2936,7 @@ func (x *ControlJobsRequest) String() string {
 func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2949,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ControlJobsRequest) GetRequestId() string {
@@ -2639,7 +2989,7 @@ type ControlJobsResponse struct {
 
 func (x *ControlJobsResponse) Reset() {
 	*x = ControlJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2651,7 +3001,7 @@ func (x *ControlJobsResponse) String() string {
 func (*ControlJobsResponse) ProtoMessage() {}
 
 func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2664,7 +3014,7 @@ func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsResponse.ProtoReflect.Descriptor instead.
 func (*ControlJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ControlJobsResponse) GetResults() []*ControlResult {
@@ -2688,7 +3038,7 @@ type ControlResult struct {
 
 func (x *ControlResult) Reset() {
 	*x = ControlResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2700,7 +3050,7 @@ func (x *ControlResult) String() string {
 func (*ControlResult) ProtoMessage() {}
 
 func (x *ControlResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2713,7 +3063,7 @@ func (x *ControlResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlResult.ProtoReflect.Descriptor instead.
 func (*ControlResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ControlResult) GetId() uint64 {
@@ -2746,7 +3096,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +3108,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +3121,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExplainJobRequest) GetId() uint64 {
@@ -2794,7 +3144,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2806,7 +3156,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2819,7 +3169,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExplainJobResponse) GetJob() *Job {
@@ -2862,7 +3212,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2874,7 +3224,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2887,7 +3237,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Forecast) GetNode() string {
@@ -2946,7 +3296,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2958,7 +3308,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2971,7 +3321,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Explanation) GetCode() string {
@@ -3014,7 +3364,7 @@ type PredictRequest struct {
 
 func (x *PredictRequest) Reset() {
 	*x = PredictRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +3376,7 @@ func (x *PredictRequest) String() string {
 func (*PredictRequest) ProtoMessage() {}
 
 func (x *PredictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +3389,7 @@ func (x *PredictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictRequest.ProtoReflect.Descriptor instead.
 func (*PredictRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PredictRequest) GetSpec() *JobSpec {
@@ -3068,7 +3418,7 @@ type PredictResponse struct {
 
 func (x *PredictResponse) Reset() {
 	*x = PredictResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3080,7 +3430,7 @@ func (x *PredictResponse) String() string {
 func (*PredictResponse) ProtoMessage() {}
 
 func (x *PredictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3093,7 +3443,7 @@ func (x *PredictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictResponse.ProtoReflect.Descriptor instead.
 func (*PredictResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PredictResponse) GetPredictions() []*Prediction {
@@ -3128,7 +3478,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3140,7 +3490,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3153,7 +3503,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Sharing) GetGpuType() string {
@@ -3207,7 +3557,7 @@ type SharedJob struct {
 
 func (x *SharedJob) Reset() {
 	*x = SharedJob{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3219,7 +3569,7 @@ func (x *SharedJob) String() string {
 func (*SharedJob) ProtoMessage() {}
 
 func (x *SharedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3232,7 +3582,7 @@ func (x *SharedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedJob.ProtoReflect.Descriptor instead.
 func (*SharedJob) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SharedJob) GetId() uint64 {
@@ -3285,7 +3635,7 @@ type SharingAdvice struct {
 
 func (x *SharingAdvice) Reset() {
 	*x = SharingAdvice{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3297,7 +3647,7 @@ func (x *SharingAdvice) String() string {
 func (*SharingAdvice) ProtoMessage() {}
 
 func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3310,7 +3660,7 @@ func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingAdvice.ProtoReflect.Descriptor instead.
 func (*SharingAdvice) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SharingAdvice) GetGpuType() string {
@@ -3375,7 +3725,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3737,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3750,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WatchJobsRequest) GetIds() []uint64 {
@@ -3430,7 +3780,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3442,7 +3792,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3455,7 +3805,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WatchJobsResponse) GetJobs() []*Job {
@@ -3487,7 +3837,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3499,7 +3849,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3512,7 +3862,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 type GetStatusResponse struct {
@@ -3536,7 +3886,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +3898,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +3911,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetStatusResponse) GetClusterId() string {
@@ -3652,7 +4002,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +4014,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +4027,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Member) GetId() string {
@@ -3788,7 +4138,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3800,7 +4150,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3813,7 +4163,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *JobCount) GetState() string {
@@ -3839,7 +4189,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3851,7 +4201,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3864,7 +4214,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListNodesRequest) GetIds() []string {
@@ -3884,7 +4234,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3896,7 +4246,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3909,7 +4259,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -3958,7 +4308,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3970,7 +4320,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3983,7 +4333,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Node) GetId() string {
@@ -4168,7 +4518,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4180,7 +4530,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4193,7 +4543,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GPU) GetUuid() string {
@@ -4402,7 +4752,7 @@ type GPUDetail struct {
 
 func (x *GPUDetail) Reset() {
 	*x = GPUDetail{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4414,7 +4764,7 @@ func (x *GPUDetail) String() string {
 func (*GPUDetail) ProtoMessage() {}
 
 func (x *GPUDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4427,7 +4777,7 @@ func (x *GPUDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUDetail.ProtoReflect.Descriptor instead.
 func (*GPUDetail) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GPUDetail) GetName() string {
@@ -4535,7 +4885,7 @@ type GPUInstance struct {
 
 func (x *GPUInstance) Reset() {
 	*x = GPUInstance{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4547,7 +4897,7 @@ func (x *GPUInstance) String() string {
 func (*GPUInstance) ProtoMessage() {}
 
 func (x *GPUInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4560,7 +4910,7 @@ func (x *GPUInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUInstance.ProtoReflect.Descriptor instead.
 func (*GPUInstance) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GPUInstance) GetUuid() string {
@@ -4605,7 +4955,7 @@ type StrayProcess struct {
 
 func (x *StrayProcess) Reset() {
 	*x = StrayProcess{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4617,7 +4967,7 @@ func (x *StrayProcess) String() string {
 func (*StrayProcess) ProtoMessage() {}
 
 func (x *StrayProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4630,7 +4980,7 @@ func (x *StrayProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StrayProcess.ProtoReflect.Descriptor instead.
 func (*StrayProcess) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StrayProcess) GetPid() int64 {
@@ -4680,7 +5030,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4692,7 +5042,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4705,7 +5055,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *NodeEvent) GetAt() *timestamppb.Timestamp {
@@ -4763,7 +5113,7 @@ type DrainGPURequest struct {
 
 func (x *DrainGPURequest) Reset() {
 	*x = DrainGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4775,7 +5125,7 @@ func (x *DrainGPURequest) String() string {
 func (*DrainGPURequest) ProtoMessage() {}
 
 func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4788,7 +5138,7 @@ func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPURequest.ProtoReflect.Descriptor instead.
 func (*DrainGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DrainGPURequest) GetGpu() string {
@@ -4829,7 +5179,7 @@ type DrainGPUResponse struct {
 
 func (x *DrainGPUResponse) Reset() {
 	*x = DrainGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4841,7 +5191,7 @@ func (x *DrainGPUResponse) String() string {
 func (*DrainGPUResponse) ProtoMessage() {}
 
 func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4854,7 +5204,7 @@ func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPUResponse.ProtoReflect.Descriptor instead.
 func (*DrainGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DrainGPUResponse) GetNode() *Node {
@@ -4882,7 +5232,7 @@ type ResumeGPURequest struct {
 
 func (x *ResumeGPURequest) Reset() {
 	*x = ResumeGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4894,7 +5244,7 @@ func (x *ResumeGPURequest) String() string {
 func (*ResumeGPURequest) ProtoMessage() {}
 
 func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4907,7 +5257,7 @@ func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPURequest.ProtoReflect.Descriptor instead.
 func (*ResumeGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ResumeGPURequest) GetGpu() string {
@@ -4941,7 +5291,7 @@ type ResumeGPUResponse struct {
 
 func (x *ResumeGPUResponse) Reset() {
 	*x = ResumeGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4953,7 +5303,7 @@ func (x *ResumeGPUResponse) String() string {
 func (*ResumeGPUResponse) ProtoMessage() {}
 
 func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4966,7 +5316,7 @@ func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPUResponse.ProtoReflect.Descriptor instead.
 func (*ResumeGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ResumeGPUResponse) GetNode() *Node {
@@ -4993,7 +5343,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5005,7 +5355,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5018,7 +5368,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -5044,7 +5394,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5056,7 +5406,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5069,7 +5419,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -5088,7 +5438,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5100,7 +5450,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5113,7 +5463,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -5132,7 +5482,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5144,7 +5494,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5157,7 +5507,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -5176,7 +5526,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5188,7 +5538,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5201,7 +5551,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -5223,7 +5573,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5235,7 +5585,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5248,7 +5598,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -5281,7 +5631,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5293,7 +5643,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5306,7 +5656,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -5324,7 +5674,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5336,7 +5686,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5349,7 +5699,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 type CreateTokenRequest struct {
@@ -5363,7 +5713,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5375,7 +5725,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5388,7 +5738,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -5422,7 +5772,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5434,7 +5784,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5447,7 +5797,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -5499,7 +5849,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5511,7 +5861,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5524,7 +5874,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Partition) GetName() string {
@@ -5642,7 +5992,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5654,7 +6004,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5667,7 +6017,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -5686,7 +6036,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5698,7 +6048,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5711,7 +6061,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -5744,7 +6094,7 @@ type SetPartitionRequest struct {
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5756,7 +6106,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5769,7 +6119,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -5852,7 +6202,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5864,7 +6214,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5877,7 +6227,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -5903,7 +6253,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5915,7 +6265,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5928,7 +6278,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -5946,7 +6296,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5958,7 +6308,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5971,7 +6321,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 var File_berth_api_v1_api_proto protoreflect.FileDescriptor
@@ -6198,7 +6548,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\"K\n" +
 	"\x0eGetJobResponse\x12#\n" +
 	"\x03job\x18\x01 \x01(\v2\x11.berth.api.v1.JobR\x03job\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xdf\x01\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xc1\x02\n" +
 	"\x0fListJobsRequest\x12\x16\n" +
 	"\x06states\x18\x01 \x03(\tR\x06states\x12\x1a\n" +
 	"\bfinished\x18\x02 \x01(\bR\bfinished\x12\x14\n" +
@@ -6210,11 +6560,53 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x05brief\x18\a \x01(\bR\x05brief\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\b \x03(\tR\n" +
-	"partitions\"w\n" +
+	"partitions\x12\x14\n" +
+	"\x05names\x18\t \x03(\tR\x05names\x12\x14\n" +
+	"\x05nodes\x18\n" +
+	" \x03(\tR\x05nodes\x124\n" +
+	"\acolumns\x18\v \x01(\x0e2\x1a.berth.api.v1.JobColumnsOfR\acolumns\"\xab\x01\n" +
 	"\x10ListJobsResponse\x12%\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.berth.api.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
-	"\x05index\x18\x03 \x01(\x04R\x05index\"D\n" +
+	"\x05index\x18\x03 \x01(\x04R\x05index\x122\n" +
+	"\acolumns\x18\x04 \x01(\v2\x18.berth.api.v1.JobColumnsR\acolumns\"\x9f\x06\n" +
+	"\n" +
+	"JobColumns\x12\x14\n" +
+	"\x05texts\x18\x01 \x03(\tR\x05texts\x12\x10\n" +
+	"\x03ids\x18\x02 \x03(\x04R\x03ids\x12\x14\n" +
+	"\x05names\x18\x03 \x03(\rR\x05names\x12\x14\n" +
+	"\x05users\x18\x04 \x03(\rR\x05users\x12\x12\n" +
+	"\x04uids\x18\x05 \x03(\rR\x04uids\x12\x16\n" +
+	"\x06states\x18\x06 \x03(\rR\x06states\x12\x18\n" +
+	"\areasons\x18\a \x03(\rR\areasons\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\b \x03(\rR\n" +
+	"partitions\x12\"\n" +
+	"\fdependencies\x18\t \x03(\rR\fdependencies\x12\x12\n" +
+	"\x04gpus\x18\n" +
+	" \x03(\rR\x04gpus\x12\x1b\n" +
+	"\tgpu_types\x18\v \x03(\rR\bgpuTypes\x12!\n" +
+	"\fnodes_wanted\x18\f \x03(\rR\vnodesWanted\x12$\n" +
+	"\x0etasks_per_node\x18\r \x03(\rR\ftasksPerNode\x12\x1b\n" +
+	"\tcpu_milli\x18\x0e \x03(\x03R\bcpuMilli\x12\x17\n" +
+	"\amem_mib\x18\x0f \x03(\x03R\x06memMib\x12\x1d\n" +
+	"\n" +
+	"node_lists\x18\x10 \x03(\rR\tnodeLists\x12\x1f\n" +
+	"\vasked_nodes\x18\x11 \x03(\rR\n" +
+	"askedNodes\x12\x1c\n" +
+	"\tsubmitted\x18\x12 \x03(\x03R\tsubmitted\x12\x1a\n" +
+	"\beligible\x18\x13 \x03(\x03R\beligible\x12\x18\n" +
+	"\astarted\x18\x14 \x03(\x03R\astarted\x12\x14\n" +
+	"\x05ended\x18\x15 \x03(\x03R\x05ended\x12)\n" +
+	"\x10estimated_starts\x18\x16 \x03(\x03R\x0festimatedStarts\x12\x1c\n" +
+	"\tdeadlines\x18\x17 \x03(\x03R\tdeadlines\x12\x1f\n" +
+	"\vtime_limits\x18\x18 \x03(\x03R\n" +
+	"timeLimits\x12\x1d\n" +
+	"\n" +
+	"exit_codes\x18\x19 \x03(\x05R\texitCodes\x12\x18\n" +
+	"\asignals\x18\x1a \x03(\x05R\asignals\x12\x1a\n" +
+	"\brestarts\x18\x1b \x03(\rR\brestarts\x12\x1a\n" +
+	"\brequeues\x18\x1c \x03(\bR\brequeues\"D\n" +
 	"\x11CancelJobsRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x10\n" +
@@ -6507,7 +6899,11 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings\",\n" +
 	"\x16RemovePartitionRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x19\n" +
-	"\x17RemovePartitionResponse*\xab\x01\n" +
+	"\x17RemovePartitionResponse*b\n" +
+	"\fJobColumnsOf\x12\x1e\n" +
+	"\x1aJOB_COLUMNS_OF_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16JOB_COLUMNS_OF_WAITING\x10\x01\x12\x16\n" +
+	"\x12JOB_COLUMNS_OF_ALL\x10\x02*\xab\x01\n" +
 	"\rCancelOutcome\x12\x1e\n" +
 	"\x1aCANCEL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18CANCEL_OUTCOME_CANCELLED\x10\x01\x12#\n" +
@@ -6561,210 +6957,214 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 	return file_berth_api_v1_api_proto_rawDescData
 }
 
-var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_berth_api_v1_api_proto_goTypes = []any{
-	(CancelOutcome)(0),              // 0: berth.api.v1.CancelOutcome
-	(JobAction)(0),                  // 1: berth.api.v1.JobAction
-	(*SubmitJobsRequest)(nil),       // 2: berth.api.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),      // 3: berth.api.v1.SubmitJobsResponse
-	(*JobSpec)(nil),                 // 4: berth.api.v1.JobSpec
-	(*Container)(nil),               // 5: berth.api.v1.Container
-	(*Mount)(nil),                   // 6: berth.api.v1.Mount
-	(*Warning)(nil),                 // 7: berth.api.v1.Warning
-	(*Dependency)(nil),              // 8: berth.api.v1.Dependency
-	(*Job)(nil),                     // 9: berth.api.v1.Job
-	(*GPUShare)(nil),                // 10: berth.api.v1.GPUShare
-	(*Share)(nil),                   // 11: berth.api.v1.Share
-	(*Prediction)(nil),              // 12: berth.api.v1.Prediction
-	(*PredictionPart)(nil),          // 13: berth.api.v1.PredictionPart
-	(*Measured)(nil),                // 14: berth.api.v1.Measured
-	(*Profile)(nil),                 // 15: berth.api.v1.Profile
-	(*NeighbourSpan)(nil),           // 16: berth.api.v1.NeighbourSpan
-	(*Attempt)(nil),                 // 17: berth.api.v1.Attempt
-	(*Part)(nil),                    // 18: berth.api.v1.Part
-	(*GetJobRequest)(nil),           // 19: berth.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),          // 20: berth.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),         // 21: berth.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 22: berth.api.v1.ListJobsResponse
-	(*CancelJobsRequest)(nil),       // 23: berth.api.v1.CancelJobsRequest
-	(*CancelJobsResponse)(nil),      // 24: berth.api.v1.CancelJobsResponse
-	(*CancelResult)(nil),            // 25: berth.api.v1.CancelResult
-	(*ControlJobsRequest)(nil),      // 26: berth.api.v1.ControlJobsRequest
-	(*ControlJobsResponse)(nil),     // 27: berth.api.v1.ControlJobsResponse
-	(*ControlResult)(nil),           // 28: berth.api.v1.ControlResult
-	(*ExplainJobRequest)(nil),       // 29: berth.api.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),      // 30: berth.api.v1.ExplainJobResponse
-	(*Forecast)(nil),                // 31: berth.api.v1.Forecast
-	(*Explanation)(nil),             // 32: berth.api.v1.Explanation
-	(*PredictRequest)(nil),          // 33: berth.api.v1.PredictRequest
-	(*PredictResponse)(nil),         // 34: berth.api.v1.PredictResponse
-	(*Sharing)(nil),                 // 35: berth.api.v1.Sharing
-	(*SharedJob)(nil),               // 36: berth.api.v1.SharedJob
-	(*SharingAdvice)(nil),           // 37: berth.api.v1.SharingAdvice
-	(*WatchJobsRequest)(nil),        // 38: berth.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),       // 39: berth.api.v1.WatchJobsResponse
-	(*GetStatusRequest)(nil),        // 40: berth.api.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),       // 41: berth.api.v1.GetStatusResponse
-	(*Member)(nil),                  // 42: berth.api.v1.Member
-	(*JobCount)(nil),                // 43: berth.api.v1.JobCount
-	(*ListNodesRequest)(nil),        // 44: berth.api.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),       // 45: berth.api.v1.ListNodesResponse
-	(*Node)(nil),                    // 46: berth.api.v1.Node
-	(*GPU)(nil),                     // 47: berth.api.v1.GPU
-	(*GPUDetail)(nil),               // 48: berth.api.v1.GPUDetail
-	(*GPUInstance)(nil),             // 49: berth.api.v1.GPUInstance
-	(*StrayProcess)(nil),            // 50: berth.api.v1.StrayProcess
-	(*NodeEvent)(nil),               // 51: berth.api.v1.NodeEvent
-	(*DrainGPURequest)(nil),         // 52: berth.api.v1.DrainGPURequest
-	(*DrainGPUResponse)(nil),        // 53: berth.api.v1.DrainGPUResponse
-	(*ResumeGPURequest)(nil),        // 54: berth.api.v1.ResumeGPURequest
-	(*ResumeGPUResponse)(nil),       // 55: berth.api.v1.ResumeGPUResponse
-	(*DrainNodeRequest)(nil),        // 56: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),       // 57: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),       // 58: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),      // 59: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),        // 60: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),       // 61: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),       // 62: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),      // 63: berth.api.v1.RemoveNodeResponse
-	(*CreateTokenRequest)(nil),      // 64: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 65: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),               // 66: berth.api.v1.Partition
-	(*ListPartitionsRequest)(nil),   // 67: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),  // 68: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),     // 69: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),    // 70: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),  // 71: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil), // 72: berth.api.v1.RemovePartitionResponse
-	(*durationpb.Duration)(nil),     // 73: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 74: google.protobuf.Timestamp
+	(JobColumnsOf)(0),               // 0: berth.api.v1.JobColumnsOf
+	(CancelOutcome)(0),              // 1: berth.api.v1.CancelOutcome
+	(JobAction)(0),                  // 2: berth.api.v1.JobAction
+	(*SubmitJobsRequest)(nil),       // 3: berth.api.v1.SubmitJobsRequest
+	(*SubmitJobsResponse)(nil),      // 4: berth.api.v1.SubmitJobsResponse
+	(*JobSpec)(nil),                 // 5: berth.api.v1.JobSpec
+	(*Container)(nil),               // 6: berth.api.v1.Container
+	(*Mount)(nil),                   // 7: berth.api.v1.Mount
+	(*Warning)(nil),                 // 8: berth.api.v1.Warning
+	(*Dependency)(nil),              // 9: berth.api.v1.Dependency
+	(*Job)(nil),                     // 10: berth.api.v1.Job
+	(*GPUShare)(nil),                // 11: berth.api.v1.GPUShare
+	(*Share)(nil),                   // 12: berth.api.v1.Share
+	(*Prediction)(nil),              // 13: berth.api.v1.Prediction
+	(*PredictionPart)(nil),          // 14: berth.api.v1.PredictionPart
+	(*Measured)(nil),                // 15: berth.api.v1.Measured
+	(*Profile)(nil),                 // 16: berth.api.v1.Profile
+	(*NeighbourSpan)(nil),           // 17: berth.api.v1.NeighbourSpan
+	(*Attempt)(nil),                 // 18: berth.api.v1.Attempt
+	(*Part)(nil),                    // 19: berth.api.v1.Part
+	(*GetJobRequest)(nil),           // 20: berth.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),          // 21: berth.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),         // 22: berth.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 23: berth.api.v1.ListJobsResponse
+	(*JobColumns)(nil),              // 24: berth.api.v1.JobColumns
+	(*CancelJobsRequest)(nil),       // 25: berth.api.v1.CancelJobsRequest
+	(*CancelJobsResponse)(nil),      // 26: berth.api.v1.CancelJobsResponse
+	(*CancelResult)(nil),            // 27: berth.api.v1.CancelResult
+	(*ControlJobsRequest)(nil),      // 28: berth.api.v1.ControlJobsRequest
+	(*ControlJobsResponse)(nil),     // 29: berth.api.v1.ControlJobsResponse
+	(*ControlResult)(nil),           // 30: berth.api.v1.ControlResult
+	(*ExplainJobRequest)(nil),       // 31: berth.api.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),      // 32: berth.api.v1.ExplainJobResponse
+	(*Forecast)(nil),                // 33: berth.api.v1.Forecast
+	(*Explanation)(nil),             // 34: berth.api.v1.Explanation
+	(*PredictRequest)(nil),          // 35: berth.api.v1.PredictRequest
+	(*PredictResponse)(nil),         // 36: berth.api.v1.PredictResponse
+	(*Sharing)(nil),                 // 37: berth.api.v1.Sharing
+	(*SharedJob)(nil),               // 38: berth.api.v1.SharedJob
+	(*SharingAdvice)(nil),           // 39: berth.api.v1.SharingAdvice
+	(*WatchJobsRequest)(nil),        // 40: berth.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),       // 41: berth.api.v1.WatchJobsResponse
+	(*GetStatusRequest)(nil),        // 42: berth.api.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),       // 43: berth.api.v1.GetStatusResponse
+	(*Member)(nil),                  // 44: berth.api.v1.Member
+	(*JobCount)(nil),                // 45: berth.api.v1.JobCount
+	(*ListNodesRequest)(nil),        // 46: berth.api.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),       // 47: berth.api.v1.ListNodesResponse
+	(*Node)(nil),                    // 48: berth.api.v1.Node
+	(*GPU)(nil),                     // 49: berth.api.v1.GPU
+	(*GPUDetail)(nil),               // 50: berth.api.v1.GPUDetail
+	(*GPUInstance)(nil),             // 51: berth.api.v1.GPUInstance
+	(*StrayProcess)(nil),            // 52: berth.api.v1.StrayProcess
+	(*NodeEvent)(nil),               // 53: berth.api.v1.NodeEvent
+	(*DrainGPURequest)(nil),         // 54: berth.api.v1.DrainGPURequest
+	(*DrainGPUResponse)(nil),        // 55: berth.api.v1.DrainGPUResponse
+	(*ResumeGPURequest)(nil),        // 56: berth.api.v1.ResumeGPURequest
+	(*ResumeGPUResponse)(nil),       // 57: berth.api.v1.ResumeGPUResponse
+	(*DrainNodeRequest)(nil),        // 58: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 59: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),       // 60: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),      // 61: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),        // 62: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),       // 63: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),       // 64: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 65: berth.api.v1.RemoveNodeResponse
+	(*CreateTokenRequest)(nil),      // 66: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 67: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),               // 68: berth.api.v1.Partition
+	(*ListPartitionsRequest)(nil),   // 69: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),  // 70: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),     // 71: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),    // 72: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),  // 73: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil), // 74: berth.api.v1.RemovePartitionResponse
+	(*durationpb.Duration)(nil),     // 75: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 76: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
-	4,  // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	73, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	73, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	74, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	73, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	73, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	74, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
-	8,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
-	7,  // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
-	5,  // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
-	73, // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
-	6,  // 11: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	73, // 12: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
-	10, // 13: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
-	12, // 14: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
-	14, // 15: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	74, // 16: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	74, // 17: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	74, // 18: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	74, // 19: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
-	4,  // 20: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
-	17, // 21: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	73, // 22: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
-	12, // 23: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
-	11, // 24: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
-	13, // 25: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
-	15, // 26: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
-	16, // 27: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
-	10, // 28: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	74, // 29: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	74, // 30: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	74, // 31: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	12, // 32: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
-	14, // 33: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	18, // 34: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
-	10, // 35: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
-	9,  // 36: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	9,  // 37: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	25, // 38: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	0,  // 39: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	1,  // 40: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
-	28, // 41: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
-	9,  // 42: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	32, // 43: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
-	31, // 44: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	74, // 45: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	74, // 46: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
-	4,  // 47: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	12, // 48: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	35, // 49: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	36, // 50: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	37, // 51: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	9,  // 52: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	42, // 53: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	43, // 54: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	74, // 55: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
-	46, // 56: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	47, // 57: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	74, // 58: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	74, // 59: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	51, // 60: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	74, // 61: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	48, // 62: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
-	49, // 63: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
-	50, // 64: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
-	74, // 65: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	46, // 66: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	46, // 67: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	46, // 68: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	46, // 69: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	46, // 70: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	73, // 71: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	74, // 72: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	73, // 73: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	73, // 74: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	66, // 75: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	73, // 76: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	73, // 77: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	66, // 78: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	2,  // 79: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	19, // 80: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	21, // 81: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	23, // 82: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	26, // 83: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	29, // 84: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	33, // 85: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	38, // 86: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	40, // 87: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	44, // 88: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	56, // 89: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	58, // 90: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	52, // 91: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	54, // 92: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	60, // 93: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	62, // 94: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	64, // 95: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	67, // 96: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	69, // 97: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	71, // 98: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	3,  // 99: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	20, // 100: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	22, // 101: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	24, // 102: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	27, // 103: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	30, // 104: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	34, // 105: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	39, // 106: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	41, // 107: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	45, // 108: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	57, // 109: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	59, // 110: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	53, // 111: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	55, // 112: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	61, // 113: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	63, // 114: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	65, // 115: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	68, // 116: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	70, // 117: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	72, // 118: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	99, // [99:119] is the sub-list for method output_type
-	79, // [79:99] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
+	5,   // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
+	75,  // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	75,  // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	76,  // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	75,  // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	75,  // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	76,  // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	9,   // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
+	8,   // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
+	6,   // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
+	75,  // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
+	7,   // 11: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
+	75,  // 12: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	11,  // 13: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
+	13,  // 14: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
+	15,  // 15: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
+	76,  // 16: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	76,  // 17: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	76,  // 18: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	76,  // 19: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	5,   // 20: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
+	18,  // 21: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
+	75,  // 22: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	13,  // 23: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
+	12,  // 24: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
+	14,  // 25: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
+	16,  // 26: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
+	17,  // 27: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
+	11,  // 28: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
+	76,  // 29: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	76,  // 30: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	76,  // 31: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	13,  // 32: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
+	15,  // 33: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
+	19,  // 34: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
+	11,  // 35: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
+	10,  // 36: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	0,   // 37: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
+	10,  // 38: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	24,  // 39: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
+	27,  // 40: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	1,   // 41: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	2,   // 42: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
+	30,  // 43: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
+	10,  // 44: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
+	34,  // 45: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	33,  // 46: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
+	76,  // 47: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	76,  // 48: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	5,   // 49: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	13,  // 50: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	37,  // 51: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	38,  // 52: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	39,  // 53: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	10,  // 54: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	44,  // 55: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	45,  // 56: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	76,  // 57: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	48,  // 58: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	49,  // 59: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	76,  // 60: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	76,  // 61: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	53,  // 62: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
+	76,  // 63: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	50,  // 64: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	51,  // 65: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
+	52,  // 66: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
+	76,  // 67: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	48,  // 68: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	48,  // 69: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	48,  // 70: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	48,  // 71: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	48,  // 72: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	75,  // 73: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	76,  // 74: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	75,  // 75: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	75,  // 76: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	68,  // 77: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	75,  // 78: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	75,  // 79: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	68,  // 80: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	3,   // 81: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	20,  // 82: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	22,  // 83: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	25,  // 84: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	28,  // 85: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	31,  // 86: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	35,  // 87: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	40,  // 88: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	42,  // 89: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	46,  // 90: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	58,  // 91: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	60,  // 92: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	54,  // 93: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	56,  // 94: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	62,  // 95: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	64,  // 96: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	66,  // 97: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	69,  // 98: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	71,  // 99: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	73,  // 100: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	4,   // 101: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	21,  // 102: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	23,  // 103: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	26,  // 104: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	29,  // 105: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	32,  // 106: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	36,  // 107: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	41,  // 108: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	43,  // 109: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	47,  // 110: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	59,  // 111: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	61,  // 112: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	55,  // 113: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	57,  // 114: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	63,  // 115: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	65,  // 116: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	67,  // 117: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	70,  // 118: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	72,  // 119: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	74,  // 120: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	101, // [101:121] is the sub-list for method output_type
+	81,  // [81:101] is the sub-list for method input_type
+	81,  // [81:81] is the sub-list for extension type_name
+	81,  // [81:81] is the sub-list for extension extendee
+	0,   // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -6775,17 +7175,17 @@ func file_berth_api_v1_api_proto_init() {
 	file_berth_api_v1_api_proto_msgTypes[7].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[15].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[16].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[49].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[50].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[52].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[67].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[51].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[53].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[68].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   71,
+			NumEnums:      3,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

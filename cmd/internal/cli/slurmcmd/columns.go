@@ -1,0 +1,138 @@
+package slurmcmd
+
+import (
+	"cmp"
+	"context"
+	"os/user"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// listSlurm reads jobs in Slurm's terms. full is that of a format which shows
+// what columns do not hold.
+func listSlurm(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.ListJobsRequest, full bool) ([]slurm.Job, error) {
+	now := e.Now()
+	var jobs []slurm.Job
+	if full {
+		got, err := client.ListJobs(ctx, c, req)
+		for _, j := range got {
+			jobs = append(jobs, slurmJob(j, now))
+		}
+		return jobs, err
+	}
+	groups := groupsOf{}
+	req.Brief, req.PageSize, req.Columns = true, 20000, apiv1.JobColumnsOf_JOB_COLUMNS_OF_ALL
+	err := client.ListPages(ctx, c, req, func(resp *apiv1.ListJobsResponse) {
+		rows := slurmRows{conv.Columns{M: resp.GetColumns()}, groups, now}
+		for i, s := range rows.M.GetTexts() {
+			rows.M.Texts[i] = console.Escape(s)
+		}
+		jobs = slices.Grow(jobs, len(rows.M.GetIds())+len(resp.GetJobs()))
+		for i := range rows.M.GetIds() {
+			jobs = append(jobs, slurm.Job{})
+			rows.read(&jobs[len(jobs)-1], i)
+		}
+		for _, j := range resp.GetJobs() {
+			jobs = append(jobs, slurmJob(j, now))
+		}
+	})
+	return jobs, err
+}
+
+// slurmRows are columns in Slurm's terms, as of now.
+type slurmRows struct {
+	conv.Columns
+	groups groupsOf
+	now    time.Time
+}
+
+// read is slurmJob and slurmSpec of a row.
+func (r slurmRows) read(s *slurm.Job, i int) {
+	m := r.M
+	st, err := cluster.ParseJobState(r.Text(m.GetStates(), i))
+	s.State, s.Code = r.Text(m.GetStates(), i), st.Code()
+	if t, ok := slurmStates[st]; ok && err == nil {
+		s.State, s.Code = t[0], t[1]
+	}
+	s.ID, s.Name, s.User, s.UID = m.GetIds()[i], r.Text(m.GetNames(), i), r.Text(m.GetUsers(), i), conv.Cell(m.GetUids(), i)
+	s.Partition = cmp.Or(r.Text(m.GetPartitions(), i), noPartition)
+	s.Reason = cmp.Or(r.Text(m.GetReasons(), i), "None")
+	s.Nodes, s.NodeList = int(max(1, conv.Cell(m.GetNodesWanted(), i))), r.Text(m.GetNodeLists(), i)
+	s.Submitted, s.Eligible, s.Deadline = r.time(m.GetSubmitted(), i), r.time(m.GetEligible(), i), r.time(m.GetDeadlines(), i)
+	s.Started, s.Ended, s.Expected = r.time(m.GetStarted(), i), r.time(m.GetEnded(), i), r.time(m.GetEstimatedStarts(), i)
+	s.ExitCode, s.Signal = conv.Cell(m.GetExitCodes(), i), conv.Cell(m.GetSignals(), i)
+	s.Restarts, s.Requeue = int(conv.Cell(m.GetRestarts(), i)), conv.Cell(m.GetRequeues(), i)
+	s.Limit = time.Duration(conv.Cell(m.GetTimeLimits(), i)) * time.Millisecond
+	s.Dependency, s.ReqNodes = r.Text(m.GetDependencies(), i), r.Text(m.GetAskedNodes(), i)
+	gpus, nodes := conv.Cell(m.GetGpus(), i), int64(s.Nodes)
+	s.GPUs, s.Gres = int(gpus)*s.Nodes, gresOf(gpus, r.Text(m.GetGpuTypes(), i))
+	s.Tasked = nodes * int64(max(1, conv.Cell(m.GetTasksPerNode(), i)))
+	s.MinCPUs = max(1, (conv.Cell(m.GetCpuMilli(), i)+999)/1000)
+	s.CPUs, s.MinMemMiB = nodes*s.MinCPUs, conv.Cell(m.GetMemMib(), i)
+	s.MemUsedMiB = nodes * s.MinMemMiB
+	s.Priority = slurm.FirstPriority - int64(s.ID)
+	if isHeld(s.Reason) {
+		s.Priority = 0
+	}
+	settle(s, st.Waiting(), r.now)
+	s.GID, s.Group = r.groups.of(s.UID)
+}
+
+func (r slurmRows) time(col []int64, i int) time.Time {
+	if us := conv.Cell(col, i); us != 0 {
+		return time.UnixMicro(us).In(r.now.Location())
+	}
+	return time.Time{}
+}
+
+func isHeld(reason string) bool {
+	return reason == string(cluster.ReasonHeldUser) || reason == string(cluster.ReasonHeldAdmin)
+}
+
+// settle reckons what follows from the times of a job.
+func settle(s *slurm.Job, waiting bool, now time.Time) {
+	if waiting { // what it did before it was requeued does not count
+		s.Started, s.NodeList = time.Time{}, ""
+	}
+	switch {
+	case s.Started.IsZero():
+	case s.Ended.IsZero():
+		s.Ran = now.Sub(s.Started)
+	default:
+		s.Ran = s.Ended.Sub(s.Started)
+	}
+}
+
+// groupsOf remembers the primary group of each user.
+type groupsOf map[uint32]groupOf
+
+type groupOf struct {
+	gid  uint32
+	name string
+}
+
+func (g groupsOf) of(uid uint32) (gid uint32, name string) {
+	x, ok := g[uid]
+	if !ok {
+		x.gid = uid
+		if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil {
+			if gid, err := strconv.ParseUint(u.Gid, 10, 32); err == nil {
+				x.gid = uint32(gid)
+			}
+		}
+		x.name = strconv.FormatUint(uint64(x.gid), 10)
+		if u, err := user.LookupGroupId(x.name); err == nil {
+			x.name = u.Name
+		}
+		g[uid] = x
+	}
+	return x.gid, x.name
+}

@@ -1,0 +1,111 @@
+package coordinator
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// maxColumnPage bounds a page of which most jobs come as columns: some 80
+// bytes each.
+const maxColumnPage = 200_000
+
+// listed makes the answer to a listing of what the query found.
+func (s *jobServer) listed(req *apiv1.ListJobsRequest, who caller, jobs []*cluster.Job) *apiv1.ListJobsResponse {
+	resp := &apiv1.ListJobsResponse{}
+	switch req.Columns {
+	case apiv1.JobColumnsOf_JOB_COLUMNS_OF_ALL:
+		resp.Columns = conv.JobColumns(jobs)
+		return resp
+	case apiv1.JobColumnsOf_JOB_COLUMNS_OF_WAITING:
+		waiting := make([]*cluster.Job, 0, len(jobs))
+		var others []*cluster.Job
+		for _, j := range jobs {
+			if j.State.Waiting() {
+				waiting = append(waiting, j)
+			} else {
+				others = append(others, j)
+			}
+		}
+		resp.Columns, jobs = conv.JobColumns(waiting), others
+	}
+	how := full
+	if req.Brief || resp.Columns != nil {
+		how = brief
+	}
+	at := places{c: s.c}
+	resp.Jobs = make([]*apiv1.Job, 0, len(jobs))
+	for _, j := range jobs {
+		resp.Jobs = append(resp.Jobs, s.c.viewAt(j, who, how, at.of(j)))
+	}
+	return resp
+}
+
+// places knows where jobs stand in their queues, each of which it reads once:
+// to search it for each of thousands that wait takes longer than all else.
+type places struct {
+	c  *Coordinator
+	in map[cluster.GPUID]map[cluster.JobID]int
+}
+
+func (p *places) of(j *cluster.Job) int {
+	if j.State != cluster.JobQueued {
+		return 0
+	}
+	at, ok := p.in[j.Queue]
+	if !ok {
+		q := p.c.fsm.Queue(j.Queue)
+		at = make(map[cluster.JobID]int, len(q))
+		for i, w := range q {
+			at[w.Job] = i + 1
+		}
+		if p.in == nil {
+			p.in = map[cluster.GPUID]map[cluster.JobID]int{}
+		}
+		p.in[j.Queue] = at
+	}
+	return at[j.ID]
+}
+
+// keeper is what of a listing's filter the state machine does not know; nil
+// for nothing.
+func keeper(req *apiv1.ListJobsRequest) func(*cluster.Job) bool {
+	users, ids, nodes := map[string]struct{}{}, map[cluster.JobID]struct{}{}, map[cluster.NodeID]struct{}{}
+	for _, u := range req.Users {
+		users[u] = struct{}{}
+	}
+	for _, id := range req.Ids {
+		ids[cluster.JobID(id)] = struct{}{}
+	}
+	for _, n := range req.Nodes {
+		nodes[cluster.NodeID(n)] = struct{}{}
+	}
+	if len(users)+len(ids)+len(nodes)+len(req.Partitions)+len(req.Names) == 0 {
+		return nil
+	}
+	owner := func(o *cluster.Owner) bool {
+		if len(users) == 0 {
+			return true
+		}
+		if _, byName := users[o.Name]; byName {
+			return true
+		}
+		_, byUID := users[strconv.FormatUint(uint64(o.UID), 10)]
+		return byUID
+	}
+	on := func(j *cluster.Job) bool {
+		a := j.Last()
+		if len(nodes) == 0 || a == nil || j.State.Waiting() {
+			return len(nodes) == 0
+		}
+		return slices.ContainsFunc(a.NodeIDs(), func(id cluster.NodeID) bool { _, ok := nodes[id]; return ok })
+	}
+	return func(j *cluster.Job) bool {
+		_, byID := ids[j.ID]
+		return (len(ids) == 0 || byID) && (len(req.Partitions) == 0 || slices.Contains(req.Partitions, j.Spec.Partition)) &&
+			(len(req.Names) == 0 || slices.Contains(req.Names, j.Spec.Name)) && owner(&j.Owner) && on(j)
+	}
+}
