@@ -1,0 +1,310 @@
+package slurmconf
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+)
+
+// partitionKeys are keys of PartitionName lines that are dropped, in lower
+// case, and why.
+var partitionKeys = map[string]string{
+	"allocnodes":           "jobs may be submitted from every node that reaches a coordinator",
+	"allowaccounts":        "partitions are open to every account",
+	"allowgroups":          "partitions are open to every user",
+	"allowqos":             "partitions are open to every quality of service",
+	"alternate":            "jobs wait for the partition that they name",
+	"cpubind":              "cores are not bound by hand",
+	"defcpupergpu":         "what a job does not ask for is predicted; see berth predict",
+	"defmempercpu":         "what a job does not ask for is predicted; see berth predict",
+	"defmempergpu":         "what a job does not ask for is predicted; see berth predict",
+	"defmempernode":        "what a job does not ask for is predicted; see berth predict",
+	"denyaccounts":         "partitions are open to every account",
+	"denyqos":              "partitions are open to every quality of service",
+	"disablerootjobs":      "jobs of root are refused unless users.allow_root is set in agent.yaml",
+	"exclusiveuser":        "who may share a card with whom is sharing.* in agent.yaml",
+	"gracetime":            "the time between SIGTERM and SIGKILL is jobs.grace in agent.yaml",
+	"hidden":               "partitions are shown to everybody",
+	"jobdefaults":          "what a job does not ask for is predicted; see berth predict",
+	"lln":                  "nodes are chosen by what they have free",
+	"maxcpuspernode":       "cores are kept for the GPUs that are still free by the scheduler itself",
+	"maxmempercpu":         "memory per core is not limited",
+	"maxmempernode":        "memory is limited by what the nodes have",
+	"maxnodes":             "the nodes of a job are not limited by partition",
+	"minnodes":             "the nodes of a job are not limited by partition",
+	"oversubscribe":        "jobs share cards wherever they fit, by memory",
+	"shared":               "jobs share cards wherever they fit, by memory",
+	"overtimelimit":        "a job ends at its limit",
+	"preemptmode":          "what may be preempted is said by job, and by policy in the coordinators' configuration",
+	"priorityjobfactor":    "partitions do not compete; each has its own nodes and policy",
+	"prioritytier":         "partitions do not compete; each has its own nodes and policy",
+	"qos":                  "a partition has no quality of service of its own",
+	"reqresv":              "a partition needs no reservation",
+	"resumetimeout":        "nodes are not started and stopped for jobs",
+	"rootonly":             "partitions are open to every user",
+	"selecttypeparameters": "cores, memory and shares of GPUs are all accounted for",
+	"suspendtime":          "nodes are not started and stopped for jobs",
+	"suspendtimeout":       "nodes are not started and stopped for jobs",
+	"tresbillingweights":   "GPU time is charged by the share that was used",
+}
+
+// nodeSet reads a NodeSet line.
+func (s *Site) nodeSet(name string, l *line) {
+	of := "NodeSet=" + name
+	s.say(l.At, of, l.Pairs[0], Taken, "for the partitions that name it")
+	for _, p := range l.Pairs[1:] {
+		switch strings.ToLower(p.Key) {
+		case "nodes":
+			s.sets[name] = p.Value
+			s.say(l.At, of, p, Taken, "")
+		case "feature":
+			s.feature[name] = p.Value
+			s.say(l.At, of, p, Taken, "")
+		default:
+			s.say(l.At, of, p, Unread, "is no key of a NodeSet line")
+		}
+	}
+}
+
+// partitionLine reads one PartitionName line.
+func (s *Site) partitionLine(name string, l *line, defaults map[string]pair) {
+	of := "PartitionName=" + name
+	if strings.EqualFold(name, "DEFAULT") {
+		setDefaults(l, defaults)
+		for _, p := range l.Pairs[1:] {
+			fate, note := (&Partition{}).take(p)
+			s.say(l.At, of, p, fate, "%s", forBelow(fate, note))
+		}
+		return
+	}
+	if err := cluster.CheckPartitionName(name); err != nil {
+		s.say(l.At, of, l.Pairs[0], Dropped, "%v", err)
+		return
+	}
+	if slices.ContainsFunc(s.Partitions, func(p Partition) bool { return p.Name == name }) {
+		s.say(l.At, of, l.Pairs[0], Unread, "is there already")
+		return
+	}
+	part := Partition{At: l.At, Name: name}
+	s.say(l.At, of, l.Pairs[0], Taken, "berth partition set")
+	for i, p := range withDefaults(l, defaults) {
+		e := Entry{Place: l.At, Of: of, Key: p.Key, Value: p.Value}
+		e.Fate, e.Note = part.take(p)
+		if i < len(l.Pairs)-1 {
+			s.Entries = append(s.Entries, e)
+		}
+	}
+	s.Partitions = append(s.Partitions, part)
+}
+
+// take reads one key of a PartitionName line.
+func (t *Partition) take(p pair) (Fate, string) {
+	key := strings.ToLower(p.Key)
+	switch key {
+	case "nodes":
+		t.Nodes = p.Value
+		return Taken, "--nodes"
+	case "default":
+		return yes(p.Value, &t.Default, "--default")
+	case "maxtime":
+		return limit(p.Value, &t.MaxTime, "--max-time")
+	case "defaulttime":
+		return limit(p.Value, &t.DefaultTime, "--default-time")
+	case "state":
+		switch strings.ToUpper(p.Value) {
+		case "UP":
+			return Taken, "--state up"
+		case "DOWN", "INACTIVE":
+			t.Down = true
+			return Taken, "--state down"
+		case "DRAIN":
+			t.Down = true
+			return Taken, "--state down: jobs may be submitted, and wait"
+		}
+		return Unread, "is no state of a partition"
+	}
+	if why, ok := partitionKeys[key]; ok {
+		return Dropped, why
+	}
+	return Unread, "is no key of a PartitionName line"
+}
+
+func yes(v string, to *bool, note string) (Fate, string) {
+	switch strings.ToUpper(v) {
+	case "YES", "UP", "TRUE", "1":
+		*to = true
+		return Taken, note
+	case "NO", "DOWN", "FALSE", "0":
+		*to = false
+		return Taken, ""
+	}
+	return Unread, "is neither YES nor NO"
+}
+
+func limit(v string, to *time.Duration, note string) (Fate, string) {
+	if strings.EqualFold(v, "NONE") {
+		return Taken, ""
+	}
+	d, limited, err := sbatch.ParseTime(v)
+	switch {
+	case err != nil:
+		return Unread, "is no time, such as 1-00:00:00"
+	case !limited:
+		*to = 0
+		return Taken, "no limit"
+	case d < units.MinTime:
+		return Unread, "is no time that a job can run"
+	case d > units.MaxTime:
+		*to = units.MaxTime
+		return Taken, note + " " + spell(*to) + ", the longest that a job may ask for"
+	}
+	*to = d
+	return Taken, note + " " + spell(d)
+}
+
+// spell writes a time as berth's flags read it.
+func spell(d time.Duration) string {
+	switch {
+	case d%(24*time.Hour) == 0:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return fmt.Sprintf("%ds", d/time.Second)
+}
+
+// finishPartitions puts host lists in place of names of sets, and finds what
+// partitions ask for and no line has.
+func (s *Site) finishPartitions() {
+	standard := ""
+	for i := range s.Partitions {
+		p := &s.Partitions[i]
+		s.expand(p)
+		if p.Default && standard != "" {
+			s.warn("%s: partition %s is the default one too, after %s; the last is taken", p.At, p.Name, standard)
+		}
+		if p.Default {
+			standard = p.Name
+		}
+		if p.MaxTime > 0 && p.DefaultTime > p.MaxTime {
+			s.warn("%s: partition %s: DefaultTime is more than MaxTime; the latter is taken", p.At, p.Name)
+			p.DefaultTime = p.MaxTime
+		}
+	}
+	s.withoutGPUs()
+	for i := range s.Partitions { // one default, the last
+		s.Partitions[i].Default = s.Partitions[i].Name == standard
+	}
+	s.Partitions = slices.DeleteFunc(s.Partitions, func(p Partition) bool {
+		if p.Nodes == "" {
+			s.warn("%s: partition %s has no nodes, and is left out", p.At, p.Name)
+		}
+		return p.Nodes == ""
+	})
+}
+
+// expand works out the nodes of a partition.
+func (s *Site) expand(p *Partition) {
+	if p.Nodes == "" || strings.EqualFold(p.Nodes, cluster.AllNodes) {
+		p.Nodes = strings.ToUpper(p.Nodes)
+		return
+	}
+	var parts []string
+	for _, item := range outside(p.Nodes) {
+		switch {
+		case strings.EqualFold(item, cluster.AllNodes):
+			p.Nodes = cluster.AllNodes
+			return
+		case s.sets[item] != "":
+			parts = append(parts, s.sets[item])
+		case s.feature[item] != "":
+			found := s.withFeature(s.feature[item])
+			if len(found) == 0 {
+				s.warn("%s: partition %s: no node has the feature %s of NodeSet %s", p.At, p.Name, s.feature[item], item)
+			}
+			parts = append(parts, found...)
+		case item != "":
+			parts = append(parts, item)
+		}
+	}
+	p.Nodes = strings.Join(parts, ",")
+	list, err := hosts(p.Nodes)
+	if p.Nodes == "" || err != nil {
+		if err != nil && p.Nodes != "" {
+			s.warn("%s: partition %s: %v", p.At, p.Name, err)
+		}
+		p.Nodes = ""
+		return
+	}
+	s.unknownNodes(p, list)
+}
+
+// withoutGPUs names partitions that Slurm may as well keep.
+func (s *Site) withoutGPUs() {
+	any := slices.ContainsFunc(s.Nodes, func(n NodeClass) bool { return n.CountGPUs() > 0 })
+	for _, p := range s.Partitions {
+		list, err := hosts(p.Nodes)
+		if !any || err != nil || p.Nodes == cluster.AllNodes {
+			continue
+		}
+		if !slices.ContainsFunc(list.Names(), s.hasGPUs) {
+			s.warn("%s: partition %s: none of its nodes has a GPU; --partition names those to take, and Slurm may keep the others", p.At, p.Name)
+		}
+	}
+}
+
+func (s *Site) hasGPUs(name cluster.NodeID) bool {
+	return slices.ContainsFunc(s.Nodes, func(n NodeClass) bool { return n.CountGPUs() > 0 && n.list.Holds(name) })
+}
+
+func (s *Site) unknownNodes(p *Partition, list cluster.HostList) {
+	var unknown []string
+	for _, name := range list.Names() {
+		if !slices.ContainsFunc(s.Nodes, func(n NodeClass) bool { return n.list.Holds(name) }) {
+			unknown = append(unknown, string(name))
+		}
+	}
+	if n := len(unknown); n > 3 {
+		unknown = append(unknown[:3], fmt.Sprintf("and %d more", n-3))
+	}
+	if len(unknown) > 0 {
+		s.warn("%s: partition %s: no NodeName line has %s", p.At, p.Name, strings.Join(unknown, ", "))
+	}
+}
+
+// withFeature lists the nodes that have one.
+func (s *Site) withFeature(feature string) []string {
+	var out []string
+	for _, n := range s.Nodes {
+		if slices.Contains(n.Features, feature) {
+			out = append(out, n.Names)
+		}
+	}
+	return out
+}
+
+// outside splits at commas outside of brackets.
+func outside(s string) []string {
+	var out []string
+	depth, from := 0, 0
+	for i := range len(s) {
+		switch s[i] {
+		case '[':
+			depth++
+		case ']':
+			depth--
+		case ',':
+			if depth == 0 {
+				out, from = append(out, strings.TrimSpace(s[from:i])), i+1
+			}
+		}
+	}
+	return append(out, strings.TrimSpace(s[from:]))
+}
