@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/enter"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/importcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/modelcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/simcmd"
@@ -44,6 +46,7 @@ func newRoot(env *console.Env, c *client.Client, extra ...*cobra.Command) *cobra
 		modelcmd.NewPredictCmd(env, c), modelcmd.NewFeaturesCmd(env), modelcmd.NewModelCmd(env, c), simcmd.NewSimCmd(env, c), slurmcmd.NewLintCmd(env), slurmcmd.NewSbatchCmd(env, c), slurmcmd.NewSqueueCmd(env, c), slurmcmd.NewScancelCmd(env, c), slurmcmd.NewSinfoCmd(env, c), slurmcmd.NewScontrolCmd(env, c), slurmcmd.NewSacctCmd(env, c), newCompletionCmd(env), newVersionCmd(env),
 	)
 	root.AddCommand(admin.NewImageCmd(env), enter.NewShellCmd(env, c), enter.NewExecCmd(env, c))
+	root.AddCommand(importcmd.NewImportCmd(env, c, again(env, c)))
 	for _, x := range extra {
 		addOrMerge(root, x)
 	}
@@ -52,6 +55,17 @@ func newRoot(env *console.Env, c *client.Client, extra ...*cobra.Command) *cobra
 	root.SetFlagErrorFunc(console.FlagError)
 	wrapUsage(root)
 	return root
+}
+
+// again runs a command of its own tree, asking as the one that calls it does.
+func again(env *console.Env, c *client.Client) importcmd.Runner {
+	return func(ctx context.Context, args []string) error {
+		timeout := c.Timeout
+		root := newRoot(env, c)
+		c.Timeout = timeout // its flag set the default
+		root.SetArgs(args)
+		return root.ExecuteContext(ctx)
+	}
 }
 
 // addOrMerge adds x, or its subcommands when a command of that name is there

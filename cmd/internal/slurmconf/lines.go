@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// Bounds of what is read. A site's files are some kilobytes.
+// MaxFile bounds a file, in bytes. A site's are some kilobytes.
+const MaxFile = 16 << 20
+
 const (
-	maxFile  = 16 << 20
 	maxFiles = 64
 	maxLine  = 1 << 20 // continued lines included
 )
@@ -72,8 +73,8 @@ func (r *reader) file(name string) error {
 	if err != nil {
 		return err
 	}
-	if len(data) > maxFile {
-		return fmt.Errorf("%s: larger than %d MiB", name, maxFile>>20)
+	if len(data) > MaxFile {
+		return fmt.Errorf("%s: larger than %d MiB", name, MaxFile>>20)
 	}
 	r.depth++
 	defer func() { r.depth-- }()

@@ -153,7 +153,7 @@ func TestIncludeEndless(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "is it a slurm.conf?") {
 		t.Errorf("error %v", err)
 	}
-	_, err = Read(func(string) ([]byte, error) { return make([]byte, maxFile+1), nil }, Files{Conf: "huge"})
+	_, err = Read(func(string) ([]byte, error) { return make([]byte, MaxFile+1), nil }, Files{Conf: "huge"})
 	if err == nil || !strings.Contains(err.Error(), "larger than 16 MiB") {
 		t.Errorf("error %v", err)
 	}

@@ -1,0 +1,3 @@
+// Package importcmd has the commands that take over what another scheduler was
+// set up with.
+package importcmd

@@ -1,0 +1,169 @@
+package importcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/slurmconf"
+)
+
+// Runner runs a command of berth as if it had been typed.
+type Runner func(ctx context.Context, args []string) error
+
+// NewImportCmd returns the command import.
+func NewImportCmd(e *console.Env, c *client.Client, run Runner) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "import",
+		Short:   "Take over what another scheduler was set up with",
+		Example: "  berth import slurm --conf /etc/slurm/slurm.conf",
+	}
+	cmd.AddCommand(newSlurmCmd(e, c, run))
+	return cmd
+}
+
+// DefaultConf is where Slurm's packages look for slurm.conf.
+const DefaultConf = "/etc/slurm/slurm.conf"
+
+type slurmOptions struct {
+	files      slurmconf.Files
+	partitions []string
+	script     string
+	output     string
+	all        bool
+	apply      bool
+}
+
+func newSlurmCmd(e *console.Env, _ *client.Client, run Runner) *cobra.Command {
+	var o slurmOptions
+	cmd := &cobra.Command{
+		Use:   "slurm [flags]",
+		Short: "Take over partitions, limits and history of a Slurm site",
+		Long: "Read slurm.conf and gres.conf, and say what is taken and what is dropped, with the line, the key\n" +
+			"and why; then the commands that set the same up here, and what agent.yaml should say on each\n" +
+			"kind of node. Nothing is changed without --apply, which runs these commands. Slurm's own files\n" +
+			"are only read.",
+		Example: "  berth import slurm\n" +
+			"  berth import slurm --conf slurm.conf --gres gres.conf --partition gpu --script setup.sh\n" +
+			"  sacctmgr dump tux file=tux.dump; sacctmgr -P show qos > qos.txt\n" +
+			"  berth import slurm --dump tux.dump --qos qos.txt --apply",
+		Args: console.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runSlurm(cmd.Context(), e, &o, run) },
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.files.Conf, "conf", DefaultConf, "slurm.conf; `FILE`s that it includes are read too")
+	fs.StringVar(&o.files.Gres, "gres", "", "gres.conf; by default the `FILE` of that name beside slurm.conf, if there")
+	fs.StringVar(&o.files.Topology, "topology", "", "topology.conf, to see what of the `FILE` is dropped")
+	fs.StringVar(&o.files.Dump, "dump", "", "accounts and users: a `FILE` that sacctmgr dump wrote")
+	fs.StringVar(&o.files.QOS, "qos", "", "qualities of service: a `FILE` with the output of sacctmgr -P show qos")
+	fs.StringArrayVar(&o.partitions, "partition", nil, "only the partition `NAME`; may be given several times")
+	fs.StringVar(&o.script, "script", "", "write the commands to this `FILE`, - for standard output alone")
+	fs.BoolVar(&o.all, "all", false, "also what is taken, key by key")
+	fs.BoolVar(&o.apply, "apply", false, "run the commands")
+	console.AddFormat(cmd, &o.output, console.FormatTable, console.FormatJSON, console.FormatYAML)
+	fs.SortFlags = false
+	return cmd
+}
+
+func runSlurm(ctx context.Context, e *console.Env, o *slurmOptions, run Runner) error {
+	if o.apply && (console.Format(o.output) != console.FormatTable || o.script == "-") {
+		return console.Usagef("--apply: prints what the commands print; leave -o and --script - out")
+	}
+	s, err := readSite(o)
+	if err != nil {
+		return err
+	}
+	for _, name := range o.partitions {
+		if !slices.ContainsFunc(s.Partitions, func(p slurmconf.Partition) bool { return p.Name == name }) {
+			return &console.ExitError{Code: console.ExitNotFound, Err: fmt.Errorf("--partition %s: %s has none of that name", console.ShortQuote(name), o.files.Conf)}
+		}
+	}
+	steps := s.Steps(o.partitions)
+	if o.script != "" {
+		if err := writeScript(e, o, steps); err != nil || o.script == "-" {
+			return err
+		}
+	}
+	done, err := console.PrintList(e, console.Format(o.output), viewSite(s, steps))
+	if done || err != nil {
+		return err
+	}
+	printSite(e, s, steps, o)
+	if !o.apply {
+		return nil
+	}
+	return apply(ctx, e, steps, run)
+}
+
+// readSite reads the files that the options name.
+func readSite(o *slurmOptions) (*slurmconf.Site, error) {
+	if o.files.Gres == "" {
+		beside := filepath.Join(filepath.Dir(o.files.Conf), "gres.conf")
+		if _, err := os.Stat(beside); err == nil {
+			o.files.Gres = beside
+		}
+	}
+	open := func(name string) ([]byte, error) { return console.ReadBounded(name, slurmconf.MaxFile) }
+	s, err := slurmconf.Read(open, o.files)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &console.ExitError{Code: console.ExitNotFound, Err: err}
+	case err != nil:
+		return nil, &console.ExitError{Code: console.ExitFailed, Err: err}
+	}
+	return s, nil
+}
+
+// apply runs the commands, and goes on behind those that need a node which has
+// not joined yet.
+func apply(ctx context.Context, e *console.Env, steps []slurmconf.Step, run Runner) error {
+	e.Printf("\n")
+	failed := 0
+	for i, step := range steps {
+		err := run(ctx, step.Args)
+		switch {
+		case err == nil:
+		case step.Later && ctx.Err() == nil:
+			failed++
+			e.Warnf("%s: %v; run it again once the node has joined: %s", console.Escape(step.Why), err, console.Escape(step.String()))
+		default:
+			e.Warnf("%s: %d of %d commands were run; running all of them again is safe", console.Escape(step.String()), i, len(steps))
+			return err
+		}
+	}
+	if failed > 0 {
+		e.Warnf("%d of %d commands must be run again later", failed, len(steps))
+	}
+	return nil
+}
+
+// writeScript writes the commands as a shell script.
+func writeScript(e *console.Env, o *slurmOptions, steps []slurmconf.Step) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "#!/bin/sh\n# What berth import slurm made of %s. Read it before it is run.\nset -e\n", o.files.Conf)
+	later := false
+	for _, s := range steps {
+		if s.Later && !later {
+			b.WriteString("\n# These need the node: run them once its agent has joined.\nset +e\n")
+			later = true
+		}
+		b.WriteString(s.String() + "\n")
+	}
+	if o.script == "-" {
+		e.Printf("%s", b.String())
+		return nil
+	}
+	if err := os.WriteFile(o.script, []byte(b.String()), 0o755); err != nil {
+		return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("--script: %w", err)}
+	}
+	return nil
+}
