@@ -3,6 +3,7 @@ package raftnode
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,7 +24,9 @@ func testTiming() Timing {
 		LeaderLeaseTimeout: 600 * time.Millisecond, CommitTimeout: 10 * time.Millisecond}
 }
 
-// listFSM is a state machine that keeps the entries it was given, in order.
+// listFSM is a state machine that keeps the entries it was given, in order. An
+// entry that it holds already changes nothing, so that one may be proposed
+// again after an answer that left open what became of it.
 type listFSM struct {
 	mu       sync.Mutex
 	ops      []string
@@ -37,7 +40,9 @@ func (f *listFSM) Apply(l *raft.Log) any {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.ops = append(f.ops, string(l.Data))
+	if op := string(l.Data); !slices.Contains(f.ops, op) {
+		f.ops = append(f.ops, op)
+	}
 	return len(f.ops)
 }
 
@@ -98,6 +103,7 @@ type member struct {
 	fsm           *listFSM
 	fatal         chan error
 	layer         *tcpLayer
+	cluster       *testCluster
 }
 
 type testCluster struct {
@@ -115,7 +121,7 @@ func newCluster(t testing.TB, n int, tune func(*Config)) *testCluster {
 	for i := range n {
 		listeners[i] = listen(t, "127.0.0.1:0")
 		id := fmt.Sprintf("c%d", i)
-		c.members = append(c.members, &member{id: id, addr: listeners[i].Addr().String(), dir: filepath.Join(base, id), fatal: make(chan error, 1)})
+		c.members = append(c.members, &member{id: id, addr: listeners[i].Addr().String(), dir: filepath.Join(base, id), fatal: make(chan error, 1), cluster: c})
 	}
 	for i, m := range c.members {
 		c.open(m, listeners[i])
@@ -241,9 +247,14 @@ func (c *testCluster) follower() *member {
 // propose commits what is certainly committed when it returns.
 func propose(t testing.TB, m *member, op string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if _, _, err := m.Propose(ctx, []byte(op)); err != nil {
+	_, _, err := m.Propose(ctx, []byte(op))
+	for errors.Is(err, ErrNotLeader) || errors.Is(err, raft.ErrLeadershipLost) { // a busy machine
+		m = m.cluster.leader()
+		_, _, err = m.Propose(ctx, []byte(op))
+	}
+	if err != nil {
 		t.Fatalf("propose %q on %s: %v", op, m.id, err)
 	}
 }

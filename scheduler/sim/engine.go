@@ -135,6 +135,7 @@ func newEngine(w *Workload, f *Fleet, opt *Options) (*engine, error) {
 		if err != nil {
 			return nil, err
 		}
+		st.know = opt.Know
 		e.st = st
 	} else {
 		st := newPlain(e.nodes)

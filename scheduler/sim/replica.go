@@ -3,6 +3,7 @@ package sim
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/hashicorp/raft"
@@ -20,6 +21,7 @@ type replica struct {
 	ledger *cluster.Ledger
 	index  uint64
 	asked  int
+	know   *cluster.Interference
 }
 
 const term = 1
@@ -72,6 +74,17 @@ func (r *replica) Ledger() *cluster.Ledger { return r.ledger }
 func (r *replica) Job(id cluster.JobID) (*cluster.Job, bool)    { return r.f.Job(id) }
 func (r *replica) Node(id cluster.NodeID) (*cluster.Node, bool) { return r.f.Node(id) }
 func (r *replica) Queue(g cluster.GPUID) []cluster.Waiter       { return r.f.Queue(g) }
+
+// OnGPU and Interference make it a scheduler.CompanyView, as a leader's view is:
+// without them the fast path overlooks who on a card is slower than the limit.
+func (r *replica) OnGPU(g cluster.GPUID) []cluster.JobID {
+	var on []cluster.JobID
+	r.f.Read(func(s *fsm.State) { on = slices.Clone(s.OnGPU(g)) })
+	return on
+}
+
+// Interference implements scheduler.CompanyView.
+func (r *replica) Interference() *cluster.Interference { return r.know }
 
 // submit sends one request per job, as users do.
 func (r *replica) submit(now cluster.Time, jobs []*cluster.Job) error {
