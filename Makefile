@@ -10,6 +10,10 @@ export PROTOC_GEN_GO_GRPC := v1.6.1
 # once makes them wait for each other.
 P        ?= 2
 FUZZTIME ?= 30s
+# What property tests draw, and the order of the tests: fixed, so that the same
+# tree always gives the same answer. `make hunt` draws anew each time.
+SEED     ?= 1
+CHECKS   ?= 1000
 BENCH    ?= .
 COUNT    ?= 10
 GO       ?= go
@@ -18,7 +22,7 @@ SOAK     ?= ^TestSoak
 PART     ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test short e2e bench experiments fuzz soak lint generate check cover clean test-deps fmt vet tidy generate-check
+.PHONY: help build demo test hunt short e2e bench experiments fuzz soak lint generate check cover clean test-deps fmt vet tidy generate-check
 
 help: ## list the targets
 	@echo "targets:"
@@ -30,8 +34,19 @@ build: ## build bin/berth, with the version from git
 demo: build ## show a whole cluster at work on this machine
 	bin/berth demo
 
+# Property tests take rapid's flags, which other packages do not know. The end
+# to end tests take longest, so they begin first in their run.
+PROPERTIES = $(shell grep -rl --include=*_test.go '"pgregory.net/rapid"' . | xargs -n1 dirname | sort -u)
+OTHERS     = ./e2e $(filter-out ./e2e $(PROPERTIES),$(patsubst github.com/berth-scheduler/berth%,.%,$(shell $(GO) list ./...)))
+
 test: test-deps ## run all tests with the race detector, end to end ones too
-	$(GO) test -race -shuffle=on -p $(P) -timeout 20m ./...
+	@rc=0; \
+	$(GO) test -race -shuffle=$(SEED) -p $(P) -timeout 20m $(OTHERS) || rc=1; \
+	$(GO) test -race -shuffle=$(SEED) -p $(P) -timeout 20m $(PROPERTIES) -rapid.seed=$(SEED) || rc=1; \
+	exit $$rc
+
+hunt: ## draw CHECKS cases for each property, other ones each time
+	$(GO) test -count=1 -shuffle=on -p $(P) -timeout 2h $(PROPERTIES) -rapid.checks=$(CHECKS)
 
 short: ## run the tests that take seconds, without the race detector
 	$(GO) test -short ./...

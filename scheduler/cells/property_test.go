@@ -251,9 +251,12 @@ func TestSharingSafety(t *testing.T) {
 			w.safe(t, w.bind())
 		}
 	})
-	if guaranteed == 0 || evicting == 0 {
-		t.Errorf("%d requests within a guarantee, %d that ended others: the law was asked nothing", guaranteed, evicting)
+	// How often somebody makes room is up to the draws, a few times in most runs;
+	// that it happens at all is TestPlace's to show.
+	if guaranteed == 0 {
+		t.Error("no request within a guarantee: the law was asked nothing")
 	}
+	t.Logf("%d requests within a guarantee, %d that ended others", guaranteed, evicting)
 }
 
 // TestPrivateCluster holds tenants whose jobs and cells are all of one size
