@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,22 +11,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/berth-scheduler/berth/coordinator/coordtest"
 )
 
 // site is a cluster that is set up by hand, as an operator does it.
 type site struct {
 	*cluster
 	etc string
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
 }
 
 // daemon starts a daemon that ends with the test.
@@ -76,7 +67,7 @@ func TestASiteIsSetUpAsTheManualSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &site{cluster: &cluster{t: t, socket: filepath.Join(etc, "s.sock")}, etc: etc}
-	addr, prepared := freeAddr(t), filepath.Join(etc, "prepared")
+	addr, prepared := coordtest.FreeAddr(t), filepath.Join(etc, "prepared")
 	s.run("cluster", "init", "--id", "hpc", "--dir", prepared, "--coordinator", "c1="+addr, "--etc", filepath.Join(prepared, "c1"))
 	if r := s.runAs(0, "cluster", "init", "--id", "hpc", "--dir", prepared, "--coordinator", "c1="+addr); r.code == 0 {
 		t.Error("a second init into the same directory was accepted")

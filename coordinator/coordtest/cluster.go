@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -91,8 +92,8 @@ func Start(t testing.TB, o Options) *Cluster {
 	}
 	c := &Cluster{t: t, opts: o, dir: t.TempDir(), nodes: make([]*node, o.N), held: map[string]net.Listener{}}
 	for i := range o.N {
-		c.peers = append(c.peers, raftnode.Server{ID: fmt.Sprintf("c%d", i+1), Addr: freeAddr(t)})
-		c.api = append(c.api, freeAddr(t))
+		c.peers = append(c.peers, raftnode.Server{ID: fmt.Sprintf("c%d", i+1), Addr: FreeAddr(t)})
+		c.api = append(c.api, FreeAddr(t))
 	}
 	for i := o.N - o.Absent; i < o.N; i++ {
 		c.hold(c.peers[i].Addr)
@@ -132,13 +133,20 @@ func (c *Cluster) listen(addr string) net.Listener {
 	return ln
 }
 
-func freeAddr(t testing.TB) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// FreeAddr returns an address of loopback that nobody listens on now, with a
+// port below those that the kernel gives to connections and to listeners who
+// ask for any: it stays free while what listens there is down.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	for range 1000 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 12000+mathrand.IntN(20000))
+		if ln, err := net.Listen("tcp", addr); err == nil {
+			ln.Close()
+			return addr
+		}
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	t.Fatal("no free port between 12000 and 32000")
+	return ""
 }
 
 // Restart starts coordinator i on its directory, after Stop or Kill.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -91,16 +92,22 @@ func prepare(o *Options) (*layout, error) {
 	return l, nil
 }
 
-// freePorts returns loopback addresses that nobody listens on now.
+// freePorts returns loopback addresses that nobody listens on now, with ports
+// below those that the kernel gives to connections: a daemon that is down for a
+// moment finds its own free again.
 func freePorts(n int) ([]string, error) {
 	var addrs []string
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+	for tries := 0; len(addrs) < n; tries++ {
+		addr := fmt.Sprintf("127.0.0.1:%d", 12000+mathrand.IntN(20000))
+		ln, err := net.Listen("tcp", addr)
 		if err != nil {
-			return nil, err
+			if tries > 100*n {
+				return nil, fmt.Errorf("find %d free ports between 12000 and 32000: %w", n, err)
+			}
+			continue
 		}
-		defer ln.Close()
-		addrs = append(addrs, ln.Addr().String())
+		defer ln.Close() // until all are found, so that none is found twice
+		addrs = append(addrs, addr)
 	}
 	return addrs, nil
 }
