@@ -146,6 +146,9 @@ func (s *Spec) checkSizes() error {
 			return err
 		}
 	}
+	if err := s.checkStanding(); err != nil {
+		return err
+	}
 	if err := s.checkGoals(); err != nil {
 		return err
 	}

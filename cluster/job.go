@@ -94,6 +94,11 @@ type Spec struct {
 	// policy of its partition counts, as far as the partition allows; 0 asks for
 	// nothing.
 	IdleOK time.Duration
+	// Account is who is charged for it and QOS by which rules it waits; in a
+	// request "" is the default of each. Nice is how far it steps back behind
+	// others; below 0 it steps forward, which only administrators may ask for.
+	Account, QOS string
+	Nice         int32
 }
 
 // Job is one submitted job. Values are immutable.
@@ -189,6 +194,10 @@ type Attempt struct {
 	Neighbours []JobID
 	// Preempt is there once it was asked to make room, nil before.
 	Preempt *PreemptRequest
+	// GPUMilli is how much of GPUs it was given in all, in thousandths of whole
+	// ones; see ShareMilli. It is 0 without GPUs, and for attempts placed before
+	// this was kept.
+	GPUMilli int64
 }
 
 // MaxNeighbours bounds Attempt.Neighbours.

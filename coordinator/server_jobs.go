@@ -81,7 +81,7 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 		if err := setDeadline(job.Spec, now); err != nil {
 			return nil, err
 		}
-		part, more, err := enterWarned(job.Spec, parts)
+		part, more, err := s.c.enterAs(who, job.Spec, parts)
 		if err != nil {
 			return nil, err
 		}

@@ -29,8 +29,12 @@ const (
 // larger one, from 8 on attempts keep their profiles, a job that took more GPU
 // memory than it declared is not tried again, and one that others on its GPU
 // ended is, jobs may need several nodes, cards have states and nodes a history, from 9 on jobs
-// say whom to write to.
+// say whom to write to, and have an account, a quality of service and a nice
+// value.
 const EntryVersion = 9
+
+// accountVersion is the one from which on jobs are of accounts.
+const accountVersion = 9
 
 // sharingVersion is the one from which on cards say whose jobs may share them.
 const sharingVersion = 8
@@ -145,6 +149,8 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 			switch {
 			case s.GetMailEvents() != 0 || s.GetMailUser() != "" || s.GetIdleOkUs() != 0:
 				return tellVersion
+			case s.GetAccount() != "" || s.GetQos() != "" || s.GetNice() != 0:
+				return accountVersion
 			case s.GetWarning() != nil || s.GetTruncate() || s.GetContainer() != nil:
 				return lifeVersion
 			case s.GetNodes() > 1 || s.GetTasks() > 1:

@@ -130,6 +130,9 @@ func (s *State) start(index uint64, st *cluster.Start) {
 		No: st.Attempt, Token: cluster.Token(index), State: cluster.JobStarting, Berth: st.Berth, BootID: s.nodes[st.Berth.Node].BootID,
 		Estimate: st.Estimate, Placed: s.now, Why: st.Why, Overtook: st.Overtook, Gang: s.newGang(st), Port: st.Port,
 	}
+	if s.rules >= accountVersion {
+		a.GPUMilli = cluster.HeldMilli(st.AllGPUs(), s.sellable)
+	}
 	for _, b := range st.Berths() {
 		s.ledger.Take(b)
 		for _, g := range b.GPUs {

@@ -339,6 +339,7 @@ func TestGolden(t *testing.T) {
 		planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 6, Attempt: 1, Port: 20_001, Berth: cluster.Berth{Node: "n1", MemMiB: 1}, Rest: []cluster.Berth{{Node: "n2", CPUMilli: 2}}}}}),
 		reportCmd(&logv1.ReportAttempt{Node: "n2", Job: 6, Attempt: 1, Token: 1, State: uint32(cluster.JobStarting), Ready: true}),
 		registerCmd(unsoundNode("n1", "boot1")), drainGPUCmd("n1", "n1-g0", true),
+		submitCmd(7, "request-7", 1000, &cluster.Spec{Name: "d", Account: "bio", QOS: "high", Nice: -5}),
 	)
 	for name, got := range map[string][]byte{"entry.v9.hex": entry, "snapshot.v9.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
@@ -362,42 +363,6 @@ func TestGolden(t *testing.T) {
 	rs := applyTo(t, New(Options{}), 1, testTerm, entry)
 	if d := cmp.Diff([]cluster.JobID{1, 2}, rs[2].Jobs); d != "" || len(rs[3].Plan.Started) != 1 || rs[3].Plan.Moved != 1 {
 		t.Errorf("plan %+v, jobs %s", rs[3].Plan, d)
-	}
-}
-
-// contained asks for all that version 8 knows.
-func contained() *cluster.Spec {
-	s := spec(1)
-	s.Image, s.Truncate = "registry/train:1", true
-	s.Warning = cluster.Warning{Signal: "USR1", Before: time.Minute, First: true}
-	s.Container = cluster.Container{
-		Network: cluster.NetNone, ReadOnly: true, TmpMiB: 64, ShmMiB: 32,
-		Mounts: []cluster.Mount{{Source: "/data", Target: "/mnt", ReadOnly: true}, {Source: "/home/a", Target: "/home/a"}},
-	}
-	return s
-}
-
-// TestVersionOfContainers: whoever does not know what a job asks for would
-// run it without.
-func TestVersionOfContainers(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(*cluster.Spec){
-		"warning":   func(s *cluster.Spec) { s.Warning = cluster.Warning{Signal: "USR1", Before: time.Minute} },
-		"truncate":  func(s *cluster.Spec) { s.Truncate = true },
-		"container": func(s *cluster.Spec) { s.Container.Network = cluster.NetNone },
-	} {
-		s := spec(1)
-		if got := NeedsVersion(submitCmd(1, "0123456789abcdef", 1000, s)); got != 1 {
-			t.Fatalf("a plain job needs version %d", got)
-		}
-		change(s)
-		if got := NeedsVersion(submitCmd(1, "0123456789abcdef", 1000, s)); got != 8 {
-			t.Errorf("%s: version %d, want 8", name, got)
-		}
-	}
-	p := &cluster.Partition{Name: "a", Nodes: hosts(t, "n1"), Networks: []cluster.Network{cluster.NetNone}}
-	if got := NeedsVersion(partitionCmd(p, 0)); got != 8 {
-		t.Errorf("networks of a partition: version %d, want 8", got)
 	}
 }
 

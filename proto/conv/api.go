@@ -28,7 +28,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 		Stdin: string(m.GetStdin()), Stdout: string(m.GetStdout()), Stderr: string(m.GetStderr()),
 		RequeueOnLoss: m.GetRequeueOnLoss(), Features: m.GetFeatures(), Comment: m.GetComment(), Script: m.GetScript(),
 		Objective: cluster.Objective(m.GetObjective()), MaxPowerW: m.GetMaxPowerW(), MaxCostMilli: m.GetMaxCostMilli(),
-		Partition: m.GetPartition(), OrCPU: m.GetOrCpu(),
+		Partition: m.GetPartition(), Account: m.GetAccount(), QOS: m.GetQos(), Nice: m.GetNice(), OrCPU: m.GetOrCpu(),
 		Hold: m.GetHold(), DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
 		Truncate: m.GetTruncate(), Container: containerFrom(m.GetContainer()),
 	}
@@ -132,6 +132,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		Hold: s.Hold, Begin: toTime(s.Begin), Depends: dependsToAPI(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
 		Warning: warningToAPI(s.Warning), Truncate: s.Truncate, Container: containerToAPI(&s.Container),
 		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: toDuration(s.IdleOK),
+		Account: s.Account, Qos: s.QOS, Nice: s.Nice,
 	}
 }
 
@@ -178,6 +179,7 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 	}
 	if j.Spec != nil {
 		m.Name, m.GpusWanted, m.Partition, m.Dependency = j.Spec.Name, uint32(max(0, j.Spec.GPUs)), j.Spec.Partition, j.Dependency()
+		m.Account, m.Qos, m.Nice = j.Spec.Account, j.Spec.QOS, j.Spec.Nice
 		if j.Spec.Ranked() {
 			m.NodesWanted, m.TasksPerNode = uint32(j.Spec.NodeCount()), uint32(j.Spec.TaskCount())
 		}

@@ -34,6 +34,7 @@ func SpecToLog(s *cluster.Spec) *logv1.Spec {
 		Hold: s.Hold, BeginUs: int64(s.Begin), Depends: dependsToLog(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
 		Warning: warningToLog(s.Warning), Truncate: s.Truncate, Container: containerToLog(&s.Container),
 		MailEvents: uint32(s.Mail.Events), MailUser: s.Mail.To, IdleOkUs: s.IdleOK.Microseconds(),
+		Account: s.Account, Qos: s.QOS, Nice: s.Nice,
 	}
 }
 
@@ -73,6 +74,7 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
 		Warning: warningFromLog(m.GetWarning()), Truncate: m.GetTruncate(), Container: containerFrom(m.GetContainer()),
 		Mail: cluster.Mail{Events: cluster.MailEvents(m.GetMailEvents()), To: m.GetMailUser()}, IdleOK: us(m.GetIdleOkUs()),
+		Account: m.GetAccount(), QOS: m.GetQos(), Nice: m.GetNice(),
 	}, nil
 }
 
@@ -223,7 +225,7 @@ func attemptToLog(a *cluster.Attempt) *logv1.Attempt {
 	m := &logv1.Attempt{
 		No: a.No, Token: uint64(a.Token), State: uint32(a.State), Reason: reasonToLog(a.Reason), Berth: BerthToLog(&a.Berth),
 		BootId: a.BootID, Estimate: EstimateToLog(a.Estimate), PlacedUs: int64(a.Placed), StartedUs: int64(a.Started), EndedUs: int64(a.Ended),
-		Why: a.Why, Overtook: a.Overtook, Gang: gangToLog(a.Gang), Port: uint32(a.Port),
+		Why: a.Why, Overtook: a.Overtook, Gang: gangToLog(a.Gang), Port: uint32(a.Port), GpuMilli: a.GPUMilli,
 	}
 	if p := a.Preempt; p != nil {
 		m.Preempt = preemptRequestToLog(p)
@@ -288,7 +290,7 @@ func attemptFromLog(m *logv1.Attempt) (cluster.Attempt, error) {
 	a := cluster.Attempt{
 		No: m.No, Token: cluster.Token(m.Token), State: state(m.State), Reason: ReasonFromLog(m.Reason), Berth: BerthFromLog(m.Berth),
 		BootID: m.BootId, Estimate: EstimateFromLog(m.Estimate), Placed: cluster.Time(m.PlacedUs), Started: cluster.Time(m.StartedUs), Ended: cluster.Time(m.EndedUs),
-		Why: m.Why, Overtook: m.Overtook, Usage: UsageFromLog(m.Usage), Port: uint16(m.Port),
+		Why: m.Why, Overtook: m.Overtook, Usage: UsageFromLog(m.Usage), Port: uint16(m.Port), GPUMilli: m.GpuMilli,
 	}
 	if p := m.Preempt; p != nil {
 		a.Preempt = preemptRequestFromLog(p)

@@ -59,15 +59,15 @@ type Request struct {
 	GPUType       string
 	// Nodes is on how many it runs at once, 0 for one; Tasks is how many
 	// processes the script makes on each then. What it asks for is of each node.
-	Nodes, Tasks               int64
-	WholeGPUs                  bool
-	CPUs, MemMiB               int64
-	TimeLimit                  time.Duration
-	Node, Partition            string
-	Requeue                    bool
-	Dir, Stdin, Stdout, Stderr string
-	Export                     string
-	Hold                       bool
+	Nodes, Tasks                       int64
+	WholeGPUs                          bool
+	CPUs, MemMiB                       int64
+	TimeLimit                          time.Duration
+	Node, Partition, Account, QOS      string
+	Nice                               int32
+	Requeue                            bool
+	Dir, Stdin, Stdout, Stderr, Export string
+	Hold                               bool
 	// Begin is a time as slurm.ParseTime reads it, "" for now.
 	Begin                        string
 	Depends                      []cluster.Dependency
@@ -146,7 +146,7 @@ func key(s Setting) string {
 // script that Slurm understands and Berth would refuse is mended by a line
 // that only Berth reads.
 var ownReplace = map[string][]string{
-	"name": {"job-name"}, "mem": {"mem", "mem-per-cpu", "mem-per-gpu"}, "time": {"time"}, "node": {"nodelist", "nodefile"}, "partition": {"partition"},
+	"name": {"job-name"}, "mem": {"mem", "mem-per-cpu", "mem-per-gpu"}, "time": {"time"}, "node": {"nodelist", "nodefile"}, "partition": {"partition"}, "account": {"account"}, "qos": {"qos"}, "nice": {"nice"},
 	"cpus": {"cpus-per-task", "cpus-per-gpu", "mincpus", "ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"},
 	"gpus": {"gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"}, "gpu-type": {"constraint", "prefer"}, "nodes": {"nodes"},
 	"image": {"container"}, "requeue-on-loss": {"requeue", "no-requeue"}, "exclusive": {"exclusive", "oversubscribe"},
@@ -473,8 +473,8 @@ func (r *resolver) finishEnv() {
 		}
 	}
 	for _, s := range r.req.Own {
-		if s.Name == "partition" {
-			r.keep("partition", s.Value)
+		if s.Name == "partition" || s.Name == "account" || s.Name == "qos" {
+			r.keep(s.Name, s.Value)
 		}
 	}
 	set("SLURM_TASKS_PER_NODE", fmt.Sprint(r.tasks))

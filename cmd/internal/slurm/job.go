@@ -19,6 +19,8 @@ type Job struct {
 	UID, GID    uint32
 	// Partition, Account and QOS are names.
 	Partition, Account, QOS string
+	// Nice is how far it steps back behind others.
+	Nice int32
 	// State is the long name in capitals and Code the compact one.
 	State, Code string
 	// Reason is why it waits, one word of Slurm's.
@@ -183,7 +185,7 @@ var jobFields = map[string]column[Job]{
 	"batchhost":     {head: "EXEC_HOST", value: func(j *Job) string { return orNA(j.firstNode()) }},
 	"command":       {head: "COMMAND", value: func(j *Job) string { return orNull(j.Command) }},
 	"comment":       {head: "COMMENT", value: func(j *Job) string { return orNull(j.Comment) }},
-	"contiguous":    {head: "CONTIGUOUS", value: fixed("0")},
+	"contiguous":    {head: "CONTIGUOUS", value: func(j *Job) string { return number(j.Nice) }},
 	"cores":         {head: "CORES_PER_SOCKET", value: fixed("*")},
 	"corespec":      {head: "CORE_SPEC", value: fixed("N/A")},
 	"deadline":      {head: "DEADLINE", value: func(j *Job) string { return stamp(j.Deadline, "N/A") }},
@@ -203,7 +205,7 @@ var jobFields = map[string]column[Job]{
 	"minmemory":     {head: "MIN_MEMORY", value: func(j *Job) string { return memory(j.MinMemMiB) }},
 	"mintmpdisk":    {head: "MIN_TMP_DISK", value: fixed("0")},
 	"name":          {head: "NAME", value: func(j *Job) string { return j.Name }},
-	"nice":          {head: "NICE", value: fixed("0")},
+	"nice":          {head: "NICE", value: func(j *Job) string { return number(j.Nice) }},
 	"nodelist":      {head: "NODELIST", value: func(j *Job) string { return j.NodeList }},
 	"nodes":         {head: "NODELIST", value: func(j *Job) string { return j.NodeList }},
 	"numcpus":       {head: "CPUS", whole: true, value: func(j *Job) string { return number(j.CPUs) }},

@@ -37,7 +37,7 @@ func (r *Record) jobWho(j *Job) []string {
 	lines := []string{
 		fmt.Sprintf("JobId=%d JobName=%s", j.ID, j.Name),
 		fmt.Sprintf("UserId=%s(%d) GroupId=%s(%d) MCS_label=N/A", j.User, j.UID, j.Group, j.GID),
-		fmt.Sprintf("Priority=%d Nice=0 Account=%s QOS=%s", j.Priority, orNull(j.Account), orNull(j.QOS)),
+		fmt.Sprintf("Priority=%d Nice=%d Account=%s QOS=%s", j.Priority, j.Nice, orNull(j.Account), orNull(j.QOS)),
 		fmt.Sprintf("JobState=%s Reason=%s Dependency=%s", j.State, cmp.Or(j.Reason, "None"), orNull(j.Dependency)),
 		fmt.Sprintf("Requeue=%d Restarts=%d BatchFlag=1 Reboot=0 ExitCode=%d:%d", flag(j.Requeue), j.Restarts, j.ExitCode, j.Signal),
 	}

@@ -81,7 +81,7 @@ func (f *Field) key() string {
 
 // Fields lists them in the order of --help.
 func Fields() []Field {
-	return slices.Concat(jobFields(), tellingFields(), gpuFields(), containerFields(), fileFields(), ModelFields())
+	return slices.Concat(jobFields(), standingFields(), tellingFields(), gpuFields(), containerFields(), fileFields(), ModelFields())
 }
 
 func text(p func(*Request) *string) func(*Request, string) error {

@@ -284,6 +284,7 @@ func (r *Request) TakeOver(a *sbatch.Request) {
 	s.Exclusive = a.WholeGPUs && a.GPUs > 0
 	s.CPUMilli, s.MemMiB = min(a.CPUs, 1<<30)*1000, a.MemMiB
 	s.TimeLimit, s.Node, s.Partition = a.TimeLimit, cluster.NodeID(a.Node), a.Partition
+	s.Account, s.QOS, s.Nice = a.Account, a.QOS, a.Nice
 	s.RequeueOnLoss = a.Requeue
 	r.nodes, r.tasks, s.Mail = a.Nodes, a.Tasks, a.Mail
 	s.Hold, r.begin, s.Depends, s.DependAny, s.KillInvalidDepend = a.Hold, a.Begin, a.Depends, a.DependAny, a.KillInvalidDepend

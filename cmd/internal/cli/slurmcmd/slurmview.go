@@ -42,6 +42,7 @@ func slurmJob(j *apiv1.Job, now time.Time) slurm.Job {
 		Submitted: local(j.GetSubmitted(), now), Eligible: local(j.GetSubmitted(), now), Started: local(j.GetStarted(), now), Ended: local(j.GetEnded(), now),
 		Expected: local(j.GetEstimatedStart(), now), ExitCode: j.GetExitCode(), Signal: j.GetSignal(), Priority: slurm.FirstPriority - int64(j.GetId()),
 	}, j.GetSpec()
+	s.Account, s.QOS, s.Nice = j.GetAccount(), j.GetQos(), j.GetNice()
 	s.GPUs *= s.Nodes // asked for on each
 	s.Tasked = int64(s.Nodes) * int64(max(1, j.GetTasksPerNode()))
 	if s.Reason == "" {

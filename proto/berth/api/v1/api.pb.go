@@ -373,7 +373,13 @@ type JobSpec struct {
 	MailType string `protobuf:"bytes,42,opt,name=mail_type,json=mailType,proto3" json:"mail_type,omitempty"`
 	MailUser string `protobuf:"bytes,43,opt,name=mail_user,json=mailUser,proto3" json:"mail_user,omitempty"`
 	// For how long on end its GPUs may stand idle; see cluster.Spec.
-	IdleOk        *durationpb.Duration `protobuf:"bytes,44,opt,name=idle_ok,json=idleOk,proto3" json:"idle_ok,omitempty"`
+	IdleOk *durationpb.Duration `protobuf:"bytes,44,opt,name=idle_ok,json=idleOk,proto3" json:"idle_ok,omitempty"`
+	// Who is charged, "" is the user's default account; and the quality of
+	// service, "" is the account's default.
+	Account string `protobuf:"bytes,45,opt,name=account,proto3" json:"account,omitempty"`
+	Qos     string `protobuf:"bytes,46,opt,name=qos,proto3" json:"qos,omitempty"`
+	// How far it steps back behind others; below 0 only for administrators.
+	Nice          int32 `protobuf:"zigzag32,47,opt,name=nice,proto3" json:"nice,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -716,6 +722,27 @@ func (x *JobSpec) GetIdleOk() *durationpb.Duration {
 	return nil
 }
 
+func (x *JobSpec) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *JobSpec) GetQos() string {
+	if x != nil {
+		return x.Qos
+	}
+	return ""
+}
+
+func (x *JobSpec) GetNice() int32 {
+	if x != nil {
+		return x.Nice
+	}
+	return 0
+}
+
 // Container is what a job asks of what it runs in; see cluster.Container.
 type Container struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1017,9 +1044,13 @@ type Job struct {
 	// Its nodes as a host list, gpu[01-04], when it is on any; node and gpus are
 	// the first's. On how many it runs at once, and with how many processes on
 	// each; 0 is one.
-	NodeList      string `protobuf:"bytes,33,opt,name=node_list,json=nodeList,proto3" json:"node_list,omitempty"`
-	NodesWanted   uint32 `protobuf:"varint,34,opt,name=nodes_wanted,json=nodesWanted,proto3" json:"nodes_wanted,omitempty"`
-	TasksPerNode  uint32 `protobuf:"varint,35,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
+	NodeList     string `protobuf:"bytes,33,opt,name=node_list,json=nodeList,proto3" json:"node_list,omitempty"`
+	NodesWanted  uint32 `protobuf:"varint,34,opt,name=nodes_wanted,json=nodesWanted,proto3" json:"nodes_wanted,omitempty"`
+	TasksPerNode uint32 `protobuf:"varint,35,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
+	// Also there in the brief form.
+	Account       string `protobuf:"bytes,36,opt,name=account,proto3" json:"account,omitempty"`
+	Qos           string `protobuf:"bytes,37,opt,name=qos,proto3" json:"qos,omitempty"`
+	Nice          int32  `protobuf:"zigzag32,38,opt,name=nice,proto3" json:"nice,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1281,6 +1312,27 @@ func (x *Job) GetNodesWanted() uint32 {
 func (x *Job) GetTasksPerNode() uint32 {
 	if x != nil {
 		return x.TasksPerNode
+	}
+	return 0
+}
+
+func (x *Job) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *Job) GetQos() string {
+	if x != nil {
+		return x.Qos
+	}
+	return ""
+}
+
+func (x *Job) GetNice() int32 {
+	if x != nil {
+		return x.Nice
 	}
 	return 0
 }
@@ -6336,7 +6388,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xf2\v\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xb2\f\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -6385,7 +6437,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x0etasks_per_node\x18) \x01(\rR\ftasksPerNode\x12\x1b\n" +
 	"\tmail_type\x18* \x01(\tR\bmailType\x12\x1b\n" +
 	"\tmail_user\x18+ \x01(\tR\bmailUser\x122\n" +
-	"\aidle_ok\x18, \x01(\v2\x19.google.protobuf.DurationR\x06idleOk\"\xa1\x01\n" +
+	"\aidle_ok\x18, \x01(\v2\x19.google.protobuf.DurationR\x06idleOk\x12\x18\n" +
+	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
+	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
+	"\x04nice\x18/ \x01(\x11R\x04nice\"\xa1\x01\n" +
 	"\tContainer\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12+\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x13.berth.api.v1.MountR\x06mounts\x12\x1b\n" +
@@ -6403,7 +6458,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"Dependency\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x10\n" +
-	"\x03job\x18\x02 \x01(\x04R\x03job\"\xe0\t\n" +
+	"\x03job\x18\x02 \x01(\x04R\x03job\"\xa0\n" +
+	"\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -6443,7 +6499,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"dependency\x12\x1b\n" +
 	"\tnode_list\x18! \x01(\tR\bnodeList\x12!\n" +
 	"\fnodes_wanted\x18\" \x01(\rR\vnodesWanted\x12$\n" +
-	"\x0etasks_per_node\x18# \x01(\rR\ftasksPerNodeB\f\n" +
+	"\x0etasks_per_node\x18# \x01(\rR\ftasksPerNode\x12\x18\n" +
+	"\aaccount\x18$ \x01(\tR\aaccount\x12\x10\n" +
+	"\x03qos\x18% \x01(\tR\x03qos\x12\x12\n" +
+	"\x04nice\x18& \x01(\x11R\x04niceB\f\n" +
 	"\n" +
 	"_exit_code\"\x8e\x01\n" +
 	"\bGPUShare\x12\x12\n" +

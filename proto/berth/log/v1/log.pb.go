@@ -30,7 +30,7 @@ const (
 // applied in order, each with its own result.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The rules by which it is applied, 1 to 8. Entries of version 1 keep less in
+	// The rules by which it is applied, 1 to 9. Entries of version 1 keep less in
 	// samples, and check less of what enters them; from version 3 on samples say
 	// with whom an attempt shared.
 	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -3180,7 +3180,12 @@ type Spec struct {
 	MailEvents uint32 `protobuf:"varint,42,opt,name=mail_events,json=mailEvents,proto3" json:"mail_events,omitempty"`
 	MailUser   string `protobuf:"bytes,43,opt,name=mail_user,json=mailUser,proto3" json:"mail_user,omitempty"`
 	// For how long on end its GPUs may stand idle.
-	IdleOkUs      int64 `protobuf:"varint,44,opt,name=idle_ok_us,json=idleOkUs,proto3" json:"idle_ok_us,omitempty"`
+	IdleOkUs int64 `protobuf:"varint,44,opt,name=idle_ok_us,json=idleOkUs,proto3" json:"idle_ok_us,omitempty"`
+	// Who is charged, and by which rules it waits; see cluster.Spec.
+	Account string `protobuf:"bytes,45,opt,name=account,proto3" json:"account,omitempty"`
+	Qos     string `protobuf:"bytes,46,opt,name=qos,proto3" json:"qos,omitempty"`
+	// Less goes first; below 0 only for administrators.
+	Nice          int32 `protobuf:"zigzag32,47,opt,name=nice,proto3" json:"nice,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3519,6 +3524,27 @@ func (x *Spec) GetMailUser() string {
 func (x *Spec) GetIdleOkUs() int64 {
 	if x != nil {
 		return x.IdleOkUs
+	}
+	return 0
+}
+
+func (x *Spec) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *Spec) GetQos() string {
+	if x != nil {
+		return x.Qos
+	}
+	return ""
+}
+
+func (x *Spec) GetNice() int32 {
+	if x != nil {
+		return x.Nice
 	}
 	return 0
 }
@@ -4700,8 +4726,11 @@ type Attempt struct {
 	// There once it was asked to make room.
 	Preempt *PreemptRequest `protobuf:"bytes,16,opt,name=preempt,proto3" json:"preempt,omitempty"`
 	// There when it is on several nodes; see cluster.Gang.
-	Gang          *Gang  `protobuf:"bytes,17,opt,name=gang,proto3" json:"gang,omitempty"`
-	Port          uint32 `protobuf:"varint,18,opt,name=port,proto3" json:"port,omitempty"`
+	Gang *Gang  `protobuf:"bytes,17,opt,name=gang,proto3" json:"gang,omitempty"`
+	Port uint32 `protobuf:"varint,18,opt,name=port,proto3" json:"port,omitempty"`
+	// How much of GPUs it was given, in thousandths of whole ones; 0 before
+	// version 9.
+	GpuMilli      int64 `protobuf:"varint,19,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4858,6 +4887,13 @@ func (x *Attempt) GetGang() *Gang {
 func (x *Attempt) GetPort() uint32 {
 	if x != nil {
 		return x.Port
+	}
+	return 0
+}
+
+func (x *Attempt) GetGpuMilli() int64 {
+	if x != nil {
+		return x.GpuMilli
 	}
 	return 0
 }
@@ -6871,7 +6907,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xb6\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xf6\n" +
 	"\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
@@ -6923,7 +6959,10 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"mailEvents\x12\x1b\n" +
 	"\tmail_user\x18+ \x01(\tR\bmailUser\x12\x1c\n" +
 	"\n" +
-	"idle_ok_us\x18, \x01(\x03R\bidleOkUs\"\xa1\x01\n" +
+	"idle_ok_us\x18, \x01(\x03R\bidleOkUs\x12\x18\n" +
+	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
+	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
+	"\x04nice\x18/ \x01(\x11R\x04nice\"\xa1\x01\n" +
 	"\tContainer\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12+\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x13.berth.log.v1.MountR\x06mounts\x12\x1b\n" +
@@ -7032,7 +7071,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\rCancelRequest\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
-	"\x05admin\x18\x03 \x01(\bR\x05admin\"\xd7\x04\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\"\xf4\x04\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x14\n" +
@@ -7055,7 +7094,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"neighbours\x126\n" +
 	"\apreempt\x18\x10 \x01(\v2\x1c.berth.log.v1.PreemptRequestR\apreempt\x12&\n" +
 	"\x04gang\x18\x11 \x01(\v2\x12.berth.log.v1.GangR\x04gang\x12\x12\n" +
-	"\x04port\x18\x12 \x01(\rR\x04port\"\xa9\x01\n" +
+	"\x04port\x18\x12 \x01(\rR\x04port\x12\x1b\n" +
+	"\tgpu_milli\x18\x13 \x01(\x03R\bgpuMilli\"\xa9\x01\n" +
 	"\x04Gang\x12'\n" +
 	"\x04rest\x18\x01 \x03(\v2\x13.berth.log.v1.BerthR\x04rest\x12(\n" +
 	"\x05parts\x18\x02 \x03(\v2\x12.berth.log.v1.PartR\x05parts\x12\x0e\n" +
