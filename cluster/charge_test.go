@@ -30,7 +30,9 @@ func TestShareMilli(t *testing.T) {
 func TestCharge(t *testing.T) {
 	t.Parallel()
 	const start, now = Time(1_000_000_000), Time(4_600_000_000) // an hour
-	gpu := func(milli int64) Berth { return Berth{GPUs: []GPUShare{{GPU: "g", Share: Share{Milli: milli}}}, CPUMilli: 4000} }
+	gpu := func(milli int64) Berth {
+		return Berth{GPUs: []GPUShare{{GPU: "g", Share: Share{Milli: milli}}}, CPUMilli: 4000}
+	}
 	gang := Attempt{Berth: gpu(1000), GPUMilli: 2000, Gang: &Gang{Rest: []Berth{gpu(1000)}, Parts: []Part{
 		{Started: start, Ended: start.Add(30 * time.Minute)}, {Started: start},
 	}}}
