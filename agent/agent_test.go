@@ -232,6 +232,19 @@ func TestStartCutOff(t *testing.T) {
 	if got := r.reported(2, lost); got.Exit != nil {
 		t.Errorf("nobody knows whether it began: %v", got)
 	}
+	r.rt.Fail("first step", cut, cut) // and the runtime knows it
+	r.leader.Assign(assignment(4))
+	r.reported(4, running)
+	r.rt.Exit(id(4), 0, true)
+	r.reported(4, completed)
+	if n := strings.Count(strings.Join(r.rt.Calls(), ","), "create j4-a1"); n != 3 {
+		t.Errorf("made %d times, want 3", n)
+	}
+	r.rt.Fail("first step", slices.Repeat([]error{cut}, 20)...)
+	r.leader.Assign(assignment(5))
+	if got := r.reported(5, lost); got.Reason != string(cluster.ReasonNodeFault) || !strings.Contains(got.Detail, "cut off 20 times") {
+		t.Errorf("the runtime lets nothing go: %v", got)
+	}
 	endsWithin(3, 2) // nothing but the job ends so
 	if got := r.reported(3, failed); got.Exit.GetCode() != 2 {
 		t.Errorf("it ended with 2: %v", got)

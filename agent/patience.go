@@ -15,6 +15,10 @@ import (
 // is asked for as long as it takes: what it does not say nobody can know.
 const launchPatience = 2 * time.Minute
 
+// mostCuts is how many starts of an attempt may be cut off before its first
+// step until the node is taken to be broken.
+const mostCuts = 20
+
 const diedInStart = "the container runtime died while the job was being started; nobody knows whether it ran"
 
 // createFailed decides what becomes of an attempt that could not be prepared.
@@ -73,12 +77,16 @@ func (t *task) learnStart(ctx context.Context) (known bool, err error) {
 		}
 		return true, nil
 	case TaskAbsent: // and it never ran, or it would be lost
+		if t.cuts++; t.cuts >= mostCuts {
+			return false, t.launchFailed(&LaunchError{Code: 125, Reason: "RUNTIME", Node: true, Err: fmt.Errorf("cut off %d times before its first step: %w", t.cuts, failed)})
+		}
 		t.phase = phaseNew
 	case TaskStopped:
 		// A runtime that dies within a start takes the one with it that lets the
-		// process go, which then ends with 1 before the job's first step. Jobs end
-		// with 1 as well: the job is blamed only where it is sure to have begun.
-		if s.ExitCode == 1 && s.Signal == 0 && !t.ran() {
+		// process go, which then ends with 1 before the job's first step. Where
+		// the runtime can tell, the task is absent; else the job, which may end with
+		// 1 as well, is blamed only if it is sure to have begun.
+		if s.ExitCode == 1 && s.Signal == 0 && s.Doubtful {
 			t.log.Warn("the runtime died while an attempt was being started", "err", failed)
 			return false, t.ended(&nodev1.Report{
 				State: nodev1.AttemptState_ATTEMPT_STATE_LOST, Reason: string(cluster.ReasonRuntimeLost), Detail: diedInStart,

@@ -148,6 +148,9 @@ type Task struct {
 	// this task, as read from its cgroup, and that the first process died of
 	// SIGKILL or, as a shell does whose program died so, ended with code 137.
 	OOMKilled bool
+	// Doubtful tells that nobody knows whether the first process began: had its
+	// start been cut off, it might have ended with 1 having done nothing.
+	Doubtful bool
 	// MemPeakBytes is the cgroup's memory high-water mark, 0 when unknown.
 	MemPeakBytes int64
 	// CPUTime is user plus system time of the whole cgroup, 0 when unknown.

@@ -58,6 +58,7 @@ type task struct {
 	measured measured
 	failing  time.Time // since when its launch fails for what may pass, zero when it does not
 	unsure   error     // a start failed so that it may have happened all the same
+	cuts     int       // how many starts were cut off before the first step
 
 	progress nodev1.Progress // what was done for it, see note
 	drain    string          // why the node is to be drained, see prolog

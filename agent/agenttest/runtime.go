@@ -36,7 +36,8 @@ func New() *Runtime {
 }
 
 // Fail makes the next calls of op ("create", "start", "delete", "inspect")
-// fail with errs in order.
+// fail with errs in order. With "first step" a start is cut off before it, and
+// with "answer of start" behind it.
 func (r *Runtime) Fail(op string, errs ...error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,19 +54,11 @@ func (r *Runtime) Ignore(sig syscall.Signal) {
 	r.ignored[sig] = true
 }
 
-// Doubt makes LetGo false from now on.
+// Doubt makes nobody know from now on whether a task that ended began.
 func (r *Runtime) Doubt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.doubted = true
-}
-
-// LetGo tells whether the first process of a task is sure to have begun.
-func (r *Runtime) LetGo(id cluster.AttemptID) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.tasks[id]
-	return !r.doubted && t != nil && t.Phase >= agent.TaskRunning
 }
 
 // Calls lists the calls that changed something, as "create j1-a1".
@@ -100,7 +93,7 @@ func (r *Runtime) end(id cluster.AttemptID, how func(*agent.Task), tell bool) {
 		return
 	}
 	how(t)
-	t.Phase, t.Ended = agent.TaskStopped, time.Now()
+	t.Phase, t.Ended, t.Doubtful = agent.TaskStopped, time.Now(), r.doubted
 	r.mu.Unlock()
 	if tell {
 		r.exits <- id
@@ -153,6 +146,11 @@ func (r *Runtime) Start(_ context.Context, id cluster.AttemptID) error {
 	t := r.tasks[id]
 	if t == nil {
 		return errors.New("start: no such task")
+	}
+	if errs := r.fail["first step"]; len(errs) > 0 {
+		r.fail["first step"] = errs[1:]
+		delete(r.tasks, id)
+		return errs[0]
 	}
 	if t.Phase == agent.TaskCreated {
 		t.Phase, t.PID, t.Started = agent.TaskRunning, 1000, time.Now()

@@ -33,6 +33,9 @@ func (r *Runtime) Create(ctx context.Context, l *agent.Launch) error {
 	if t, err := r.Inspect(ctx, l.ID); err != nil || t.Phase != agent.TaskAbsent {
 		return err
 	}
+	if err := r.makeWay(l.ID); err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
 	if err := checkAsUser(l); err != nil {
 		return err
 	}
@@ -271,13 +274,23 @@ func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
 	}
 	r.hold(id, int(task.Pid()))
 	r.holdShim(id, int(task.Pid()))
-	// From here on the task may have run, whatever becomes of us.
-	if err := os.WriteFile(r.file(id, kindStarted), []byte(time.Now().Format(time.RFC3339Nano)), 0o600); err != nil {
-		return fmt.Errorf("start: %w", err)
+	if t.Started.IsZero() {
+		if err := r.aboutToStart(id); err != nil {
+			return fmt.Errorf("start: %w", err)
+		}
 	}
 	if err := task.Start(ctx); err != nil {
 		return launchError(err)
 	}
 	r.await(id)
 	return nil
+}
+
+// aboutToStart writes down that from here on a task may have run, whatever
+// becomes of us, and has its gate tell whether it did.
+func (r *Runtime) aboutToStart(id cluster.AttemptID) error {
+	if err := r.markGate(id); err != nil {
+		r.cfg.Log.Warn("nobody will know whether a task began if its start is cut off", "task", id.String(), "err", err)
+	}
+	return os.WriteFile(r.file(id, kindStarted), []byte(time.Now().Format(time.RFC3339Nano)), 0o600)
 }

@@ -64,7 +64,7 @@ func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (agent.Task
 	task, err := c.Task(ctx, nil)
 	if errdefs.IsNotFound(err) {
 		// Without a task it was never created whole, or its shim is gone.
-		if !started.IsZero() {
+		if !started.IsZero() && r.gate(id) != gateShut {
 			r.lost(&t, started)
 		}
 		return t, nil
@@ -80,16 +80,30 @@ func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (agent.Task
 	switch st.Status {
 	case containerd.Created:
 		t.Phase = agent.TaskCreated
+		if !started.IsZero() && r.gate(id) == gateOpen {
+			t.Phase = agent.TaskRunning // runc died before it could say so
+		}
 	case containerd.Stopped:
-		if started.IsZero() {
-			r.lost(&t, started) // it ended without us having let it go
-			return t, nil
+		if r.neverBegan(id, started, st) {
+			return agent.Task{ID: id, Token: t.Token}, nil // absent: it can be made again
 		}
 		return t, r.stopped(id, &t, st)
 	default:
 		t.Phase = agent.TaskRunning
 	}
+	if t.Phase == agent.TaskRunning {
+		r.await(id) // its start may have failed to say that it is one
+	}
 	return t, nil
+}
+
+// neverBegan tells of a first process that ended whether it did so before its
+// first step, when nobody meant it to end.
+func (r *Runtime) neverBegan(id cluster.AttemptID, started time.Time, st containerd.Status) bool {
+	if started.IsZero() {
+		return true // nobody of ours let it go
+	}
+	return st.ExitStatus <= 128 && r.gate(id) == gateShut
 }
 
 // lost is a task that may have run and of whose end nobody knows. Its shim
@@ -116,6 +130,7 @@ func (r *Runtime) startedAt(id cluster.AttemptID) time.Time {
 // stopped takes down how a task ended, while its control group is there.
 func (r *Runtime) stopped(id cluster.AttemptID, t *agent.Task, st containerd.Status) error {
 	t.Phase, t.ExitCode, t.Ended = agent.TaskStopped, int(st.ExitStatus), st.ExitTime
+	t.Doubtful = r.gate(id) == gateUnknown
 	if ws, ok := r.trueEnd(id); ok {
 		// Both say the same of every end; but the kernel's word has no two meanings.
 		if ws.Signaled() {

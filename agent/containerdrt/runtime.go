@@ -284,6 +284,9 @@ func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
 		return err
 	}
 	r.letGo(id)
+	if err := r.removeGate(id); err != nil {
+		return err
+	}
 	for _, kind := range []string{kindHelper, kindStarted, kindSignal, kindExit} {
 		if err := os.Remove(r.file(id, kind)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -299,7 +302,8 @@ func (r *Runtime) deleteContainer(ctx context.Context, c containerd.Container) e
 		if err != nil && !errdefs.IsNotFound(err) {
 			return err
 		}
-		if st.Status == containerd.Running || st.Status == containerd.Paused {
+		id, _ := cluster.ParseAttemptID(c.ID()) // all of ours are
+		if st.Status == containerd.Running || st.Status == containerd.Paused || st.Status == containerd.Created && r.gate(id) == gateOpen {
 			return fmt.Errorf("delete: task %s runs", c.ID())
 		}
 		if _, err := task.Delete(ctx, containerd.WithProcessKill); err != nil && !errdefs.IsNotFound(err) {

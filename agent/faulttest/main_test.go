@@ -60,10 +60,10 @@ type part struct {
 	CrashAt string
 }
 
-func (p part) open(ctx context.Context) (agent.Runtime, func() error, error) {
+func (p part) open(ctx context.Context, log *slog.Logger) (agent.Runtime, func() error, error) {
 	if p.Containerd == "" {
 		rt, err := processrt.Open(ctx, processrt.Config{
-			Dir: p.Dir + "/rt", Exe: []string{os.Args[0], "process-keeper"}, CgroupParent: p.Cgroup, Log: slog.New(slog.DiscardHandler),
+			Dir: p.Dir + "/rt", Exe: []string{os.Args[0], "process-keeper"}, CgroupParent: p.Cgroup, Log: log,
 		})
 		if err != nil {
 			return nil, nil, err
@@ -71,7 +71,7 @@ func (p part) open(ctx context.Context) (agent.Runtime, func() error, error) {
 		return rt, rt.Close, nil
 	}
 	rt, err := containerdrt.Open(ctx, containerdrt.Config{
-		Address: p.Containerd, Namespace: p.Namespace, Dir: p.Dir + "/rt", CgroupParent: p.Cgroup, Logger: os.Args[0],
+		Address: p.Containerd, Namespace: p.Namespace, Dir: p.Dir + "/rt", CgroupParent: p.Cgroup, Logger: os.Args[0], Log: log,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -91,11 +91,11 @@ func playAgent(form string) error {
 	if err := json.Unmarshal([]byte(form), &p); err != nil {
 		return err
 	}
-	ctx := context.Background()
+	ctx, log := context.Background(), slog.New(slog.NewTextHandler(os.Stderr, nil))
 	var rt agent.Runtime
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		var err error
-		if rt, _, err = p.open(ctx); err == nil {
+		if rt, _, err = p.open(ctx, log); err == nil {
 			break
 		}
 		if time.Now().After(deadline) { // containerd may be away just now
@@ -107,7 +107,7 @@ func playAgent(form string) error {
 		Node: "n1", BootID: "boot", Dir: p.Dir, Coordinators: []string{p.Leader},
 		Dial: func(addr string) (*grpc.ClientConn, error) { return agenttest.DialSocket(addr) },
 		Host: rt, Users: nobody{}, CPUMilli: 64_000, MemMiB: 1 << 20, Grace: 200 * time.Millisecond, Heartbeat: time.Second,
-		Failpoint: p.step, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Failpoint: p.step, Log: log,
 	})
 	if err != nil {
 		return err

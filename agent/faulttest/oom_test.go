@@ -3,6 +3,7 @@ package faulttest
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -40,7 +41,7 @@ func TestSoakOutOfMemoryTold(t *testing.T) {
 	}{{"processes", false}, {"containers", true}} {
 		t.Run(runs.name, func(t *testing.T) {
 			s := newSite(t, runs.containers)
-			rt, done, err := s.part.open(t.Context())
+			rt, done, err := s.part.open(t.Context(), slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -258,7 +259,7 @@ func (s *site) groups() (left []string) {
 func (s *site) tasks() (left []string) {
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()
-	rt, done, err := s.part.open(ctx)
+	rt, done, err := s.part.open(ctx, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return []string{"no runtime: " + err.Error()}
 	}
