@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -39,7 +38,7 @@ func (t *task) barrier(ctx context.Context, as *nodev1.Assignment) (wait bool, e
 // several, each with what tells it its rank.
 func (a *Agent) placeRanks(l *Launch, as *nodev1.Assignment) {
 	r := as.GetRanks()
-	if r == nil || r.Tasks < 2 {
+	if r == nil || r.Tasks < 2 || l.Ranks != nil {
 		return
 	}
 	cfg := ranks.Config{
@@ -73,6 +72,10 @@ func rankEnv(as *nodev1.Assignment) []string {
 	if r == nil {
 		return nil
 	}
+	if batchStep(as) {
+		// Its ranks are those of its steps.
+		return []string{"MASTER_ADDR=" + r.MasterAddr, "MASTER_PORT=" + strconv.Itoa(int(r.MasterPort)), "BERTH_NODES=" + strconv.Itoa(len(r.Nodes)), "BERTH_NODELIST=" + nodeList(r)}
+	}
 	num := func(n int) string { return strconv.Itoa(n) }
 	nodes, tasks, node := len(r.Nodes), int(r.Tasks), int(r.NodeRank)
 	list := nodeList(r)
@@ -81,21 +84,8 @@ func rankEnv(as *nodev1.Assignment) []string {
 		"WORLD_SIZE=" + num(nodes*tasks), "LOCAL_WORLD_SIZE=" + num(tasks), "NODE_RANK=" + num(node), "GROUP_RANK=" + num(node),
 		"BERTH_NODES=" + num(nodes), "BERTH_NODE_RANK=" + num(node), "BERTH_NODELIST=" + list, "BERTH_TASKS=" + num(tasks),
 	}
-	slurm := len(as.Script) > 0
-	if slurm {
-		times := ""
-		if nodes > 1 {
-			times = fmt.Sprintf("(x%d)", nodes)
-		}
-		cpus := num(int(max(1, (as.CpuMilli+999)/1000)))
-		env = append(env,
-			"SLURM_JOB_NODELIST="+list, "SLURM_NODELIST="+list, "SLURM_JOB_NUM_NODES="+num(nodes), "SLURM_NNODES="+num(nodes),
-			"SLURM_NODEID="+num(node), "SLURM_NTASKS="+num(nodes*tasks), "SLURM_NPROCS="+num(nodes*tasks),
-			"SLURM_NTASKS_PER_NODE="+num(tasks), "SLURM_TASKS_PER_NODE="+num(tasks)+times, "SLURM_JOB_CPUS_PER_NODE="+cpus+times,
-			"SLURM_GTIDS="+taskIDs(node*tasks, tasks))
-	}
 	if tasks == 1 {
-		env = append(env, ranks.Env(node, 0, slurm)...)
+		env = append(env, ranks.Env(node, 0, len(as.Script) > 0)...)
 	}
 	return env
 }

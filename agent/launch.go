@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -82,7 +83,10 @@ func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*Launch, err
 	if l.Env, err = a.capEnv(ctx, a.jobEnv(as, user, submitDir, gpuEnv), as); err != nil {
 		return nil, err
 	}
-	if len(as.Script) > 0 {
+	switch {
+	case restOfBatch(as):
+		a.placeHold(l, false)
+	case len(as.Script) > 0:
 		if err := a.placeScript(l, as); err != nil {
 			return nil, err
 		}
@@ -93,6 +97,9 @@ func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*Launch, err
 	a.setOutput(l, as, submitDir)
 	l.Truncate = as.Truncate
 	a.placeRanks(l, as)
+	if l.Ranks != nil && l.Ranks.Hold != nil { // what runs in it has outputs of its own
+		l.Stdin, l.Stdout, l.Stderr = "", os.DevNull, os.DevNull
+	}
 	return l, nil
 }
 

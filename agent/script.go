@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
+	"github.com/berth-scheduler/berth/agent/hold"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -35,6 +34,10 @@ func (a *Agent) placeScript(l *Launch, as *nodev1.Assignment) error {
 	script, err := conv.UnpackScript(as.Script)
 	if err != nil {
 		return refuse(125, err)
+	}
+	if held, kept := hold.Kept(script); held {
+		a.placeHold(l, kept)
+		return nil
 	}
 	args, err := interpreter(script)
 	if err != nil {
@@ -109,38 +112,4 @@ func interpreter(script []byte) ([]string, error) {
 		return []string{string(rest)}, nil
 	}
 	return []string{string(rest[:i]), string(bytes.TrimLeft(rest[i:], " \t"))}, nil
-}
-
-// slurmEnv is what scripts written for Slurm read, as far as the node knows
-// it; what the request alone says comes with the job. A job has one node, and
-// its batch step is task 0 of it.
-func (a *Agent) slurmEnv(as *nodev1.Assignment) []string {
-	id, node := strconv.FormatUint(as.Job, 10), string(a.cfg.Node)
-	cpus := strconv.FormatInt(max(1, (as.CpuMilli+999)/1000), 10)
-	env := []string{
-		"SLURM_JOB_ID=" + id, "SLURM_JOBID=" + id, "SLURM_JOB_NAME=" + as.Name,
-		"SLURM_JOB_USER=" + as.User, "SLURM_JOB_UID=" + strconv.FormatUint(uint64(as.Uid), 10),
-		"SLURM_JOB_GID=" + strconv.FormatUint(uint64(as.Gid), 10),
-		"SLURM_JOB_NODELIST=" + node, "SLURM_NODELIST=" + node, "SLURMD_NODENAME=" + node,
-		"SLURM_JOB_NUM_NODES=1", "SLURM_NNODES=1",
-		"SLURM_CPUS_ON_NODE=" + cpus, "SLURM_JOB_CPUS_PER_NODE=" + cpus,
-		"SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NODEID=0", "SLURM_GTIDS=0",
-		"SLURM_TOPOLOGY_ADDR=" + node, "SLURM_TOPOLOGY_ADDR_PATTERN=node", "SLURM_PRIO_PROCESS=0",
-	}
-	if as.Attempt > 1 {
-		env = append(env, "SLURM_RESTART_COUNT="+strconv.FormatUint(uint64(as.Attempt-1), 10))
-	}
-	if as.MemMib > 0 {
-		env = append(env, "SLURM_MEM_PER_NODE="+strconv.FormatInt(as.MemMib, 10))
-	}
-	if n := len(as.Gpus); n > 0 {
-		// The list is of ordinals within the job, which is what every runtime
-		// shows it; other cards of the node have no number here.
-		index := make([]string, n)
-		for i := range index {
-			index[i] = strconv.Itoa(i)
-		}
-		env = append(env, "SLURM_GPUS_ON_NODE="+strconv.Itoa(n), "SLURM_JOB_GPUS="+strings.Join(index, ","))
-	}
-	return env
 }

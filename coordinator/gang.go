@@ -22,9 +22,11 @@ const (
 	undoEvery = time.Second
 )
 
-// endingOf is what an attempt's agents are to make of it now.
-func endingOf(j *cluster.Job, a *cluster.Attempt) ending {
-	return ending{stop: j.Cancel != nil || a.Gang.Stopping(), room: a.Preempt != nil, begin: a.Gang != nil && a.Gang.Go}
+// endingOf is what the agent of a node's rank is to make of an attempt now. A
+// batch script runs on the first node: with it the others have done their part.
+func endingOf(j *cluster.Job, a *cluster.Attempt, rank int) ending {
+	done := rank > 0 && j.Spec.BatchStep() && a.Gang.Parts[0].State.Terminal()
+	return ending{stop: j.Cancel != nil || a.Gang.Stopping() || done, room: a.Preempt != nil, begin: a.Gang != nil && a.Gang.Go}
 }
 
 // gangOf is what a start on several nodes will have, for passes that come after

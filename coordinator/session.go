@@ -344,7 +344,7 @@ func (ss *session) sendDesired(full bool) error {
 		if rank < 0 || !a.PartLive(rank) || j.Spec.Ranked() && !ss.gangs {
 			continue
 		}
-		id, end := cluster.AttemptID{Job: j.ID, No: a.No}, endingOf(j, a)
+		id, end := cluster.AttemptID{Job: j.ID, No: a.No}, endingOf(j, a, rank)
 		now[id] = end
 		if was, known := ss.sent[id]; full || !known || was != end {
 			as := conv.Assignment(j, a, rank)

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/berth-scheduler/berth/agent/hold"
 )
 
 // Arg is the first argument of a process that is to be Main.
@@ -34,6 +36,8 @@ type Config struct {
 	Stdout, Stderr []byte `json:",omitempty"`
 	// Slurm adds what scripts written for Slurm read.
 	Slurm bool `json:",omitempty"`
+	// Hold runs none, and keeps what the attempt has.
+	Hold *hold.Config `json:",omitempty"`
 }
 
 // Mark stands for the rank in Config.Stdout and Stderr. No path holds it by
@@ -58,6 +62,9 @@ func Main(args []string, stderr io.Writer) int {
 	if len(args) < 3 || args[1] != "--" || json.Unmarshal([]byte(args[0]), &cfg) != nil || cfg.Tasks < 1 {
 		fmt.Fprintln(stderr, "berth: ranks: started with the wrong arguments; it is for the agent to start")
 		return 125
+	}
+	if cfg.Hold != nil {
+		return hold.Run(*cfg.Hold, os.Getenv(hold.Variable), stderr)
 	}
 	// A child gets SIGKILL when the thread that made it ends.
 	runtime.LockOSThread()

@@ -402,7 +402,7 @@ func (r *resolver) finishCPUs() {
 	}
 	for _, name := range []string{"ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"} {
 		if r.req.Nodes > 1 {
-			r.note(name, "%s and %d cores on each of %d nodes; the script runs once for each", tasks, r.req.CPUs, r.req.Nodes)
+			r.note(name, "%s and %d cores on each of %d nodes; the script runs once, on the first, and starts its tasks by srun", tasks, r.req.CPUs, r.req.Nodes)
 			continue
 		}
 		r.note(name, "%s, %d cores in all; the script itself runs once", tasks, r.req.CPUs)
@@ -477,10 +477,14 @@ func (r *resolver) finishEnv() {
 			r.keep(s.Name, s.Value)
 		}
 	}
-	set("SLURM_TASKS_PER_NODE", fmt.Sprint(r.tasks))
+	nodes, times := max(1, r.req.Nodes), ""
+	if nodes > 1 {
+		times = fmt.Sprintf("(x%d)", nodes)
+	}
+	set("SLURM_TASKS_PER_NODE", fmt.Sprint(r.tasks)+times)
 	if r.tasksSaid {
-		num("SLURM_NTASKS", r.tasks)
-		num("SLURM_NPROCS", r.tasks)
+		num("SLURM_NTASKS", r.tasks*nodes)
+		num("SLURM_NPROCS", r.tasks*nodes)
 	}
 	num("SLURM_NTASKS_PER_NODE", r.perNode)
 	num("SLURM_NTASKS_PER_GPU", r.perGPU)

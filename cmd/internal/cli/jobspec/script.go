@@ -122,6 +122,7 @@ func (r *Request) fromScript(e *console.Env, name string, args []string) error {
 	if r.Spec.Script, err = conv.PackScript(data); err != nil {
 		return err
 	}
+	r.tasks = 0 // they are those of its steps
 	r.Spec.Command = append([]string{path}, args...)
 	return r.scriptDefaults(e, filepath.Base(path))
 }
@@ -133,7 +134,7 @@ func (r *Request) fromWrap(e *console.Env) error {
 	if err != nil {
 		return err
 	}
-	r.Spec.Script, r.Spec.Command = packed, []string{wrap}
+	r.Spec.Script, r.Spec.Command, r.tasks = packed, []string{wrap}, 0
 	return r.scriptDefaults(e, "wrap")
 }
 
@@ -154,6 +155,12 @@ func (r *Request) scriptDefaults(e *console.Env, name string) error {
 		return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("name of this machine: %w", err)}
 	}
 	r.env = append(r.env, r.Slurm.Asked.Env...)
+	if x := r.Slurm.Asked.Export; x != "" {
+		r.env = append(r.env, "SLURM_EXPORT_ENV="+x)
+		if x != "ALL" {
+			r.env = append(r.env, "SLURM_GET_USER_ENV=1")
+		}
+	}
 	r.env = append(r.env, "SLURM_SUBMIT_DIR="+wd, "SLURM_SUBMIT_HOST="+host, "SLURM_CLUSTER_NAME=berth")
 	return nil
 }

@@ -9,6 +9,8 @@ package apiv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -30,6 +32,8 @@ type AttachRequest struct {
 	//	*AttachRequest_StdinEnd
 	//	*AttachRequest_Resize
 	//	*AttachRequest_Signal
+	//	*AttachRequest_Received
+	//	*AttachRequest_Detach
 	Kind          isAttachRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -117,6 +121,24 @@ func (x *AttachRequest) GetSignal() uint32 {
 	return 0
 }
 
+func (x *AttachRequest) GetReceived() uint64 {
+	if x != nil {
+		if x, ok := x.Kind.(*AttachRequest_Received); ok {
+			return x.Received
+		}
+	}
+	return 0
+}
+
+func (x *AttachRequest) GetDetach() *Detach {
+	if x != nil {
+		if x, ok := x.Kind.(*AttachRequest_Detach); ok {
+			return x.Detach
+		}
+	}
+	return nil
+}
+
 type isAttachRequest_Kind interface {
 	isAttachRequest_Kind()
 }
@@ -146,6 +168,17 @@ type AttachRequest_Signal struct {
 	Signal uint32 `protobuf:"varint,5,opt,name=signal,proto3,oneof"`
 }
 
+type AttachRequest_Received struct {
+	// How many bytes of output the caller has in all. Of a command that is kept
+	// no more than 256 KiB are on the way that were not said to be there.
+	Received uint64 `protobuf:"varint,6,opt,name=received,proto3,oneof"`
+}
+
+type AttachRequest_Detach struct {
+	// The caller leaves a command that is kept.
+	Detach *Detach `protobuf:"bytes,7,opt,name=detach,proto3,oneof"`
+}
+
 func (*AttachRequest_Open) isAttachRequest_Kind() {}
 
 func (*AttachRequest_Stdin) isAttachRequest_Kind() {}
@@ -155,6 +188,10 @@ func (*AttachRequest_StdinEnd) isAttachRequest_Kind() {}
 func (*AttachRequest_Resize) isAttachRequest_Kind() {}
 
 func (*AttachRequest_Signal) isAttachRequest_Kind() {}
+
+func (*AttachRequest_Received) isAttachRequest_Kind() {}
+
+func (*AttachRequest_Detach) isAttachRequest_Kind() {}
 
 type StdinEnd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -192,6 +229,51 @@ func (*StdinEnd) Descriptor() ([]byte, []int) {
 	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{1}
 }
 
+type Detach struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// And the command ends with that.
+	End           bool `protobuf:"varint,1,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Detach) Reset() {
+	*x = Detach{}
+	mi := &file_berth_api_v1_attach_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Detach) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Detach) ProtoMessage() {}
+
+func (x *Detach) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_attach_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Detach.ProtoReflect.Descriptor instead.
+func (*Detach) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Detach) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
 // AttachOpen says what of which job.
 type AttachOpen struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -204,6 +286,7 @@ type AttachOpen struct {
 	//
 	//	*AttachOpen_Logs
 	//	*AttachOpen_Exec
+	//	*AttachOpen_Sessions
 	What          isAttachOpen_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -211,7 +294,7 @@ type AttachOpen struct {
 
 func (x *AttachOpen) Reset() {
 	*x = AttachOpen{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[2]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -223,7 +306,7 @@ func (x *AttachOpen) String() string {
 func (*AttachOpen) ProtoMessage() {}
 
 func (x *AttachOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[2]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -236,7 +319,7 @@ func (x *AttachOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachOpen.ProtoReflect.Descriptor instead.
 func (*AttachOpen) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{2}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *AttachOpen) GetJob() uint64 {
@@ -285,6 +368,15 @@ func (x *AttachOpen) GetExec() *AttachExec {
 	return nil
 }
 
+func (x *AttachOpen) GetSessions() *AttachSessions {
+	if x != nil {
+		if x, ok := x.What.(*AttachOpen_Sessions); ok {
+			return x.Sessions
+		}
+	}
+	return nil
+}
+
 type isAttachOpen_What interface {
 	isAttachOpen_What()
 }
@@ -297,9 +389,54 @@ type AttachOpen_Exec struct {
 	Exec *AttachExec `protobuf:"bytes,5,opt,name=exec,proto3,oneof"`
 }
 
+type AttachOpen_Sessions struct {
+	Sessions *AttachSessions `protobuf:"bytes,6,opt,name=sessions,proto3,oneof"`
+}
+
 func (*AttachOpen_Logs) isAttachOpen_What() {}
 
 func (*AttachOpen_Exec) isAttachOpen_What() {}
+
+func (*AttachOpen_Sessions) isAttachOpen_What() {}
+
+// AttachSessions lists the commands that are kept on the node for the caller's
+// jobs, or for all of one job with AttachOpen.job; the answer is one
+// AttachResponse.sessions.
+type AttachSessions struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachSessions) Reset() {
+	*x = AttachSessions{}
+	mi := &file_berth_api_v1_attach_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachSessions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachSessions) ProtoMessage() {}
+
+func (x *AttachSessions) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_attach_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachSessions.ProtoReflect.Descriptor instead.
+func (*AttachSessions) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{4}
+}
 
 // AttachLogs reads an output file.
 type AttachLogs struct {
@@ -321,7 +458,7 @@ type AttachLogs struct {
 
 func (x *AttachLogs) Reset() {
 	*x = AttachLogs{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[3]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -333,7 +470,7 @@ func (x *AttachLogs) String() string {
 func (*AttachLogs) ProtoMessage() {}
 
 func (x *AttachLogs) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[3]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -346,7 +483,7 @@ func (x *AttachLogs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachLogs.ProtoReflect.Descriptor instead.
 func (*AttachLogs) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{3}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AttachLogs) GetStderr() bool {
@@ -394,14 +531,29 @@ type AttachExec struct {
 	Terminal bool        `protobuf:"varint,2,opt,name=terminal,proto3" json:"terminal,omitempty"`
 	Window   *WindowSize `protobuf:"bytes,3,opt,name=window,proto3" json:"window,omitempty"`
 	// The value of TERM, with a terminal.
-	Term          string `protobuf:"bytes,4,opt,name=term,proto3" json:"term,omitempty"`
+	Term string `protobuf:"bytes,4,opt,name=term,proto3" json:"term,omitempty"`
+	// When the stream breaks the command lives on for keep, at most as long as the
+	// node lets it, and may be taken up again by its session. 0: it ends with the
+	// stream.
+	Keep *durationpb.Duration `protobuf:"bytes,5,opt,name=keep,proto3" json:"keep,omitempty"`
+	// Take up this session in place of running a command; "last" is the newest
+	// one of the job. Everything else but window and received is without meaning.
+	Session string `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
+	// With session: how many bytes of output the caller has already. Without it
+	// the node begins with the oldest that it has.
+	Received *uint64 `protobuf:"varint,7,opt,name=received,proto3,oneof" json:"received,omitempty"`
+	// Added to the environment, where they win.
+	Env [][]byte `protobuf:"bytes,8,rep,name=env,proto3" json:"env,omitempty"`
+	// The command is the arguments of Berth's own program on the node, which must
+	// begin with step or hold.
+	Own           bool `protobuf:"varint,9,opt,name=own,proto3" json:"own,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AttachExec) Reset() {
 	*x = AttachExec{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[4]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -413,7 +565,7 @@ func (x *AttachExec) String() string {
 func (*AttachExec) ProtoMessage() {}
 
 func (x *AttachExec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[4]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -426,7 +578,7 @@ func (x *AttachExec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExec.ProtoReflect.Descriptor instead.
 func (*AttachExec) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{4}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AttachExec) GetCommand() [][]byte {
@@ -457,6 +609,41 @@ func (x *AttachExec) GetTerm() string {
 	return ""
 }
 
+func (x *AttachExec) GetKeep() *durationpb.Duration {
+	if x != nil {
+		return x.Keep
+	}
+	return nil
+}
+
+func (x *AttachExec) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *AttachExec) GetReceived() uint64 {
+	if x != nil && x.Received != nil {
+		return *x.Received
+	}
+	return 0
+}
+
+func (x *AttachExec) GetEnv() [][]byte {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *AttachExec) GetOwn() bool {
+	if x != nil {
+		return x.Own
+	}
+	return false
+}
+
 type WindowSize struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rows          uint32                 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
@@ -467,7 +654,7 @@ type WindowSize struct {
 
 func (x *WindowSize) Reset() {
 	*x = WindowSize{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[5]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -479,7 +666,7 @@ func (x *WindowSize) String() string {
 func (*WindowSize) ProtoMessage() {}
 
 func (x *WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[5]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -492,7 +679,7 @@ func (x *WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowSize.ProtoReflect.Descriptor instead.
 func (*WindowSize) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{5}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WindowSize) GetRows() uint32 {
@@ -522,6 +709,7 @@ type AttachResponse struct {
 	//	*AttachResponse_Notice
 	//	*AttachResponse_Ended
 	//	*AttachResponse_StdinTaken
+	//	*AttachResponse_Sessions
 	Kind          isAttachResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -529,7 +717,7 @@ type AttachResponse struct {
 
 func (x *AttachResponse) Reset() {
 	*x = AttachResponse{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[6]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -541,7 +729,7 @@ func (x *AttachResponse) String() string {
 func (*AttachResponse) ProtoMessage() {}
 
 func (x *AttachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[6]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -554,7 +742,7 @@ func (x *AttachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
 func (*AttachResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{6}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AttachResponse) GetKind() isAttachResponse_Kind {
@@ -627,6 +815,15 @@ func (x *AttachResponse) GetStdinTaken() uint64 {
 	return 0
 }
 
+func (x *AttachResponse) GetSessions() *Sessions {
+	if x != nil {
+		if x, ok := x.Kind.(*AttachResponse_Sessions); ok {
+			return x.Sessions
+		}
+	}
+	return nil
+}
+
 type isAttachResponse_Kind interface {
 	isAttachResponse_Kind()
 }
@@ -662,6 +859,10 @@ type AttachResponse_StdinTaken struct {
 	StdinTaken uint64 `protobuf:"varint,7,opt,name=stdin_taken,json=stdinTaken,proto3,oneof"`
 }
 
+type AttachResponse_Sessions struct {
+	Sessions *Sessions `protobuf:"bytes,8,opt,name=sessions,proto3,oneof"`
+}
+
 func (*AttachResponse_Opened) isAttachResponse_Kind() {}
 
 func (*AttachResponse_Log) isAttachResponse_Kind() {}
@@ -676,21 +877,192 @@ func (*AttachResponse_Ended) isAttachResponse_Kind() {}
 
 func (*AttachResponse_StdinTaken) isAttachResponse_Kind() {}
 
+func (*AttachResponse_Sessions) isAttachResponse_Kind() {}
+
+// Sessions are the commands that are kept on a node, the oldest first.
+type Sessions struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sessions      []*Session             `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sessions) Reset() {
+	*x = Sessions{}
+	mi := &file_berth_api_v1_attach_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sessions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sessions) ProtoMessage() {}
+
+func (x *Sessions) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_attach_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
+func (*Sessions) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Sessions) GetSessions() []*Session {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+type Session struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Job     uint64                 `protobuf:"varint,2,opt,name=job,proto3" json:"job,omitempty"`
+	Attempt uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Node    string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
+	// What runs, without its arguments.
+	Command  string                 `protobuf:"bytes,5,opt,name=command,proto3" json:"command,omitempty"`
+	Terminal bool                   `protobuf:"varint,6,opt,name=terminal,proto3" json:"terminal,omitempty"`
+	Started  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=started,proto3" json:"started,omitempty"`
+	// Whether somebody is there, and else since when nobody is and when it ends.
+	Attached      bool                   `protobuf:"varint,8,opt,name=attached,proto3" json:"attached,omitempty"`
+	Left          *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=left,proto3" json:"left,omitempty"`
+	Ends          *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ends,proto3" json:"ends,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Session) Reset() {
+	*x = Session{}
+	mi := &file_berth_api_v1_attach_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Session) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Session) ProtoMessage() {}
+
+func (x *Session) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_attach_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Session.ProtoReflect.Descriptor instead.
+func (*Session) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Session) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Session) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *Session) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Session) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Session) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *Session) GetTerminal() bool {
+	if x != nil {
+		return x.Terminal
+	}
+	return false
+}
+
+func (x *Session) GetStarted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Started
+	}
+	return nil
+}
+
+func (x *Session) GetAttached() bool {
+	if x != nil {
+		return x.Attached
+	}
+	return false
+}
+
+func (x *Session) GetLeft() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
+func (x *Session) GetEnds() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
 // AttachOpened says where the call arrived.
 type AttachOpened struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Attempt uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Node    string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	// Of the output file, as the node knows it, and where it begins to be sent.
-	Path          []byte `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	Offset        int64  `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
+	Path   []byte `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	Offset int64  `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Of a command that is kept: its session, how many bytes of output came
+	// before the first that is sent, and how many bytes of input need not be sent
+	// again.
+	Session       string `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`
+	Output        uint64 `protobuf:"varint,6,opt,name=output,proto3" json:"output,omitempty"`
+	StdinHad      uint64 `protobuf:"varint,7,opt,name=stdin_had,json=stdinHad,proto3" json:"stdin_had,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AttachOpened) Reset() {
 	*x = AttachOpened{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[7]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +1074,7 @@ func (x *AttachOpened) String() string {
 func (*AttachOpened) ProtoMessage() {}
 
 func (x *AttachOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[7]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +1087,7 @@ func (x *AttachOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachOpened.ProtoReflect.Descriptor instead.
 func (*AttachOpened) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{7}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AttachOpened) GetAttempt() uint32 {
@@ -746,6 +1118,27 @@ func (x *AttachOpened) GetOffset() int64 {
 	return 0
 }
 
+func (x *AttachOpened) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *AttachOpened) GetOutput() uint64 {
+	if x != nil {
+		return x.Output
+	}
+	return 0
+}
+
+func (x *AttachOpened) GetStdinHad() uint64 {
+	if x != nil {
+		return x.StdinHad
+	}
+	return 0
+}
+
 // LogChunk is a part of an output file. The next one begins where it ends,
 // unless the file was cut or replaced: then at 0.
 type LogChunk struct {
@@ -758,7 +1151,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[8]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -770,7 +1163,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[8]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -783,7 +1176,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{8}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LogChunk) GetOffset() int64 {
@@ -809,14 +1202,16 @@ type AttachEnded struct {
 	// The job ended, and the command with it.
 	WithJob bool `protobuf:"varint,3,opt,name=with_job,json=withJob,proto3" json:"with_job,omitempty"`
 	// Of an output file: the attempt has ended, so that no more will come.
-	Complete      bool `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"`
+	Complete bool `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"`
+	// The command goes on, without this caller.
+	Detached      bool `protobuf:"varint,5,opt,name=detached,proto3" json:"detached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AttachEnded) Reset() {
 	*x = AttachEnded{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[9]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +1223,7 @@ func (x *AttachEnded) String() string {
 func (*AttachEnded) ProtoMessage() {}
 
 func (x *AttachEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[9]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +1236,7 @@ func (x *AttachEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachEnded.ProtoReflect.Descriptor instead.
 func (*AttachEnded) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{9}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AttachEnded) GetCode() int32 {
@@ -872,28 +1267,41 @@ func (x *AttachEnded) GetComplete() bool {
 	return false
 }
 
+func (x *AttachEnded) GetDetached() bool {
+	if x != nil {
+		return x.Detached
+	}
+	return false
+}
+
 var File_berth_api_v1_attach_proto protoreflect.FileDescriptor
 
 const file_berth_api_v1_attach_proto_rawDesc = "" +
 	"\n" +
-	"\x19berth/api/v1/attach.proto\x12\fberth.api.v1\"\xe4\x01\n" +
+	"\x19berth/api/v1/attach.proto\x12\fberth.api.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\x02\n" +
 	"\rAttachRequest\x12.\n" +
 	"\x04open\x18\x01 \x01(\v2\x18.berth.api.v1.AttachOpenH\x00R\x04open\x12\x16\n" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x125\n" +
 	"\tstdin_end\x18\x03 \x01(\v2\x16.berth.api.v1.StdinEndH\x00R\bstdinEnd\x122\n" +
 	"\x06resize\x18\x04 \x01(\v2\x18.berth.api.v1.WindowSizeH\x00R\x06resize\x12\x18\n" +
-	"\x06signal\x18\x05 \x01(\rH\x00R\x06signalB\x06\n" +
+	"\x06signal\x18\x05 \x01(\rH\x00R\x06signal\x12\x1c\n" +
+	"\breceived\x18\x06 \x01(\x04H\x00R\breceived\x12.\n" +
+	"\x06detach\x18\a \x01(\v2\x14.berth.api.v1.DetachH\x00R\x06detachB\x06\n" +
 	"\x04kind\"\n" +
 	"\n" +
-	"\bStdinEnd\"\xb4\x01\n" +
+	"\bStdinEnd\"\x1a\n" +
+	"\x06Detach\x12\x10\n" +
+	"\x03end\x18\x01 \x01(\bR\x03end\"\xf0\x01\n" +
 	"\n" +
 	"AttachOpen\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12.\n" +
 	"\x04logs\x18\x04 \x01(\v2\x18.berth.api.v1.AttachLogsH\x00R\x04logs\x12.\n" +
-	"\x04exec\x18\x05 \x01(\v2\x18.berth.api.v1.AttachExecH\x00R\x04execB\x06\n" +
-	"\x04what\"\x9f\x01\n" +
+	"\x04exec\x18\x05 \x01(\v2\x18.berth.api.v1.AttachExecH\x00R\x04exec\x12:\n" +
+	"\bsessions\x18\x06 \x01(\v2\x1c.berth.api.v1.AttachSessionsH\x00R\bsessionsB\x06\n" +
+	"\x04what\"\x10\n" +
+	"\x0eAttachSessions\"\x9f\x01\n" +
 	"\n" +
 	"AttachLogs\x12\x16\n" +
 	"\x06stderr\x18\x01 \x01(\bR\x06stderr\x12\x16\n" +
@@ -902,17 +1310,23 @@ const file_berth_api_v1_attach_proto_rawDesc = "" +
 	"\n" +
 	"tail_lines\x18\x04 \x01(\x03H\x00R\ttailLines\x88\x01\x01\x12\x16\n" +
 	"\x06before\x18\x05 \x01(\fR\x06beforeB\r\n" +
-	"\v_tail_lines\"\x88\x01\n" +
+	"\v_tail_lines\"\xa3\x02\n" +
 	"\n" +
 	"AttachExec\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\fR\acommand\x12\x1a\n" +
 	"\bterminal\x18\x02 \x01(\bR\bterminal\x120\n" +
 	"\x06window\x18\x03 \x01(\v2\x18.berth.api.v1.WindowSizeR\x06window\x12\x12\n" +
-	"\x04term\x18\x04 \x01(\tR\x04term\":\n" +
+	"\x04term\x18\x04 \x01(\tR\x04term\x12-\n" +
+	"\x04keep\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04keep\x12\x18\n" +
+	"\asession\x18\x06 \x01(\tR\asession\x12\x1f\n" +
+	"\breceived\x18\a \x01(\x04H\x00R\breceived\x88\x01\x01\x12\x10\n" +
+	"\x03env\x18\b \x03(\fR\x03env\x12\x10\n" +
+	"\x03own\x18\t \x01(\bR\x03ownB\v\n" +
+	"\t_received\":\n" +
 	"\n" +
 	"WindowSize\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x18\n" +
-	"\acolumns\x18\x02 \x01(\rR\acolumns\"\x9e\x02\n" +
+	"\acolumns\x18\x02 \x01(\rR\acolumns\"\xd4\x02\n" +
 	"\x0eAttachResponse\x124\n" +
 	"\x06opened\x18\x01 \x01(\v2\x1a.berth.api.v1.AttachOpenedH\x00R\x06opened\x12*\n" +
 	"\x03log\x18\x02 \x01(\v2\x16.berth.api.v1.LogChunkH\x00R\x03log\x12\x18\n" +
@@ -921,21 +1335,40 @@ const file_berth_api_v1_attach_proto_rawDesc = "" +
 	"\x06notice\x18\x05 \x01(\tH\x00R\x06notice\x121\n" +
 	"\x05ended\x18\x06 \x01(\v2\x19.berth.api.v1.AttachEndedH\x00R\x05ended\x12!\n" +
 	"\vstdin_taken\x18\a \x01(\x04H\x00R\n" +
-	"stdinTakenB\x06\n" +
-	"\x04kind\"h\n" +
+	"stdinTaken\x124\n" +
+	"\bsessions\x18\b \x01(\v2\x16.berth.api.v1.SessionsH\x00R\bsessionsB\x06\n" +
+	"\x04kind\"=\n" +
+	"\bSessions\x121\n" +
+	"\bsessions\x18\x01 \x03(\v2\x15.berth.api.v1.SessionR\bsessions\"\xc1\x02\n" +
+	"\aSession\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\x12\x18\n" +
+	"\acommand\x18\x05 \x01(\tR\acommand\x12\x1a\n" +
+	"\bterminal\x18\x06 \x01(\bR\bterminal\x124\n" +
+	"\astarted\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x1a\n" +
+	"\battached\x18\b \x01(\bR\battached\x12.\n" +
+	"\x04left\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x04left\x12.\n" +
+	"\x04ends\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x04ends\"\xb7\x01\n" +
 	"\fAttachOpened\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\fR\x04path\x12\x16\n" +
-	"\x06offset\x18\x04 \x01(\x03R\x06offset\"6\n" +
+	"\x06offset\x18\x04 \x01(\x03R\x06offset\x12\x18\n" +
+	"\asession\x18\x05 \x01(\tR\asession\x12\x16\n" +
+	"\x06output\x18\x06 \x01(\x04R\x06output\x12\x1b\n" +
+	"\tstdin_had\x18\a \x01(\x04R\bstdinHad\"6\n" +
 	"\bLogChunk\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"p\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\x8c\x01\n" +
 	"\vAttachEnded\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x19\n" +
 	"\bwith_job\x18\x03 \x01(\bR\awithJob\x12\x1a\n" +
-	"\bcomplete\x18\x04 \x01(\bR\bcomplete2X\n" +
+	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x1a\n" +
+	"\bdetached\x18\x05 \x01(\bR\bdetached2X\n" +
 	"\rAttachService\x12G\n" +
 	"\x06Attach\x12\x1b.berth.api.v1.AttachRequest\x1a\x1c.berth.api.v1.AttachResponse(\x010\x01B;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
 
@@ -951,36 +1384,50 @@ func file_berth_api_v1_attach_proto_rawDescGZIP() []byte {
 	return file_berth_api_v1_attach_proto_rawDescData
 }
 
-var file_berth_api_v1_attach_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_berth_api_v1_attach_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_berth_api_v1_attach_proto_goTypes = []any{
-	(*AttachRequest)(nil),  // 0: berth.api.v1.AttachRequest
-	(*StdinEnd)(nil),       // 1: berth.api.v1.StdinEnd
-	(*AttachOpen)(nil),     // 2: berth.api.v1.AttachOpen
-	(*AttachLogs)(nil),     // 3: berth.api.v1.AttachLogs
-	(*AttachExec)(nil),     // 4: berth.api.v1.AttachExec
-	(*WindowSize)(nil),     // 5: berth.api.v1.WindowSize
-	(*AttachResponse)(nil), // 6: berth.api.v1.AttachResponse
-	(*AttachOpened)(nil),   // 7: berth.api.v1.AttachOpened
-	(*LogChunk)(nil),       // 8: berth.api.v1.LogChunk
-	(*AttachEnded)(nil),    // 9: berth.api.v1.AttachEnded
+	(*AttachRequest)(nil),         // 0: berth.api.v1.AttachRequest
+	(*StdinEnd)(nil),              // 1: berth.api.v1.StdinEnd
+	(*Detach)(nil),                // 2: berth.api.v1.Detach
+	(*AttachOpen)(nil),            // 3: berth.api.v1.AttachOpen
+	(*AttachSessions)(nil),        // 4: berth.api.v1.AttachSessions
+	(*AttachLogs)(nil),            // 5: berth.api.v1.AttachLogs
+	(*AttachExec)(nil),            // 6: berth.api.v1.AttachExec
+	(*WindowSize)(nil),            // 7: berth.api.v1.WindowSize
+	(*AttachResponse)(nil),        // 8: berth.api.v1.AttachResponse
+	(*Sessions)(nil),              // 9: berth.api.v1.Sessions
+	(*Session)(nil),               // 10: berth.api.v1.Session
+	(*AttachOpened)(nil),          // 11: berth.api.v1.AttachOpened
+	(*LogChunk)(nil),              // 12: berth.api.v1.LogChunk
+	(*AttachEnded)(nil),           // 13: berth.api.v1.AttachEnded
+	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
 }
 var file_berth_api_v1_attach_proto_depIdxs = []int32{
-	2,  // 0: berth.api.v1.AttachRequest.open:type_name -> berth.api.v1.AttachOpen
+	3,  // 0: berth.api.v1.AttachRequest.open:type_name -> berth.api.v1.AttachOpen
 	1,  // 1: berth.api.v1.AttachRequest.stdin_end:type_name -> berth.api.v1.StdinEnd
-	5,  // 2: berth.api.v1.AttachRequest.resize:type_name -> berth.api.v1.WindowSize
-	3,  // 3: berth.api.v1.AttachOpen.logs:type_name -> berth.api.v1.AttachLogs
-	4,  // 4: berth.api.v1.AttachOpen.exec:type_name -> berth.api.v1.AttachExec
-	5,  // 5: berth.api.v1.AttachExec.window:type_name -> berth.api.v1.WindowSize
-	7,  // 6: berth.api.v1.AttachResponse.opened:type_name -> berth.api.v1.AttachOpened
-	8,  // 7: berth.api.v1.AttachResponse.log:type_name -> berth.api.v1.LogChunk
-	9,  // 8: berth.api.v1.AttachResponse.ended:type_name -> berth.api.v1.AttachEnded
-	0,  // 9: berth.api.v1.AttachService.Attach:input_type -> berth.api.v1.AttachRequest
-	6,  // 10: berth.api.v1.AttachService.Attach:output_type -> berth.api.v1.AttachResponse
-	10, // [10:11] is the sub-list for method output_type
-	9,  // [9:10] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	7,  // 2: berth.api.v1.AttachRequest.resize:type_name -> berth.api.v1.WindowSize
+	2,  // 3: berth.api.v1.AttachRequest.detach:type_name -> berth.api.v1.Detach
+	5,  // 4: berth.api.v1.AttachOpen.logs:type_name -> berth.api.v1.AttachLogs
+	6,  // 5: berth.api.v1.AttachOpen.exec:type_name -> berth.api.v1.AttachExec
+	4,  // 6: berth.api.v1.AttachOpen.sessions:type_name -> berth.api.v1.AttachSessions
+	7,  // 7: berth.api.v1.AttachExec.window:type_name -> berth.api.v1.WindowSize
+	14, // 8: berth.api.v1.AttachExec.keep:type_name -> google.protobuf.Duration
+	11, // 9: berth.api.v1.AttachResponse.opened:type_name -> berth.api.v1.AttachOpened
+	12, // 10: berth.api.v1.AttachResponse.log:type_name -> berth.api.v1.LogChunk
+	13, // 11: berth.api.v1.AttachResponse.ended:type_name -> berth.api.v1.AttachEnded
+	9,  // 12: berth.api.v1.AttachResponse.sessions:type_name -> berth.api.v1.Sessions
+	10, // 13: berth.api.v1.Sessions.sessions:type_name -> berth.api.v1.Session
+	15, // 14: berth.api.v1.Session.started:type_name -> google.protobuf.Timestamp
+	15, // 15: berth.api.v1.Session.left:type_name -> google.protobuf.Timestamp
+	15, // 16: berth.api.v1.Session.ends:type_name -> google.protobuf.Timestamp
+	0,  // 17: berth.api.v1.AttachService.Attach:input_type -> berth.api.v1.AttachRequest
+	8,  // 18: berth.api.v1.AttachService.Attach:output_type -> berth.api.v1.AttachResponse
+	18, // [18:19] is the sub-list for method output_type
+	17, // [17:18] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_attach_proto_init() }
@@ -994,13 +1441,17 @@ func file_berth_api_v1_attach_proto_init() {
 		(*AttachRequest_StdinEnd)(nil),
 		(*AttachRequest_Resize)(nil),
 		(*AttachRequest_Signal)(nil),
+		(*AttachRequest_Received)(nil),
+		(*AttachRequest_Detach)(nil),
 	}
-	file_berth_api_v1_attach_proto_msgTypes[2].OneofWrappers = []any{
+	file_berth_api_v1_attach_proto_msgTypes[3].OneofWrappers = []any{
 		(*AttachOpen_Logs)(nil),
 		(*AttachOpen_Exec)(nil),
+		(*AttachOpen_Sessions)(nil),
 	}
-	file_berth_api_v1_attach_proto_msgTypes[3].OneofWrappers = []any{}
-	file_berth_api_v1_attach_proto_msgTypes[6].OneofWrappers = []any{
+	file_berth_api_v1_attach_proto_msgTypes[5].OneofWrappers = []any{}
+	file_berth_api_v1_attach_proto_msgTypes[6].OneofWrappers = []any{}
+	file_berth_api_v1_attach_proto_msgTypes[8].OneofWrappers = []any{
 		(*AttachResponse_Opened)(nil),
 		(*AttachResponse_Log)(nil),
 		(*AttachResponse_Stdout)(nil),
@@ -1008,6 +1459,7 @@ func file_berth_api_v1_attach_proto_init() {
 		(*AttachResponse_Notice)(nil),
 		(*AttachResponse_Ended)(nil),
 		(*AttachResponse_StdinTaken)(nil),
+		(*AttachResponse_Sessions)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1015,7 +1467,7 @@ func file_berth_api_v1_attach_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_attach_proto_rawDesc), len(file_berth_api_v1_attach_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

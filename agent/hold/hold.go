@@ -1,0 +1,226 @@
+// Package hold is the first process of an attempt that does nothing but keep
+// what the attempt has: on the nodes of a batch job where its script does not
+// run, and of sessions whose commands users start in it. Others of the same user
+// and network tell it to end, and with which code.
+package hold
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Arg is the first argument of a process that is to be Main.
+const Arg = "hold"
+
+// Variable is the environment variable with the name by which a holder is
+// reached. Only its user and root can read it, and nobody guesses it.
+const Variable = "BERTH_HOLD"
+
+// Script is the batch script of a job that only holds what it has, for commands
+// that are run in it later; it ends when nobody keeps it. With FreeScript it
+// ends when it is told to.
+const (
+	Script     = "#!berth hold\n"
+	FreeScript = "#!berth hold --free\n"
+)
+
+// Config says when a holder ends by itself. It travels as an argument.
+type Config struct {
+	// First is how long the first keeper may take to come, Again how long the
+	// next one after the last has gone. 0 waits for good.
+	First, Again time.Duration
+}
+
+// Defaults are the times of a session whose user may lose the connection.
+func Defaults() Config { return Config{First: 10 * time.Minute, Again: 5 * time.Minute} }
+
+// Name makes a name for a holder.
+func Name() string { return "berth-hold-" + rand.Text() }
+
+// Kept tells whether a batch script is one of this package's, and whether it
+// ends without a keeper.
+func Kept(script []byte) (held, kept bool) {
+	return string(script) == Script || string(script) == FreeScript, string(script) == Script
+}
+
+// Run holds until it is told to end, and returns the exit code. name is what
+// Variable holds, "" when nobody but signals can reach it.
+func Run(cfg Config, name string, stderr io.Writer) int {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+	h := &holder{ends: make(chan int, 1), news: make(chan int, 16)}
+	if name != "" {
+		ln, err := net.Listen("unix", "@"+name)
+		if err != nil {
+			fmt.Fprintf(stderr, "berth: hold: %v\n", err)
+			return 125
+		}
+		defer ln.Close()
+		go h.accept(ln) // ends with the listener
+	}
+	return h.wait(cfg, signals, stderr)
+}
+
+type holder struct {
+	ends chan int
+	news chan int // +1 and -1 as keepers come and go
+}
+
+func (h *holder) wait(cfg Config, signals <-chan os.Signal, stderr io.Writer) int {
+	var late <-chan time.Time
+	if cfg.First > 0 {
+		late = time.After(cfg.First)
+	}
+	keepers := 0
+	for {
+		select {
+		case s := <-signals:
+			if sig, ok := s.(syscall.Signal); ok {
+				return 128 + int(sig)
+			}
+		case code := <-h.ends:
+			return code
+		case n := <-h.news:
+			if keepers += n; keepers > 0 {
+				late = nil
+			} else if cfg.Again > 0 {
+				late = time.After(cfg.Again)
+			}
+		case <-late:
+			fmt.Fprintln(stderr, "berth: the session has nobody any more who keeps it; it ends")
+			return 1
+		}
+	}
+}
+
+func (h *holder) accept(ln net.Listener) {
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		go h.serve(c)
+	}
+}
+
+// serve answers one of the same user.
+func (h *holder) serve(c net.Conn) {
+	defer c.Close()
+	if uid, err := peer(c); err != nil || uid != os.Getuid() {
+		return
+	}
+	line, err := bufio.NewReader(io.LimitReader(c, 64)).ReadString('\n')
+	if err != nil {
+		return
+	}
+	word, arg, _ := strings.Cut(strings.TrimSpace(line), " ")
+	switch word {
+	case "keep":
+		h.news <- 1
+		fmt.Fprintln(c, "ok")
+		_, _ = io.Copy(io.Discard, c) // until it is gone
+		h.news <- -1
+	case "end":
+		if code, err := strconv.Atoi(arg); err == nil && code >= 0 && code <= 255 {
+			fmt.Fprintln(c, "ok")
+			select {
+			case h.ends <- code:
+			default: // it ends already
+			}
+		}
+	}
+}
+
+func peer(c net.Conn) (uid int, err error) {
+	uc, ok := c.(*net.UnixConn)
+	if !ok {
+		return 0, errors.New("not a unix socket")
+	}
+	raw, err := uc.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var cerr error
+	err = raw.Control(func(fd uintptr) { cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, cerr); err != nil {
+		return 0, err
+	}
+	return int(cred.Uid), nil
+}
+
+// Main is a command beside a holder: "keep" keeps it for as long as the command
+// runs and its input is open, "end CODE" ends it. It returns the exit code.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	name := os.Getenv(Variable)
+	if name == "" {
+		fmt.Fprintln(stderr, "berth: hold: this job is no session: it ends by itself")
+		return 125
+	}
+	var err error
+	switch {
+	case len(args) == 1 && args[0] == "keep":
+		err = keep(name, stdin, stdout)
+	case len(args) == 2 && args[0] == "end":
+		err = say(name, "end "+args[1], nil)
+	default:
+		err = errors.New("started with the wrong arguments")
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "berth: hold: %v\n", err)
+		return 125
+	}
+	return 0
+}
+
+// keep says so on stdout once the holder knows.
+func keep(name string, stdin io.Reader, stdout io.Writer) error {
+	return say(name, "keep", func(c net.Conn) {
+		fmt.Fprintln(stdout, "kept")
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		var once sync.Once
+		go func() { _, _ = io.Copy(io.Discard, stdin); once.Do(cancel) }() // ends with this process
+		go func() { _, _ = io.Copy(io.Discard, c); once.Do(cancel) }()
+		<-ctx.Done()
+	})
+}
+
+// say sends one line to the holder, waits for its answer, and then does what
+// else there is to do over the connection.
+func say(name, line string, then func(net.Conn)) error {
+	c, err := net.DialTimeout("unix", "@"+name, 10*time.Second)
+	if err != nil {
+		return fmt.Errorf("reach the job's first process: %w", err)
+	}
+	defer c.Close()
+	if uid, err := peer(c); err != nil || uid != os.Getuid() {
+		return errors.Join(errors.New("the job's first process is another user's"), err)
+	}
+	if _, err := fmt.Fprintln(c, line); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(io.LimitReader(c, 3)).ReadString('\n')
+	if err != nil || answer != "ok\n" {
+		return fmt.Errorf("the job's first process refused %q: %w", line, err)
+	}
+	if then != nil {
+		then(c)
+	}
+	return nil
+}

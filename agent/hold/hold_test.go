@@ -1,0 +1,146 @@
+package hold
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == Arg {
+		os.Exit(Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// beside runs a command beside a holder.
+func beside(t *testing.T, name string, args ...string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], append([]string{Arg}, args...)...)
+	cmd.Env = append(os.Environ(), Variable+"="+name)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	return cmd, &out
+}
+
+func held(cfg Config, name string) <-chan int {
+	code := make(chan int, 1)
+	go func() { code <- Run(cfg, name, io.Discard) }()
+	return code
+}
+
+func ends(t *testing.T, code <-chan int, want int) {
+	t.Helper()
+	select {
+	case got := <-code:
+		if got != want {
+			t.Errorf("ended with %d, want %d", got, want)
+		}
+	case <-time.After(60 * time.Second):
+		t.Fatal("it does not end")
+	}
+}
+
+// end tells the holder to end once it listens.
+func end(t *testing.T, name, code string) {
+	t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		cmd, out := beside(t, name, "end", code)
+		err := cmd.Run()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err, out)
+		}
+	}
+}
+
+func TestEndsAsItIsTold(t *testing.T) {
+	name := Name()
+	code := held(Config{}, name)
+	end(t, name, "7")
+	ends(t, code, 7)
+}
+
+func TestEndsWithoutAKeeper(t *testing.T) {
+	ends(t, held(Config{First: time.Millisecond}, Name()), 1)
+}
+
+// TestKeeperKeeps: while one is there it goes on, and then it ends after a while.
+func TestKeeperKeeps(t *testing.T) {
+	name := Name()
+	code := held(Config{First: time.Minute, Again: 50 * time.Millisecond}, name)
+	var cmd *exec.Cmd
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		cmd, _ = beside(t, name, "keep")
+		if _, err := cmd.StdinPipe(); err != nil { // which stays open
+			t.Fatal(err)
+		}
+		cmd.Stdout = nil
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line := make([]byte, 5)
+		if _, err := io.ReadFull(out, line); err == nil && string(line) == "kept\n" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it is never kept")
+		}
+		_ = cmd.Process.Kill() // it may have ended by itself
+		_ = cmd.Wait()
+	}
+	select {
+	case c := <-code:
+		t.Fatalf("ended with %d while it was kept", c)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, code, 1)
+	_ = cmd.Wait() // it was killed
+}
+
+func TestSignalEnds(t *testing.T) {
+	name := Name()
+	code := held(Config{}, name)
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		b, err := runOut(t, name, "end", "999")
+		if err != nil && strings.Contains(string(b), "refused") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a code out of range is not refused")
+		}
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, code, 143)
+}
+
+func runOut(t *testing.T, name string, args ...string) ([]byte, error) {
+	t.Helper()
+	cmd, out := beside(t, name, args...)
+	err := cmd.Run()
+	return out.Bytes(), err
+}
+
+func TestKept(t *testing.T) {
+	for script, want := range map[string][2]bool{Script: {true, true}, FreeScript: {true, false}, "#!/bin/sh\n": {}, "": {}} {
+		if held, kept := Kept([]byte(script)); held != want[0] || kept != want[1] {
+			t.Errorf("%q: %v %v", script, held, kept)
+		}
+	}
+}
