@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,13 +21,17 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 var berthFlags = []Option{
 	{"name", 'J', NeedsArg}, {"mem", 0, NeedsArg}, {"cpus", 'c', NeedsArg}, {"time", 't', NeedsArg}, {"expect", 0, NeedsArg},
 	{"image", 0, NeedsArg}, {"gpus", 'G', NeedsArg}, {"gpu-type", 0, NeedsArg}, {"gpu-mem", 0, NeedsArg}, {"gpu-util", 0, NeedsArg},
-	{"exclusive", 0, MayArg}, {"model", 0, NeedsArg}, {"batch", 0, NeedsArg}, {"steps", 0, NeedsArg}, {"optimizer", 0, NeedsArg},
+	{"exclusive", 0, MayArg}, {"mount", 0, NeedsArg}, {"tmp", 0, NeedsArg}, {"model", 0, NeedsArg}, {"batch", 0, NeedsArg}, {"steps", 0, NeedsArg}, {"optimizer", 0, NeedsArg},
 }
 
-// corpus reads the scripts of testdata.
-func corpus(t testing.TB) map[string][]byte {
+// corpora are two sets of scripts, each with what sbatch 22.05 made of them: one
+// for the corners of the syntax, and one as people write them.
+var corpora = map[string]string{"corpus": "testdata/slurm-22.05.txt", "real": "testdata/slurm-22.05-real.txt"}
+
+// corpus reads the scripts of a folder of testdata.
+func corpus(t testing.TB, folder string) map[string][]byte {
 	t.Helper()
-	files, err := filepath.Glob("testdata/corpus/*.sh")
+	files, err := filepath.Glob(filepath.Join("testdata", folder, "*.sh"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,11 +52,20 @@ func corpus(t testing.TB) map[string][]byte {
 // TestCorpus holds what becomes of every directive of every script.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
-	for name, data := range corpus(t) {
+	for folder := range corpora {
+		t.Run(folder, func(t *testing.T) {
+			t.Parallel()
+			testCorpus(t, folder)
+		})
+	}
+}
+
+func testCorpus(t *testing.T, folder string) {
+	for name, data := range corpus(t, folder) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := transcript(Lint(data, berthFlags))
-			path := filepath.Join("testdata", "corpus", name+".golden")
+			path := filepath.Join("testdata", folder, name+".golden")
 			if *update {
 				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
@@ -98,15 +112,29 @@ func transcript(r *Report) string {
 // printed of the same scripts (sbatch -v --test-only).
 func TestAsSlurmReads(t *testing.T) {
 	t.Parallel()
-	recorded, err := os.ReadFile("testdata/slurm-22.05.txt")
+	for folder, record := range corpora {
+		t.Run(folder, func(t *testing.T) {
+			t.Parallel()
+			testAsSlurmReads(t, folder, record)
+		})
+	}
+}
+
+// ownReading are scripts that are read otherwise: what is ours to know, users
+// and files of the machine that recorded, and #PBS and #BSUB lines, of which
+// sbatch takes a part for its own.
+var ownReading = []string{"gpu-mem-on-slurm-line", "uid", "uid-gid", "odd-corners", "pbs-leftovers", "lsf-leftovers"}
+
+func testAsSlurmReads(t *testing.T, folder, record string) {
+	recorded, err := os.ReadFile(record)
 	if err != nil {
 		t.Fatal(err)
 	}
-	scripts, seen := corpus(t), 0
+	scripts, seen := corpus(t, folder), 0
 	for part := range strings.SplitSeq(strings.TrimPrefix(string(recorded), "== "), "\n== ") {
 		name, text, _ := strings.Cut(part, "\n")
-		if strings.HasPrefix(name, "gpu-mem-on-slurm") || name == "uid" || name == "odd-corners" {
-			continue // ours to know; users and files of the machine that recorded
+		if slices.Contains(ownReading, name) {
+			continue
 		}
 		data, ok := scripts[name]
 		if !ok {
@@ -127,6 +155,22 @@ func TestAsSlurmReads(t *testing.T) {
 	}
 }
 
+// chatter is what sbatch says and goes on.
+var chatter = regexp.MustCompile(`^(error: Ignoring -S|Setting --cpu-bind|Number of tasks implicitly)`)
+
+// plainly writes what both sides print in several ways in one.
+func plainly(option, v string) string {
+	switch option {
+	case "mem", "mem-per-cpu":
+		if n, err := ParseMem(strings.TrimSuffix(v, "?")); err == nil {
+			return fmt.Sprintf("%d MiB", n)
+		}
+	case "begin", "deadline":
+		return "(a time)"
+	}
+	return v
+}
+
 var optionLine = regexp.MustCompile(`^([a-z0-9-]+) +: (.*)$`)
 
 // slurmSaid reads a record: options, or the first error alone.
@@ -135,7 +179,12 @@ func slurmSaid(text string) map[string]string {
 	for line := range strings.Lines(text) {
 		line = strings.TrimPrefix(strings.TrimRight(line, "\n"), "sbatch: ")
 		if m := optionLine.FindStringSubmatch(line); m != nil {
-			out[m[1]] = m[2]
+			if m[1] != "hint" { // which the other recording lacks
+				out[m[1]] = plainly(m[1], m[2])
+			}
+			continue
+		}
+		if chatter.MatchString(line) {
 			continue
 		}
 		if msg := strings.TrimPrefix(strings.TrimPrefix(line, "error: "), "fatal: "); msg != "" {
@@ -147,7 +196,7 @@ func slurmSaid(text string) map[string]string {
 
 // sameWords are options whose values sbatch prints in words of its own.
 var sameWords = map[string]string{
-	"requeue": "requeue", "no-requeue": "no-requeue", "hold": "set", "parsable": "set", "wait": "set", "ignore-pbs": "set",
+	"requeue": "requeue", "no-requeue": "no-requeue", "hold": "set", "parsable": "set", "contiguous": "set", "wait": "set", "ignore-pbs": "set",
 	"begin": "(a time)", "deadline": "(a time)", "get-user-env": "0",
 }
 
@@ -174,7 +223,7 @@ func weRead(data []byte) map[string]string {
 		if w, ok := sameWords[s.Name]; ok {
 			v = w
 		}
-		out[s.Name] = asPrinted(s.Name, v)
+		out[s.Name] = plainly(s.Name, asPrinted(s.Name, v))
 	}
 	if len(faults) > 0 {
 		return fail(faults[0].Msg)
@@ -193,7 +242,7 @@ func weRead(data []byte) map[string]string {
 
 func asPrinted(name, v string) string {
 	switch name {
-	case "time":
+	case "time", "time-min":
 		limit, _, err := ParseTime(v)
 		if err != nil {
 			return err.Error()
@@ -210,15 +259,8 @@ func asPrinted(name, v string) string {
 			return v
 		}
 		return "gres:" + strings.ReplaceAll(v, ",", ",gres:")
-	case "mem":
-		if v == "4096" {
-			return "4G"
-		}
-		if v == "0" {
-			return "0?"
-		}
-	case "mem-per-cpu":
-		return strings.TrimSuffix(v, "M")
+	case "signal":
+		return strings.Replace(v, "SIG", "", 1)
 	case "exclusive":
 		return "exclusive"
 	case "oversubscribe":
@@ -232,7 +274,10 @@ func asPrinted(name, v string) string {
 	case "cpu-freq":
 		return strings.ToUpper(v[:1]) + v[1:]
 	case "profile":
-		return "Energy,Lustre,Network,Task"
+		if v == "all" {
+			return "Energy,Lustre,Network,Task"
+		}
+		return strings.ToUpper(v[:1]) + v[1:]
 	}
 	return v
 }

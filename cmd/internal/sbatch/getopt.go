@@ -64,10 +64,11 @@ func (o Origin) String() string {
 }
 
 // Fault is something that cannot be read. Msg is in sbatch's words where
-// sbatch has any.
+// sbatch has any; Fix is what to write instead, where that can be told.
 type Fault struct {
 	From Origin
 	Msg  string
+	Fix  string
 }
 
 // Scan reads words as getopt_long does: long options may be shortened while
@@ -108,7 +109,7 @@ type scanner struct {
 func (s *scanner) finish() ([]Setting, []Fault, []Word) {
 	rest := s.words[s.at:]
 	if s.source != FromCommandLine && len(rest) > 0 {
-		s.faults = append(s.faults, Fault{s.origin(s.at), "Invalid directive found in batch script: " + rest[0].Text})
+		s.faults = append(s.faults, Fault{s.origin(s.at), "Invalid directive found in batch script: " + rest[0].Text, fixWord(rest[0].Text)})
 	}
 	return s.set, s.faults, rest
 }
@@ -116,7 +117,7 @@ func (s *scanner) finish() ([]Setting, []Fault, []Word) {
 func (s *scanner) origin(at int) Origin { return Origin{Source: s.source, Line: s.words[at].Line} }
 
 func (s *scanner) fault(at int, format string, args ...any) {
-	s.faults = append(s.faults, Fault{s.origin(at), fmt.Sprintf(format, args...)})
+	s.faults = append(s.faults, Fault{From: s.origin(at), Msg: fmt.Sprintf(format, args...)})
 }
 
 // tables lists the options in the order in which names are sought.
@@ -140,6 +141,7 @@ func (s *scanner) long(text string) {
 		return
 	case opt == nil:
 		s.fault(at, "unrecognized option '--%s'", text)
+		s.faults[len(s.faults)-1].Fix = fixOption(name)
 		return
 	case given && opt.Arg == NoArg:
 		s.fault(at, "option '--%s' doesn't allow an argument", opt.Name)

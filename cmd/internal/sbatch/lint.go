@@ -31,13 +31,10 @@ func (r *Report) Worst() Fate {
 	return worst
 }
 
-// IsBatch tells whether data looks like a batch script: it begins with #! and
-// has a directive somewhere.
+// IsBatch tells whether data looks like a batch script, be it one that lacks
+// its first line: a line of it begins with a directive.
 func IsBatch(data []byte) bool {
-	if !bytes.HasPrefix(data, []byte("#!")) {
-		return false
-	}
-	return bytes.Contains(data, []byte("\n"+slurmMark)) || bytes.Contains(data, []byte("\n"+berthMark))
+	return bytes.HasPrefix(data, []byte(slurmMark)) || bytes.HasPrefix(data, []byte(berthMark)) || bytes.Contains(data, []byte("\n"+slurmMark)) || bytes.Contains(data, []byte("\n"+berthMark))
 }
 
 // Lint says what becomes of each directive of a script, and what else is of
@@ -45,17 +42,21 @@ func IsBatch(data []byte) bool {
 func Lint(data []byte, own []Option) *Report {
 	script, err := Read(data)
 	if err != nil {
-		return &Report{Findings: []Finding{{Option: "script", Fate: Refused, Note: firstLine(err), Fix: wholeFix(err)}}}
+		note, fix := whole(err, data)
+		return &Report{Findings: []Finding{{Option: "script", Fate: Refused, Note: note, Fix: fix}}}
 	}
 	set, faults, _ := Scan(script.Slurm, FromSlurmLine, own, false)
 	ours, more, _ := Scan(script.Berth, FromBerthLine, own, true)
 	req, outcomes := Resolve(append(set, ours...), append(faults, more...))
 	r := &Report{Request: req}
-	for _, o := range outcomes {
+	for _, o := range append(outcomes, script.Outcomes(set)...) {
 		r.Findings = append(r.Findings, Finding{o.From.Line, o.Option, o.Fate, o.Note, o.Fix})
 	}
 	for _, line := range script.Late {
 		r.Findings = append(r.Findings, Finding{line, "directive", Ignored, "it comes after the first command: sbatch ignores it too", "move it up, or delete it"})
+	}
+	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') >= 0 {
+		r.Findings = append(r.Findings, Finding{1, "script", Ignored, "it is one line: its line breaks are those of old Macintoshes", `tr '\r' '\n' <FILE >NEW`})
 	}
 	for _, c := range script.Commands {
 		r.Findings = append(r.Findings, Finding{c.Line, c.Name, Ignored, "nodes have Slurm's commands only where they were installed", commandFix(c.Name)})
@@ -70,18 +71,27 @@ func commandFix(name string) string {
 	return "make do without it: the job has one node, $SLURM_JOB_NODELIST"
 }
 
+// whole says why a script cannot be read at all, and how to mend it.
+func whole(err error, data []byte) (note, fix string) {
+	switch {
+	case errors.Is(err, ErrNoInterpreter):
+		note = "this does not look like a batch script: the first line must start with #! and an interpreter"
+		switch {
+		case bytes.HasPrefix(data, []byte("\ufeff")):
+			return note, `it begins with a byte order mark: sed -i '1s/^\xef\xbb\xbf//' FILE`
+		case bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("#!")):
+			return note, "delete what stands before #!, also blank lines"
+		}
+		return note, "begin it with #!/bin/bash"
+	case errors.Is(err, ErrEmpty):
+		return firstLine(err), "begin it with #!/bin/bash"
+	case errors.Is(err, ErrDOS):
+		return firstLine(err), `write it out with UNIX line breaks: sed -i 's/\r$//' FILE`
+	}
+	return firstLine(err), ""
+}
+
 func firstLine(err error) string {
 	line, _, _ := bytes.Cut([]byte(err.Error()), []byte("\n"))
 	return string(line)
-}
-
-func wholeFix(err error) string {
-	switch {
-	case errors.Is(err, ErrEmpty), errors.Is(err, ErrNoInterpreter):
-		return "begin it with #!/bin/bash"
-	case errors.Is(err, ErrDOS):
-		return `write it out with UNIX line breaks: sed -i 's/\r$//' FILE`
-	default:
-		return ""
-	}
 }

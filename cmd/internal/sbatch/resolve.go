@@ -101,13 +101,16 @@ func Resolve(set []Setting, faults []Fault) (*Request, []Outcome) {
 	}
 	for i, s := range ordered {
 		o, valid := r.one(s)
+		if hint := unexpanded(s); hint != "" {
+			o.Note = strings.TrimPrefix(o.Note+"; "+hint, "; ")
+		}
 		if by := replacedBy(s, i, last); by >= 0 && valid {
 			o.Fate, o.Note, o.Fix = Overridden, "by --"+ordered[by].Name+", "+ordered[by].From.String(), ""
 		}
 		r.out = append(r.out, o)
 	}
 	for _, f := range faults {
-		r.out = append(r.out, Outcome{From: f.From, Option: "directive", Fate: Refused, Note: f.Msg})
+		r.out = append(r.out, Outcome{From: f.From, Option: "directive", Fate: Refused, Note: f.Msg, Fix: f.Fix})
 	}
 	r.finish()
 	return r.req, r.out
@@ -209,7 +212,7 @@ func (r *resolver) one(s Setting) (o Outcome, valid bool) {
 	}
 	v, err := rule.read(r, s.Value)
 	if err != nil {
-		o.Fate, o.Fix = Refused, ""
+		o.Fate, o.Fix = Refused, fixValue(s.Name, s.Value)
 		o.Note = err.Error()
 		return o, false
 	}
@@ -217,14 +220,6 @@ func (r *resolver) one(s Setting) (o Outcome, valid bool) {
 		o.Fate, o.Note, o.Fix = v.fate, v.note, v.fix
 	}
 	return o, true
-}
-
-// written is how the setting may be typed again.
-func written(s Setting) string {
-	if s.Value == "" {
-		return "--" + s.Name
-	}
-	return "--" + s.Name + "=" + s.Value
 }
 
 // refuse marks the outcome of an option, or adds one for what several options

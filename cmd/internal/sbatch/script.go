@@ -3,6 +3,7 @@ package sbatch
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +30,11 @@ type Script struct {
 	Late []int
 	// Commands are lines that run something srun-like: see CommandUse.
 	Commands []CommandUse
+	// Parts is the line that begins the second part of a heterogeneous job, 0
+	// where there is none; directives from there on are not in Slurm.
+	Parts int
+	// Foreign are lines with directives of other schedulers.
+	Foreign []CommandUse
 }
 
 // CommandUse is a command of Slurm's in the body of a script.
@@ -70,6 +76,11 @@ func Read(data []byte) (*Script, error) {
 		switch {
 		case body && mark != "":
 			s.Late = append(s.Late, n+1)
+		case mark == slurmMark && beginsPart(line):
+			if s.Parts == 0 {
+				s.Parts = n + 1
+			}
+		case mark == slurmMark && s.Parts > 0: // of another part
 		case mark != "":
 			words, err := splitDirective(line[len(mark):], n+1)
 			if err != nil {
@@ -82,6 +93,10 @@ func Read(data []byte) (*Script, error) {
 			}
 		case isCommand(line):
 			body = true
+		case !body:
+			if f := foreignMark(line); f != "" {
+				s.Foreign = append(s.Foreign, CommandUse{n + 1, f})
+			}
 		}
 		if body {
 			if c := slurmCommand(line); c != "" {
@@ -90,6 +105,42 @@ func Read(data []byte) (*Script, error) {
 		}
 	}
 	return s, nil
+}
+
+// beginsPart tells whether a directive parts a heterogeneous job in two.
+func beginsPart(line string) bool {
+	f := strings.Fields(line)
+	return len(f) > 1 && f[0] == slurmMark && (f[1] == "hetjob" || f[1] == "packjob")
+}
+
+// foreignMark names the mark of another scheduler's directive.
+func foreignMark(line string) string {
+	for _, m := range []string{"#PBS", "#BSUB"} {
+		if rest, ok := strings.CutPrefix(line, m); ok && rest != "" && isSpace(rest[0]) {
+			return m
+		}
+	}
+	return ""
+}
+
+// Outcomes says what becomes of the lines that are no options: parts of a
+// heterogeneous job, and other schedulers' directives. set are the script's own
+// settings.
+func (s *Script) Outcomes(set []Setting) []Outcome {
+	var out []Outcome
+	if s.Parts > 0 {
+		out = append(out, Outcome{From: Origin{Line: s.Parts}, Option: "hetjob", Fate: Refused,
+			Note: "a job has one kind of node and task, not several",
+			Fix:  "submit each part as a job of its own, the second with --dependency=after:ID of the first"})
+	}
+	if slices.ContainsFunc(set, func(x Setting) bool { return x.Name == "ignore-pbs" }) {
+		return out
+	}
+	for _, f := range s.Foreign {
+		out = append(out, Outcome{From: Origin{Line: f.Line}, Option: f.Name, Fate: Ignored,
+			Note: "a comment here, of which sbatch reads a part", Fix: "say it on a #SBATCH line, or delete it"})
+	}
+	return out
 }
 
 func markOf(line string) string {

@@ -231,9 +231,11 @@ func TestFromEnv(t *testing.T) {
 }
 
 func FuzzLint(f *testing.F) {
-	for _, data := range corpus(f) {
-		if len(data) < 2000 {
-			f.Add(data)
+	for folder := range corpora {
+		for _, data := range corpus(f, folder) {
+			if len(data) < 2000 {
+				f.Add(data)
+			}
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -206,6 +206,9 @@ func (r *Request) resolveSlurm(e *console.Env, name string, script *sbatch.Scrip
 		set = append(set, sbatch.Setting{Name: t.F.Name, Value: t.Text, Own: true, From: sbatch.Origin{Source: sbatch.FromCommandLine}})
 	}
 	asked, outcomes := sbatch.Resolve(set, faults)
+	if script != nil {
+		outcomes = append(outcomes, script.Outcomes(set)...)
+	}
 	r.Slurm.Asked = asked
 	if err := r.report(e, name, script, outcomes); err != nil {
 		return err

@@ -1,13 +1,9 @@
 package slurmcmd
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,8 +42,9 @@ func NewLintCmd(e *console.Env) *cobra.Command {
 		Use:   "lint [flags] PATH…",
 		Short: "Say what becomes of Slurm's scripts",
 		Long: "Say what becomes of each directive of batch scripts, and what to write instead of those\n" +
-			"that would be refused. In directories every file is looked at that begins with #! and has\n" +
-			"#SBATCH or #BERTH lines. Asks no coordinator. The exit code is 1 when a script would be refused.",
+			"that would be refused. In directories every file is looked at that begins with #!, or is named\n" +
+			"as scripts are, and has #SBATCH or #BERTH lines. Asks no coordinator. The exit code is 1 when a\n" +
+			"script would be refused.",
 		Example: "  berth lint train.sh\n  berth lint --all ~/jobs\n  berth lint -o json /projects > lint.json",
 		Args:    console.SomeArgs("a script or directory"),
 		RunE:    func(_ *cobra.Command, args []string) error { return runLint(e, &o, args) },
@@ -58,19 +55,24 @@ func NewLintCmd(e *console.Env) *cobra.Command {
 	return cmd
 }
 
+// bad tells whether a submit would refuse the script.
+func (v *scriptView) bad(strict bool) bool {
+	return v.worst == sbatch.Refused || strict && v.worst == sbatch.Ignored
+}
+
 func runLint(e *console.Env, o *lintOptions, paths []string) error {
-	files, err := scriptFiles(paths)
+	t, err := scriptFiles(paths)
 	if err != nil {
 		return err
 	}
 	var views []*scriptView
 	bad := 0
-	for _, f := range files {
+	for _, f := range t.files {
 		v, err := lintFile(f)
 		if err != nil {
 			return err
 		}
-		if v.worst == sbatch.Refused || o.strict && v.worst == sbatch.Ignored {
+		if v.bad(o.strict) {
 			bad++
 		}
 		views = append(views, v)
@@ -82,70 +84,20 @@ func runLint(e *console.Env, o *lintOptions, paths []string) error {
 	case done:
 	case console.Format(o.output) == console.FormatName:
 		for _, v := range views {
-			if v.worst == sbatch.Refused {
+			if v.bad(o.strict) {
 				e.Printf("%s\n", console.Escape(v.File))
 			}
 		}
 	default:
 		printLint(e, views, o.all)
 	}
+	if t.closed > 0 {
+		e.Warnf("%s could not be read, such as: %s", console.Plural(t.closed, "file or folder", "files or folders"), console.Escape(t.first.Error()))
+	}
 	if bad > 0 {
 		return &console.ExitError{Code: console.ExitFailed}
 	}
 	return nil
-}
-
-// scriptFiles lists the files to look at, sorted within each path. Links are
-// not followed, hidden folders not entered.
-func scriptFiles(paths []string) ([]string, error) {
-	var out []string
-	for _, p := range paths {
-		st, err := os.Stat(p)
-		if err != nil {
-			return nil, &console.ExitError{Code: console.ExitNotFound, Err: err}
-		}
-		if !st.IsDir() {
-			out = append(out, p)
-			continue
-		}
-		err = filepath.WalkDir(p, func(path string, d fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case d.IsDir() && path != p && strings.HasPrefix(d.Name(), "."):
-				return filepath.SkipDir
-			case !d.Type().IsRegular():
-				return nil
-			}
-			if ok, err := looksLikeScript(path); err != nil || !ok {
-				return err
-			}
-			out = append(out, path)
-			return nil
-		})
-		if err != nil {
-			return nil, &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("look through %s: %w", console.ShortQuote(p), err)}
-		}
-	}
-	return out, nil
-}
-
-// looksLikeScript reads two bytes of most files, and all of few.
-func looksLikeScript(path string) (bool, error) {
-	f, err := console.OpenRegular(path)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return false, nil // gone, or somebody else's: nothing to submit for us
-	}
-	if err != nil {
-		return false, err
-	}
-	head := make([]byte, 2)
-	n, _ := f.Read(head)
-	if err := f.Close(); err != nil || string(head[:n]) != "#!" {
-		return false, err
-	}
-	data, err := console.ReadBounded(path, cluster.MaxScript)
-	return err == nil && sbatch.IsBatch(data), err
 }
 
 func lintFile(path string) (*scriptView, error) {

@@ -1,0 +1,139 @@
+package sbatch
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+)
+
+// elsewhere are options of plugins and of other programs that people write on
+// #SBATCH lines, and what they come to.
+var elsewhere = map[string]string{
+	"container-image":      "name the image on a line that only Berth reads: #BERTH --image=REFERENCE",
+	"container-mounts":     "#BERTH --mount=PATH, once for each",
+	"container-workdir":    "--chdir=PATH",
+	"container-name":       "images are kept by their node; #BERTH --image=REFERENCE",
+	"container-mount-home": "#BERTH --mount=PATH of the home directory",
+	"pty":                  "berth shell, or srun --pty, outside of a script",
+	"mpi":                  "it is an option of srun",
+	"cpu-bind":             "it is an option of srun",
+	"gpu-mem":              "#BERTH --gpu-mem=SIZE",
+	"walltime":             "--time",
+	"queue":                "--partition",
+	"email":                "--mail-user",
+	"memory":               "--mem",
+	"cpus":                 "--cpus-per-task",
+	"ncpus":                "--cpus-per-task",
+	"gpu":                  "--gpus",
+	"ngpus":                "--gpus",
+	"name":                 "--job-name",
+}
+
+// fixOption says what to write for an option that does not exist.
+func fixOption(name string) string {
+	name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+	if slurmOptionNamed(name) {
+		return "--" + name
+	}
+	if fix, ok := elsewhere[name]; ok {
+		return fix
+	}
+	best, least := "", 3
+	for _, o := range slurmOptions {
+		if d := distance(name, o.Name); d < least {
+			best, least = o.Name, d
+		}
+	}
+	if best == "" || least > len(name)/3 {
+		return ""
+	}
+	return "--" + best + "?"
+}
+
+func slurmOptionNamed(name string) bool {
+	return slices.ContainsFunc(slurmOptions, func(o Option) bool { return o.Name == name })
+}
+
+// distance is how many letters must be added, left out or changed to make b
+// of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for i := range row {
+		row[i] = i
+	}
+	for i := range len(a) {
+		last := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := last
+			if a[i] != b[j] {
+				cost++
+			}
+			last = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// fixWord says what to write for a word that is no option.
+func fixWord(word string) string {
+	r, size := utf8.DecodeRuneInString(word)
+	switch {
+	case strings.ContainsAny(word[:size], "–—−‐‑"):
+		return "an editor made the hyphens a dash: --" + strings.TrimLeft(word, "–—−‐‑-")
+	case r == '\u00a0' || r == '\u2007' || r == '\u202f' || r == '\ufeff':
+		return "it begins with a space that is none (U+00A0 or the like): type it anew"
+	case strings.Contains(word, "="):
+		name, _, _ := strings.Cut(word, "=")
+		if slurmOptionNamed(strings.ToLower(name)) {
+			return "--" + word
+		}
+	}
+	return ""
+}
+
+var gib = regexp.MustCompile(`^[0-9]+ ?[kKmMgGtT][iI][bB]$`)
+
+// fixValue says how to write a value that sbatch cannot read.
+func fixValue(option, v string) string {
+	switch option {
+	case "time", "time-min":
+		if d, err := units.ParseDuration(strings.ToLower(v)); err == nil {
+			return "--" + option + "=" + units.FormatDuration(d)
+		}
+	case "mem", "mem-per-cpu", "mem-per-gpu":
+		if gib.MatchString(v) {
+			return "--" + option + "=" + strings.ToUpper(strings.ReplaceAll(v[:len(v)-2], " ", ""))
+		}
+	}
+	return ""
+}
+
+// unexpanded tells that a value of a directive has what only a shell would
+// replace.
+func unexpanded(s Setting) string {
+	if s.From.Source != FromSlurmLine && s.From.Source != FromBerthLine || s.Name == "comment" || s.Name == "wrap" {
+		return ""
+	}
+	if i := strings.IndexByte(s.Value, '$'); i >= 0 {
+		return "no shell reads directives: " + variable.FindString(s.Value[i:]) + " stays as it is, for sbatch as well"
+	}
+	if strings.HasPrefix(s.Value, "~") {
+		return "no shell reads directives: ~ stays as it is, for sbatch as well"
+	}
+	return ""
+}
+
+var variable = regexp.MustCompile(`^\$(\{[^}]*\}?|[A-Za-z0-9_]*|\([^)]*\)?)`)
+
+// written is how the setting may be typed again.
+func written(s Setting) string {
+	if s.Value == "" {
+		return "--" + s.Name
+	}
+	return "--" + s.Name + "=" + s.Value
+}

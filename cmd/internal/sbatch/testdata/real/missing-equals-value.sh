@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH --gres=gpu:1
+#SBATCH --mem
+#SBATCH --time=30
+python x.py

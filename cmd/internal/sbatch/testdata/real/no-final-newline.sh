@@ -1,0 +1,2 @@
+#!/bin/bash
+#SBATCH --gres=gpu:1

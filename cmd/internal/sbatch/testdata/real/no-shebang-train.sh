@@ -1,0 +1,3 @@
+#SBATCH --gres=gpu:1
+#SBATCH --time=30
+python x.py

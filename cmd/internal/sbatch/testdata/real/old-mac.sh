@@ -1,0 +1,1 @@
+#!/bin/bash#SBATCH --gres=gpu:1python x.py
