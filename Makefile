@@ -22,7 +22,7 @@ SOAK     ?= ^TestSoak
 PART     ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test hunt short e2e bench experiments fuzz soak lint generate check cover clean test-deps fmt vet tidy generate-check
+.PHONY: help build demo test hunt short e2e bench bench-slurm experiments fuzz soak lint generate check cover clean test-deps fmt vet tidy generate-check
 
 help: ## list the targets
 	@echo "targets:"
@@ -59,6 +59,9 @@ bench: ## run benchmarks (BENCH=regexp COUNT=n) into bin/bench.txt, for benchsta
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -p 1 -timeout 2h ./... > bin/bench.txt || { cat bin/bench.txt; exit 1; }
 	@cat bin/bench.txt
 	@echo "written to bin/bench.txt"
+
+bench-slurm: build ## do the same to Slurm and to Berth, in turns (needs slurm-wlm and munge)
+	$(GO) test ./e2e -run '^$$' -bench '^BenchmarkBesideSlurm' -benchtime 40x -timeout 1h
 
 experiments: build ## rebuild published evaluations from the traces in TRACES (QUICK=1: fewer seeds) into bin/experiments
 	@test -n "$(TRACES)" || { echo "set TRACES to a folder with one subfolder a trace"; exit 2; }

@@ -1,0 +1,240 @@
+// Package slurmsite runs a throw-away Slurm for tests and benchmarks that hold
+// Berth beside it: munged, slurmctld and slurmd from the distribution's
+// packages, on loopback, with their state in a directory of the test.
+package slurmsite
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Options of a site; the zero value has one node with four cores.
+type Options struct {
+	// CPUs is how many cores the node offers, by default 4; Slurm lets more jobs
+	// run than the machine has cores.
+	CPUs int
+	// GPUs is how many cards the node has: device nodes that are /dev/null, with
+	// type "fake".
+	GPUs int
+	// Params is SchedulerParameters, by default those of Slurm's guide for high
+	// throughput.
+	Params string
+	// More are lines of slurm.conf beside ours.
+	More string
+}
+
+// Site is a running Slurm. Its processes end with the test.
+type Site struct {
+	t    testing.TB
+	dir  string
+	port int
+}
+
+// highThroughput is what Slurm's guide for high-throughput computing advises.
+const highThroughput = "defer,batch_sched_delay=1,sched_min_interval=50000,sched_interval=5,default_queue_depth=500," +
+	"bf_interval=30,bf_max_job_test=500,bf_continue,max_rpc_cnt=150"
+
+// Start runs a site and waits until its node is idle. Tests without Slurm's
+// programs, or without root, are skipped with the reason.
+func Start(t testing.TB, o Options) *Site {
+	t.Helper()
+	for _, p := range []string{"munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol"} {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Skipf("%s is not installed: apt-get install slurm-wlm munge", p)
+		}
+	}
+	if os.Getuid() != 0 {
+		t.Skip("Slurm's daemons want root here")
+	}
+	if o.CPUs == 0 {
+		o.CPUs = 4
+	}
+	if o.Params == "" {
+		o.Params = highThroughput
+	}
+	dir, err := os.MkdirTemp("", "slurm") // short: it names a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := &Site{t: t, dir: dir, port: 12000 + mathrand.IntN(20000)}
+	s.write(o)
+	s.run("munged", "--foreground", "--force", "--key-file", dir+"/key", "--socket", dir+"/munge.socket",
+		"--pid-file", dir+"/munged.pid", "--log-file", dir+"/munged.log", "--seed-file", dir+"/seed")
+	s.wait("munged to listen", func() bool { return listens(dir + "/munge.socket") })
+	s.run("slurmctld", "-D", "-f", dir+"/slurm.conf")
+	s.wait("slurmctld to answer", func() bool { return strings.Contains(s.try("scontrol", "ping"), "UP") })
+	s.run("slurmd", "-D", "-N", "n1", "-f", dir+"/slurm.conf")
+	s.wait("the node to be idle", func() bool { return strings.TrimSpace(s.try("sinfo", "-h", "-t", "idle", "-o", "%N")) == "n1" })
+	return s
+}
+
+// Env is the environment of Slurm's commands.
+func (s *Site) Env() []string { return append(os.Environ(), "SLURM_CONF="+s.dir+"/slurm.conf") }
+
+// Output runs one of Slurm's commands and returns what it prints; a failure
+// ends the test.
+func (s *Site) Output(stdin string, argv ...string) string {
+	s.t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env, cmd.Stdin = s.Env(), strings.NewReader(stdin)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		s.t.Fatalf("%s: %v\n%s", strings.Join(argv, " "), err, errs.String())
+	}
+	return string(out)
+}
+
+// try is Output where failing is an answer.
+func (s *Site) try(argv ...string) string {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = s.Env()
+	out, err := cmd.Output()
+	if err != nil {
+		return ""
+	}
+	return string(out)
+}
+
+func listens(socket string) bool {
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
+}
+
+// confTemplate takes the host, two ports, the directory, the scheduler's
+// parameters, the kinds of generic resources, the host, cores, cards, and what
+// the options add.
+const confTemplate = `ClusterName=throwaway
+SlurmctldHost=%s(127.0.0.1)
+SlurmctldPort=%d
+SlurmdPort=%d
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=%[4]s/munge.socket
+CredType=cred/munge
+StateSaveLocation=%[4]s/state
+SlurmdSpoolDir=%[4]s/spool
+SlurmctldPidFile=%[4]s/slurmctld.pid
+SlurmdPidFile=%[4]s/slurmd.pid
+SlurmctldLogFile=%[4]s/slurmctld.log
+SlurmdLogFile=%[4]s/slurmd.log
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+PropagateResourceLimits=NONE
+ReturnToService=2
+MailProg=/bin/true
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+JobCompType=jobcomp/none
+PriorityType=priority/basic
+MaxJobCount=200000
+MaxArraySize=100001
+KillWait=2
+SchedulerType=sched/backfill
+SchedulerParameters=%s
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+%s
+NodeName=n1 NodeAddr=127.0.0.1 NodeHostname=%s CPUs=%d RealMemory=4096%s State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+%s
+`
+
+// write lays down the key, the configuration and the devices.
+func (s *Site) write(o Options) {
+	s.t.Helper()
+	host, err := os.Hostname()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	host, _, _ = strings.Cut(host, ".")
+	key := make([]byte, 128)
+	rand.Read(key) // never fails, see crypto/rand
+	gres, types := "", ""
+	if o.GPUs > 0 {
+		gres, types = fmt.Sprintf(" Gres=gpu:fake:%d", o.GPUs), "GresTypes=gpu"
+		for i := range o.GPUs {
+			if err := syscall.Mknod(fmt.Sprintf("%s/gpu%d", s.dir, i), syscall.S_IFCHR|0o666, 1<<8|3); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+	}
+	conf := fmt.Sprintf(confTemplate, host, s.port, s.port+1, s.dir, o.Params, types, host, o.CPUs, gres, o.More)
+	for name, text := range map[string]string{
+		"key": string(key), "slurm.conf": conf,
+		"gres.conf": "AutoDetect=off\n" + strings.Repeat(fmt.Sprintf("NodeName=n1 Name=gpu Type=fake File=%s/gpu[0-%d]\n", s.dir, o.GPUs-1), min(o.GPUs, 1)),
+	} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	for _, d := range []string{"state", "spool"} {
+		if err := os.Mkdir(filepath.Join(s.dir, d), 0o755); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// run starts a daemon that ends with the test, its children with it.
+func (s *Site) run(argv ...string) {
+	s.t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	log, err := os.Create(filepath.Join(s.dir, argv[0]+".out"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Env, cmd.Stdout, cmd.Stderr = s.Env(), log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // gone already is well
+		ended := make(chan struct{})
+		go func() { _ = cmd.Wait(); close(ended) }()
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			_ = cmd.Process.Kill()
+			<-ended
+		}
+	})
+}
+
+// wait polls, since the daemons run in real time.
+func (s *Site) wait(what string, done func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); !done(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			logs, _ := filepath.Glob(s.dir + "/*.log")
+			var text strings.Builder
+			for _, l := range logs {
+				data, _ := os.ReadFile(l)
+				fmt.Fprintf(&text, "== %s\n%s\n", filepath.Base(l), data[max(0, len(data)-2000):])
+			}
+			s.t.Fatalf("waited a minute for %s\n%s", what, text.String())
+		}
+	}
+}
