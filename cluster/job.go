@@ -99,6 +99,8 @@ type Spec struct {
 	// others; below 0 it steps forward, which only administrators may ask for.
 	Account, QOS string
 	Nice         int32
+	// Array makes the job one for each of many task numbers; nil is one job.
+	Array *Array
 }
 
 // Job is one submitted job. Values are immutable.
@@ -133,6 +135,13 @@ type Job struct {
 	Hold     *Hold
 	Depends  []DependState
 	Attempts []Attempt
+	// ArrayJobID is the array that it is a task of, which has the id of its first
+	// task; 0 is none. ArrayTaskID is the task's number.
+	ArrayJobID  JobID
+	ArrayTaskID uint32
+	// Fold is the ranks of several tasks that all wait, or ended, just alike, at
+	// least two; nil for one task or job. ID and ArrayTaskID are the last one's.
+	Fold []Span
 }
 
 // CancelRequest records who wants a job ended.

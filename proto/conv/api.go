@@ -26,21 +26,13 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 		GPUMemMiB: m.GetGpuMemMib(), GPUMilli: m.GetGpuUtilMilli(),
 		MemMiB: m.GetMemMib(), CPUMilli: m.GetCpuMilli(),
 		Stdin: string(m.GetStdin()), Stdout: string(m.GetStdout()), Stderr: string(m.GetStderr()),
-		RequeueOnLoss: m.GetRequeueOnLoss(), Features: m.GetFeatures(), Comment: m.GetComment(), Script: m.GetScript(),
+		RequeueOnLoss: m.GetRequeueOnLoss(), Features: orNil(m.GetFeatures()), Comment: m.GetComment(), Script: orNil(m.GetScript()),
 		Objective: cluster.Objective(m.GetObjective()), MaxPowerW: m.GetMaxPowerW(), MaxCostMilli: m.GetMaxCostMilli(),
 		Partition: m.GetPartition(), Account: m.GetAccount(), QOS: m.GetQos(), Nice: m.GetNice(), OrCPU: m.GetOrCpu(),
 		Hold: m.GetHold(), DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
 		Truncate: m.GetTruncate(), Container: containerFrom(m.GetContainer()),
 	}
-	for _, d := range m.GetDepends() {
-		s.Depends = append(s.Depends, cluster.Dependency{Kind: cluster.DependKind(d.GetKind()), Job: cluster.JobID(d.GetJob())})
-	}
-	if len(s.Features) == 0 {
-		s.Features = nil
-	}
-	if len(s.Script) == 0 {
-		s.Script = nil
-	}
+	s.Depends = dependsFromAPI(m.GetDepends())
 	if m.GetGpus() > cluster.MaxGPUsPerJob { // before it is narrowed
 		return nil, cluster.Errorf(cluster.CodeInvalid, "gpus: %d is outside 0 to %d", m.GetGpus(), cluster.MaxGPUsPerJob)
 	}
@@ -67,6 +59,9 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 	if s.Warning, err = warningFromAPI(m.GetWarning()); err != nil {
 		return nil, err
 	}
+	if s.Array, err = arrayFromAPI(m.GetArray()); err != nil {
+		return nil, err
+	}
 	if err := tellingFromAPI(s, m); err != nil {
 		return nil, err
 	}
@@ -74,6 +69,13 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+func orNil(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
 }
 
 // checkpointFromAPI reads the hook; a signal without a grace has the default.
@@ -133,6 +135,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		Warning: warningToAPI(s.Warning), Truncate: s.Truncate, Container: containerToAPI(&s.Container),
 		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: toDuration(s.IdleOK),
 		Account: s.Account, Qos: s.QOS, Nice: s.Nice,
+		Array: arrayToAPI(s.Array),
 	}
 }
 
@@ -184,6 +187,7 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 			m.NodesWanted, m.TasksPerNode = uint32(j.Spec.NodeCount()), uint32(j.Spec.TaskCount())
 		}
 	}
+	taskToAPI(m, j)
 	if a := j.Last(); a != nil && !j.State.Waiting() {
 		m.Node, m.Gpus = string(a.Berth.Node), sharesToAPI(&a.Berth, d.GPU)
 		m.NodeList = cluster.FoldNames(a.NodeIDs())

@@ -69,6 +69,10 @@ func genSpec(t *rapid.T) *cluster.Spec {
 	if len(s.Env) == 0 {
 		s.Env = nil
 	}
+	if s.Deadline == 0 && s.DeadlineIn == 0 && rapid.Bool().Draw(t, "has array") {
+		a := genArray(t)
+		s.Array = &a
+	}
 	return s
 }
 

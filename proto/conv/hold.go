@@ -24,6 +24,14 @@ func dependsFromLog(ms []*logv1.Dependency) []cluster.Dependency {
 	return out
 }
 
+func dependsFromAPI(ms []*apiv1.Dependency) []cluster.Dependency {
+	var out []cluster.Dependency
+	for _, m := range ms {
+		out = append(out, cluster.Dependency{Kind: cluster.DependKind(m.GetKind()), Job: cluster.JobID(m.GetJob())})
+	}
+	return out
+}
+
 func dependsToAPI(ds []cluster.Dependency) []*apiv1.Dependency {
 	var out []*apiv1.Dependency
 	for _, d := range ds {

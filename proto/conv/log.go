@@ -35,6 +35,7 @@ func SpecToLog(s *cluster.Spec) *logv1.Spec {
 		Warning: warningToLog(s.Warning), Truncate: s.Truncate, Container: containerToLog(&s.Container),
 		MailEvents: uint32(s.Mail.Events), MailUser: s.Mail.To, IdleOkUs: s.IdleOK.Microseconds(),
 		Account: s.Account, Qos: s.QOS, Nice: s.Nice,
+		Array: arrayToLog(s.Array),
 	}
 }
 
@@ -58,8 +59,13 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 		m.GetWarning().GetBeforeUs() < 0 || m.GetContainer().GetTmpMib() < 0 || m.GetContainer().GetShmMib() < 0 || m.IdleOkUs < 0:
 		return nil, errors.New("spec with a negative amount")
 	}
+	array, err := arrayFromLog(m.GetArray())
+	if err != nil {
+		return nil, err
+	}
 	return &cluster.Spec{
-		Name: m.GetName(), Command: fromBytes(m.GetCommand()), Env: fromBytes(m.GetEnv()), Dir: string(m.GetDir()), Image: m.GetImage(),
+		Array: array,
+		Name:  m.GetName(), Command: fromBytes(m.GetCommand()), Env: fromBytes(m.GetEnv()), Dir: string(m.GetDir()), Image: m.GetImage(),
 		GPUs: int(m.GetGpus()), Exclusive: m.GetExclusive(), GPUType: m.GetGpuType(), Node: cluster.NodeID(m.GetNode()),
 		GPUMemMiB: m.GetGpuMemMib(), GPUMilli: m.GetGpuMilli(), Duration: us(m.GetDurationUs()),
 		MemMiB: m.GetMemMib(), CPUMilli: m.GetCpuMilli(), TimeLimit: us(m.GetTimeLimitUs()),
@@ -203,7 +209,8 @@ func ReasonFromLog(m *logv1.Reason) cluster.Reason {
 	return cluster.Reason{Code: cluster.ReasonCode(m.GetCode()), Detail: m.GetDetail()}
 }
 
-// JobToLog converts a job with its attempts.
+// JobToLog converts a job with its attempts. That of a task has neither spec nor
+// estimates: they are its array's.
 func JobToLog(j *cluster.Job) *logv1.Job {
 	m := &logv1.Job{
 		Id: uint64(j.ID), Revision: j.Revision, Owner: OwnerToLog(j.Owner), Spec: SpecToLog(j.Spec), State: uint32(j.State),
@@ -215,6 +222,7 @@ func JobToLog(j *cluster.Job) *logv1.Job {
 		m.Cancel = &logv1.CancelRequest{AtUs: int64(c.At), By: uint32(c.By), Admin: c.Admin}
 	}
 	holdToLog(m, j)
+	taskToLog(m, j)
 	for i := range j.Attempts {
 		m.Attempts = append(m.Attempts, attemptToLog(&j.Attempts[i]))
 	}
@@ -249,9 +257,13 @@ func JobFromLog(m *logv1.Job) (*cluster.Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("job %d: %w", m.GetId(), err)
 	}
+	return jobFromLog(m, spec, EstimatesFromLog(m.GetEstimates()))
+}
+
+func jobFromLog(m *logv1.Job, spec *cluster.Spec, estimates []cluster.Estimate) (*cluster.Job, error) {
 	j := &cluster.Job{
 		ID: cluster.JobID(m.GetId()), Revision: m.GetRevision(), Owner: OwnerFromLog(m.GetOwner()), Spec: spec,
-		State: state(m.GetState()), Reason: ReasonFromLog(m.GetReason()), Estimates: EstimatesFromLog(m.GetEstimates()),
+		State: state(m.GetState()), Reason: ReasonFromLog(m.GetReason()), Estimates: estimates,
 		MinGPUMemMiB: m.GetMinGpuMemMib(), NeedWhole: m.GetNeedWhole(), Submitted: cluster.Time(m.GetSubmittedUs()),
 		Eligible: cluster.Time(m.GetEligibleUs()), Started: cluster.Time(m.GetStartedUs()), Ended: cluster.Time(m.GetEndedUs()),
 		Queue: cluster.GPUID(m.GetQueue()), EstStart: cluster.Time(m.GetEstStartUs()),

@@ -24,6 +24,10 @@ type filler struct {
 }
 
 func (f filler) fill(v reflect.Value) {
+	if v.Type() == reflect.TypeFor[cluster.Array]() {
+		v.Set(reflect.ValueOf(genArray(f.t)))
+		return
+	}
 	if f.sparse && rapid.Bool().Draw(f.t, "leave") {
 		return
 	}
@@ -213,6 +217,7 @@ func validJob(t *rapid.T, j *cluster.Job) {
 		validWaits(t, j)
 	}
 	j.ID = cluster.JobID(rapid.Uint64Min(1).Draw(t, "id"))
+	validTask(t, j)
 	j.State = cluster.JobState(rapid.IntRange(int(cluster.JobPending), int(cluster.JobDeadline)).Draw(t, "state"))
 	for i := range j.Attempts {
 		a := &j.Attempts[i]
@@ -249,7 +254,23 @@ func validWaits(t *rapid.T, j *cluster.Job) {
 
 func TestJobRoundTrip(t *testing.T) {
 	t.Parallel()
-	roundTrip(t, validJob, JobToLog, deref(JobFromLog), func() *logv1.Job { return new(logv1.Job) })
+	// Spec and estimates of a task are stored with its array.
+	to := func(j *cluster.Job) *logv1.Job {
+		m := JobToLog(j)
+		m.Spec, m.Estimates = SpecToLog(j.Spec), EstimatesToLog(j.Estimates)
+		return m
+	}
+	from := func(m *logv1.Job) (*cluster.Job, error) {
+		if m.ArrayJob == 0 {
+			return JobFromLog(m)
+		}
+		spec, err := SpecFromLog(m.Spec)
+		if err != nil {
+			return nil, err
+		}
+		return TaskFromLog(m, spec, EstimatesFromLog(m.Estimates))
+	}
+	roundTrip(t, validJob, to, deref(from), func() *logv1.Job { return new(logv1.Job) })
 }
 
 func validNode(t *rapid.T, n *cluster.Node) {

@@ -379,7 +379,10 @@ type JobSpec struct {
 	Account string `protobuf:"bytes,45,opt,name=account,proto3" json:"account,omitempty"`
 	Qos     string `protobuf:"bytes,46,opt,name=qos,proto3" json:"qos,omitempty"`
 	// How far it steps back behind others; below 0 only for administrators.
-	Nice          int32 `protobuf:"zigzag32,47,opt,name=nice,proto3" json:"nice,omitempty"`
+	Nice int32 `protobuf:"zigzag32,47,opt,name=nice,proto3" json:"nice,omitempty"`
+	// One task for each of these numbers, and how many may run at once, as
+	// 0-99:2,200%4; "" is one job.
+	Array         string `protobuf:"bytes,60,opt,name=array,proto3" json:"array,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -743,6 +746,13 @@ func (x *JobSpec) GetNice() int32 {
 	return 0
 }
 
+func (x *JobSpec) GetArray() string {
+	if x != nil {
+		return x.Array
+	}
+	return ""
+}
+
 // Container is what a job asks of what it runs in; see cluster.Container.
 type Container struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1048,9 +1058,20 @@ type Job struct {
 	NodesWanted  uint32 `protobuf:"varint,34,opt,name=nodes_wanted,json=nodesWanted,proto3" json:"nodes_wanted,omitempty"`
 	TasksPerNode uint32 `protobuf:"varint,35,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
 	// Also there in the brief form.
-	Account       string `protobuf:"bytes,36,opt,name=account,proto3" json:"account,omitempty"`
-	Qos           string `protobuf:"bytes,37,opt,name=qos,proto3" json:"qos,omitempty"`
-	Nice          int32  `protobuf:"zigzag32,38,opt,name=nice,proto3" json:"nice,omitempty"`
+	Account string `protobuf:"bytes,36,opt,name=account,proto3" json:"account,omitempty"`
+	Qos     string `protobuf:"bytes,37,opt,name=qos,proto3" json:"qos,omitempty"`
+	Nice    int32  `protobuf:"zigzag32,38,opt,name=nice,proto3" json:"nice,omitempty"`
+	// The array that it is a task of, which has the id of its first task; 0 is
+	// none.
+	ArrayJobId uint64 `protobuf:"varint,60,opt,name=array_job_id,json=arrayJobId,proto3" json:"array_job_id,omitempty"`
+	// Which task it is. Tasks that wait, or ended before they began, are one Job
+	// where they are alike: then this is the last one's, and array_tasks says
+	// which they are, as 8-99, and array_count how many.
+	ArrayTaskId *uint32 `protobuf:"varint,61,opt,name=array_task_id,json=arrayTaskId,proto3,oneof" json:"array_task_id,omitempty"`
+	ArrayTasks  string  `protobuf:"bytes,62,opt,name=array_tasks,json=arrayTasks,proto3" json:"array_tasks,omitempty"`
+	ArrayCount  uint32  `protobuf:"varint,63,opt,name=array_count,json=arrayCount,proto3" json:"array_count,omitempty"`
+	// How many of its array's tasks may run at once, 0 is any number.
+	ArrayThrottle uint32 `protobuf:"varint,64,opt,name=array_throttle,json=arrayThrottle,proto3" json:"array_throttle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1333,6 +1354,41 @@ func (x *Job) GetQos() string {
 func (x *Job) GetNice() int32 {
 	if x != nil {
 		return x.Nice
+	}
+	return 0
+}
+
+func (x *Job) GetArrayJobId() uint64 {
+	if x != nil {
+		return x.ArrayJobId
+	}
+	return 0
+}
+
+func (x *Job) GetArrayTaskId() uint32 {
+	if x != nil && x.ArrayTaskId != nil {
+		return *x.ArrayTaskId
+	}
+	return 0
+}
+
+func (x *Job) GetArrayTasks() string {
+	if x != nil {
+		return x.ArrayTasks
+	}
+	return ""
+}
+
+func (x *Job) GetArrayCount() uint32 {
+	if x != nil {
+		return x.ArrayCount
+	}
+	return 0
+}
+
+func (x *Job) GetArrayThrottle() uint32 {
+	if x != nil {
+		return x.ArrayThrottle
 	}
 	return 0
 }
@@ -6388,7 +6444,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xb2\f\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xc8\f\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -6440,7 +6496,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\aidle_ok\x18, \x01(\v2\x19.google.protobuf.DurationR\x06idleOk\x12\x18\n" +
 	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
 	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
-	"\x04nice\x18/ \x01(\x11R\x04nice\"\xa1\x01\n" +
+	"\x04nice\x18/ \x01(\x11R\x04nice\x12\x14\n" +
+	"\x05array\x18< \x01(\tR\x05array\"\xa1\x01\n" +
 	"\tContainer\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12+\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x13.berth.api.v1.MountR\x06mounts\x12\x1b\n" +
@@ -6458,8 +6515,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"Dependency\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x10\n" +
-	"\x03job\x18\x02 \x01(\x04R\x03job\"\xa0\n" +
-	"\n" +
+	"\x03job\x18\x02 \x01(\x04R\x03job\"\xe6\v\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -6502,9 +6558,18 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x0etasks_per_node\x18# \x01(\rR\ftasksPerNode\x12\x18\n" +
 	"\aaccount\x18$ \x01(\tR\aaccount\x12\x10\n" +
 	"\x03qos\x18% \x01(\tR\x03qos\x12\x12\n" +
-	"\x04nice\x18& \x01(\x11R\x04niceB\f\n" +
+	"\x04nice\x18& \x01(\x11R\x04nice\x12 \n" +
+	"\farray_job_id\x18< \x01(\x04R\n" +
+	"arrayJobId\x12'\n" +
+	"\rarray_task_id\x18= \x01(\rH\x01R\varrayTaskId\x88\x01\x01\x12\x1f\n" +
+	"\varray_tasks\x18> \x01(\tR\n" +
+	"arrayTasks\x12\x1f\n" +
+	"\varray_count\x18? \x01(\rR\n" +
+	"arrayCount\x12%\n" +
+	"\x0earray_throttle\x18@ \x01(\rR\rarrayThrottleB\f\n" +
 	"\n" +
-	"_exit_code\"\x8e\x01\n" +
+	"_exit_codeB\x10\n" +
+	"\x0e_array_task_id\"\x8e\x01\n" +
 	"\bGPUShare\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +

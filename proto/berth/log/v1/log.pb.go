@@ -3185,7 +3185,9 @@ type Spec struct {
 	Account string `protobuf:"bytes,45,opt,name=account,proto3" json:"account,omitempty"`
 	Qos     string `protobuf:"bytes,46,opt,name=qos,proto3" json:"qos,omitempty"`
 	// Less goes first; below 0 only for administrators.
-	Nice          int32 `protobuf:"zigzag32,47,opt,name=nice,proto3" json:"nice,omitempty"`
+	Nice int32 `protobuf:"zigzag32,47,opt,name=nice,proto3" json:"nice,omitempty"`
+	// It is an array; see cluster.Array.
+	Array         *Array `protobuf:"bytes,60,opt,name=array,proto3" json:"array,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3549,6 +3551,68 @@ func (x *Spec) GetNice() int32 {
 	return 0
 }
 
+func (x *Spec) GetArray() *Array {
+	if x != nil {
+		return x.Array
+	}
+	return nil
+}
+
+// Array is the task numbers of a job that runs once for each.
+type Array struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// First, last and step of each run, in order.
+	Runs []uint32 `protobuf:"varint,1,rep,packed,name=runs,proto3" json:"runs,omitempty"`
+	// How many may run at once, 0 is any number.
+	Throttle      uint32 `protobuf:"varint,2,opt,name=throttle,proto3" json:"throttle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Array) Reset() {
+	*x = Array{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Array) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Array) ProtoMessage() {}
+
+func (x *Array) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Array.ProtoReflect.Descriptor instead.
+func (*Array) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *Array) GetRuns() []uint32 {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+func (x *Array) GetThrottle() uint32 {
+	if x != nil {
+		return x.Throttle
+	}
+	return 0
+}
+
 // Container is what a job asks of what it runs in; see cluster.Container.
 type Container struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3565,7 +3629,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3577,7 +3641,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3590,7 +3654,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Container) GetNetwork() string {
@@ -3639,7 +3703,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3651,7 +3715,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3664,7 +3728,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -3702,7 +3766,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +3778,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3727,7 +3791,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Warning) GetSignal() string {
@@ -3761,7 +3825,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3773,7 +3837,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3786,7 +3850,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Dependency) GetKind() string {
@@ -3821,7 +3885,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3833,7 +3897,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3846,7 +3910,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -3929,7 +3993,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3941,7 +4005,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3954,7 +4018,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Reason) GetCode() string {
@@ -3981,7 +4045,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3993,7 +4057,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4006,7 +4070,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -4041,7 +4105,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4053,7 +4117,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4066,7 +4130,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -4155,7 +4219,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4167,7 +4231,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4180,7 +4244,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -4272,7 +4336,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4284,7 +4348,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4297,7 +4361,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -4340,7 +4404,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4352,7 +4416,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4365,7 +4429,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Berth) GetNode() string {
@@ -4418,14 +4482,20 @@ type Job struct {
 	// There while it is held.
 	Hold *Hold `protobuf:"bytes,18,opt,name=hold,proto3" json:"hold,omitempty"`
 	// How each of the spec's dependencies stands: a cluster.DependState.
-	Depend        []uint32 `protobuf:"varint,19,rep,packed,name=depend,proto3" json:"depend,omitempty"`
+	Depend []uint32 `protobuf:"varint,19,rep,packed,name=depend,proto3" json:"depend,omitempty"`
+	// The array that it is a task of, by its first job, and its task; spec and
+	// estimates are the array's then, and not here.
+	ArrayJob  uint64 `protobuf:"varint,20,opt,name=array_job,json=arrayJob,proto3" json:"array_job,omitempty"`
+	ArrayTask uint32 `protobuf:"varint,21,opt,name=array_task,json=arrayTask,proto3" json:"array_task,omitempty"`
+	// It stands for several tasks: first and last rank of each span.
+	Fold          []uint32 `protobuf:"varint,22,rep,packed,name=fold,proto3" json:"fold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4437,7 +4507,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4450,7 +4520,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Job) GetId() uint64 {
@@ -4586,6 +4656,27 @@ func (x *Job) GetDepend() []uint32 {
 	return nil
 }
 
+func (x *Job) GetArrayJob() uint64 {
+	if x != nil {
+		return x.ArrayJob
+	}
+	return 0
+}
+
+func (x *Job) GetArrayTask() uint32 {
+	if x != nil {
+		return x.ArrayTask
+	}
+	return 0
+}
+
+func (x *Job) GetFold() []uint32 {
+	if x != nil {
+		return x.Fold
+	}
+	return nil
+}
+
 type Hold struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtUs          int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
@@ -4597,7 +4688,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4609,7 +4700,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4622,7 +4713,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -4657,7 +4748,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4669,7 +4760,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4682,7 +4773,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -4737,7 +4828,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4749,7 +4840,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4762,7 +4853,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -4912,7 +5003,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4924,7 +5015,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4937,7 +5028,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Gang) GetRest() []*Berth {
@@ -4991,7 +5082,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5003,7 +5094,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5016,7 +5107,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Part) GetBootId() string {
@@ -5091,7 +5182,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5103,7 +5194,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5116,7 +5207,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -5192,7 +5283,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5204,7 +5295,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5217,7 +5308,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GPU) GetId() string {
@@ -5327,7 +5418,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5339,7 +5430,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5352,7 +5443,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -5414,7 +5505,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5426,7 +5517,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5439,7 +5530,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -5513,7 +5604,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5525,7 +5616,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5538,7 +5629,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Node) GetId() string {
@@ -5688,7 +5779,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5700,7 +5791,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5713,7 +5804,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Partition) GetName() string {
@@ -5789,7 +5880,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5801,7 +5892,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5814,7 +5905,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Queue) GetGpu() string {
@@ -5841,7 +5932,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5853,7 +5944,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5866,7 +5957,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -5897,7 +5988,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5909,7 +6000,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5922,7 +6013,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Request) GetKey() []byte {
@@ -5967,7 +6058,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5979,7 +6070,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5992,7 +6083,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Token) GetHash() []byte {
@@ -6041,7 +6132,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6053,7 +6144,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6066,7 +6157,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -6103,7 +6194,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6115,7 +6206,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6128,7 +6219,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -6192,7 +6283,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6204,7 +6295,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6217,7 +6308,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -6294,7 +6385,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6306,7 +6397,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6319,7 +6410,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -6351,7 +6442,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6363,7 +6454,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6376,7 +6467,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -6435,7 +6526,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6447,7 +6538,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6460,7 +6551,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Company) GetSignature() string {
@@ -6518,7 +6609,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6530,7 +6621,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6543,7 +6634,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -6907,8 +6998,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xf6\n" +
-	"\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xa1\v\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -6962,7 +7052,11 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"idle_ok_us\x18, \x01(\x03R\bidleOkUs\x12\x18\n" +
 	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
 	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
-	"\x04nice\x18/ \x01(\x11R\x04nice\"\xa1\x01\n" +
+	"\x04nice\x18/ \x01(\x11R\x04nice\x12)\n" +
+	"\x05array\x18< \x01(\v2\x13.berth.log.v1.ArrayR\x05array\"7\n" +
+	"\x05Array\x12\x12\n" +
+	"\x04runs\x18\x01 \x03(\rR\x04runs\x12\x1a\n" +
+	"\bthrottle\x18\x02 \x01(\rR\bthrottle\"\xa1\x01\n" +
 	"\tContainer\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12+\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x13.berth.log.v1.MountR\x06mounts\x12\x1b\n" +
@@ -7038,7 +7132,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12*\n" +
 	"\x04gpus\x18\x02 \x03(\v2\x16.berth.log.v1.GPUShareR\x04gpus\x12\x1b\n" +
 	"\tcpu_milli\x18\x03 \x01(\x03R\bcpuMilli\x12\x17\n" +
-	"\amem_mib\x18\x04 \x01(\x03R\x06memMib\"\xa2\x05\n" +
+	"\amem_mib\x18\x04 \x01(\x03R\x06memMib\"\xf2\x05\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12)\n" +
@@ -7063,7 +7157,11 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x06cancel\x18\x10 \x01(\v2\x1b.berth.log.v1.CancelRequestR\x06cancel\x121\n" +
 	"\battempts\x18\x11 \x03(\v2\x15.berth.log.v1.AttemptR\battempts\x12&\n" +
 	"\x04hold\x18\x12 \x01(\v2\x12.berth.log.v1.HoldR\x04hold\x12\x16\n" +
-	"\x06depend\x18\x13 \x03(\rR\x06depend\"A\n" +
+	"\x06depend\x18\x13 \x03(\rR\x06depend\x12\x1b\n" +
+	"\tarray_job\x18\x14 \x01(\x04R\barrayJob\x12\x1d\n" +
+	"\n" +
+	"array_task\x18\x15 \x01(\rR\tarrayTask\x12\x12\n" +
+	"\x04fold\x18\x16 \x03(\rR\x04fold\"A\n" +
 	"\x04Hold\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
@@ -7276,7 +7374,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 	return file_berth_log_v1_log_proto_rawDescData
 }
 
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Entry)(nil),               // 0: berth.log.v1.Entry
 	(*Command)(nil),             // 1: berth.log.v1.Command
@@ -7317,40 +7415,41 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Config)(nil),              // 36: berth.log.v1.Config
 	(*Owner)(nil),               // 37: berth.log.v1.Owner
 	(*Spec)(nil),                // 38: berth.log.v1.Spec
-	(*Container)(nil),           // 39: berth.log.v1.Container
-	(*Mount)(nil),               // 40: berth.log.v1.Mount
-	(*Warning)(nil),             // 41: berth.log.v1.Warning
-	(*Dependency)(nil),          // 42: berth.log.v1.Dependency
-	(*Estimate)(nil),            // 43: berth.log.v1.Estimate
-	(*Reason)(nil),              // 44: berth.log.v1.Reason
-	(*Exit)(nil),                // 45: berth.log.v1.Exit
-	(*Usage)(nil),               // 46: berth.log.v1.Usage
-	(*Profile)(nil),             // 47: berth.log.v1.Profile
-	(*GPUShare)(nil),            // 48: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 49: berth.log.v1.Berth
-	(*Job)(nil),                 // 50: berth.log.v1.Job
-	(*Hold)(nil),                // 51: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 52: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 53: berth.log.v1.Attempt
-	(*Gang)(nil),                // 54: berth.log.v1.Gang
-	(*Part)(nil),                // 55: berth.log.v1.Part
-	(*PreemptRequest)(nil),      // 56: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 57: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 58: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 59: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 60: berth.log.v1.Node
-	(*Partition)(nil),           // 61: berth.log.v1.Partition
-	(*Queue)(nil),               // 62: berth.log.v1.Queue
-	(*Waiter)(nil),              // 63: berth.log.v1.Waiter
-	(*Request)(nil),             // 64: berth.log.v1.Request
-	(*Token)(nil),               // 65: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 66: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 67: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 68: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 69: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 70: berth.log.v1.Interference
-	(*Company)(nil),             // 71: berth.log.v1.Company
-	(*Sample)(nil),              // 72: berth.log.v1.Sample
+	(*Array)(nil),               // 39: berth.log.v1.Array
+	(*Container)(nil),           // 40: berth.log.v1.Container
+	(*Mount)(nil),               // 41: berth.log.v1.Mount
+	(*Warning)(nil),             // 42: berth.log.v1.Warning
+	(*Dependency)(nil),          // 43: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 44: berth.log.v1.Estimate
+	(*Reason)(nil),              // 45: berth.log.v1.Reason
+	(*Exit)(nil),                // 46: berth.log.v1.Exit
+	(*Usage)(nil),               // 47: berth.log.v1.Usage
+	(*Profile)(nil),             // 48: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 49: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 50: berth.log.v1.Berth
+	(*Job)(nil),                 // 51: berth.log.v1.Job
+	(*Hold)(nil),                // 52: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 53: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 54: berth.log.v1.Attempt
+	(*Gang)(nil),                // 55: berth.log.v1.Gang
+	(*Part)(nil),                // 56: berth.log.v1.Part
+	(*PreemptRequest)(nil),      // 57: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 58: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 59: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 60: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 61: berth.log.v1.Node
+	(*Partition)(nil),           // 62: berth.log.v1.Partition
+	(*Queue)(nil),               // 63: berth.log.v1.Queue
+	(*Waiter)(nil),              // 64: berth.log.v1.Waiter
+	(*Request)(nil),             // 65: berth.log.v1.Request
+	(*Token)(nil),               // 66: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 67: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 68: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 69: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 70: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 71: berth.log.v1.Interference
+	(*Company)(nil),             // 72: berth.log.v1.Company
+	(*Sample)(nil),              // 73: berth.log.v1.Sample
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	1,  // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -7384,73 +7483,74 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	37, // 28: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
 	3,  // 29: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
 	38, // 30: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	43, // 31: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	44, // 31: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
 	6,  // 32: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
 	7,  // 33: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	49, // 34: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	43, // 35: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	49, // 36: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	44, // 37: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	45, // 38: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	46, // 39: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	60, // 40: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	65, // 41: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	68, // 42: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	61, // 43: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	50, // 34: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	44, // 35: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	50, // 36: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	45, // 37: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	46, // 38: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	47, // 39: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	61, // 40: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	66, // 41: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	69, // 42: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	62, // 43: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
 	36, // 44: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
 	35, // 45: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
 	36, // 46: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	60, // 47: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	50, // 48: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	62, // 49: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	64, // 50: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	65, // 51: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	66, // 52: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	67, // 53: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	72, // 54: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	61, // 47: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	51, // 48: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	63, // 49: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	65, // 50: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	66, // 51: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	67, // 52: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	68, // 53: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	73, // 54: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
 	34, // 55: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	67, // 56: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	69, // 57: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	70, // 58: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	61, // 59: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	42, // 60: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	41, // 61: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	39, // 62: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	40, // 63: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	47, // 64: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	48, // 65: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	37, // 66: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	38, // 67: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	44, // 68: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	43, // 69: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	52, // 70: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	53, // 71: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	51, // 72: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	44, // 73: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	49, // 74: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	43, // 75: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	45, // 76: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	46, // 77: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	56, // 78: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	54, // 79: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	49, // 80: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	55, // 81: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	44, // 82: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	45, // 83: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	44, // 84: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	46, // 85: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	57, // 86: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	58, // 87: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	59, // 88: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	63, // 89: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	68, // 90: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	43, // 91: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	71, // 92: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	93, // [93:93] is the sub-list for method output_type
-	93, // [93:93] is the sub-list for method input_type
-	93, // [93:93] is the sub-list for extension type_name
-	93, // [93:93] is the sub-list for extension extendee
-	0,  // [0:93] is the sub-list for field type_name
+	68, // 56: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	70, // 57: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	71, // 58: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	62, // 59: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	43, // 60: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	42, // 61: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	40, // 62: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	39, // 63: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	41, // 64: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	48, // 65: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	49, // 66: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	37, // 67: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	38, // 68: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	45, // 69: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	44, // 70: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	53, // 71: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	54, // 72: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	52, // 73: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	45, // 74: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	50, // 75: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	44, // 76: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	46, // 77: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	47, // 78: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	57, // 79: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	55, // 80: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	50, // 81: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	56, // 82: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	45, // 83: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	46, // 84: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	45, // 85: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	47, // 86: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	58, // 87: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	59, // 88: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	60, // 89: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	64, // 90: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	69, // 91: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	44, // 92: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	72, // 93: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	94, // [94:94] is the sub-list for method output_type
+	94, // [94:94] is the sub-list for method input_type
+	94, // [94:94] is the sub-list for extension type_name
+	94, // [94:94] is the sub-list for extension extendee
+	0,  // [0:94] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -7510,7 +7610,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   73,
+			NumMessages:   74,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

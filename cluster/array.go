@@ -1,0 +1,328 @@
+package cluster
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MaxTaskID bounds the numbers of an array's tasks, and so how many it has.
+const MaxTaskID = 1<<22 - 1
+
+// DefaultMaxArrayTasks is how many tasks one array may have unless the cluster
+// says otherwise.
+const DefaultMaxArrayTasks = 1_000_000
+
+// MaxThrottle bounds what may follow % in an array.
+const MaxThrottle = MaxTaskID + 1
+
+// maxArrayText bounds what is parsed as a list of tasks, in bytes.
+const maxArrayText = 1 << 18
+
+// Array is what a job asks for that runs once for each of many numbers.
+type Array struct {
+	Tasks Tasks
+	// Throttle is how many of the tasks may run at once, 0 is any number. The
+	// array may be given another one later; see ArrayInfo.
+	Throttle int
+}
+
+// Tasks is a set of task numbers. Values are immutable; the zero value is empty.
+type Tasks struct {
+	runs []TaskRun
+	n    int
+}
+
+// TaskRun is First, First+Step, … up to Last, Step 0 being 1.
+type TaskRun struct {
+	First, Last, Step uint32
+	at                int // rank of First
+}
+
+func (r *TaskRun) len() int { return int((r.Last-r.First)/r.Step) + 1 }
+
+// NewTasks makes a set of runs in any order, which may overlap. A run that
+// counts down or goes beyond MaxTaskID is an error.
+func NewTasks(runs []TaskRun) (Tasks, error) {
+	top := uint32(0)
+	for i := range runs {
+		if r := &runs[i]; r.First > r.Last || r.Last > MaxTaskID {
+			return Tasks{}, Errorf(CodeInvalid, "tasks %d-%d: want FROM-TO with FROM at most TO, and TO at most %d", r.First, r.Last, MaxTaskID)
+		}
+		top = max(top, runs[i].Last)
+	}
+	if len(runs) == 0 {
+		return Tasks{}, nil
+	}
+	set := make([]uint64, top/64+1)
+	for _, r := range runs {
+		step := max(1, r.Step)
+		for id := uint64(r.First); id <= uint64(r.Last); id += uint64(step) {
+			set[id/64] |= 1 << (id % 64)
+		}
+	}
+	return tasksOf(set), nil
+}
+
+// tasksOf makes the runs of a set of bits: the longest from the first on, so
+// that equal sets have equal runs.
+func tasksOf(set []uint64) Tasks {
+	var t Tasks
+	next := func(from uint32) (uint32, bool) {
+		w := int(from / 64)
+		if w >= len(set) {
+			return 0, false
+		}
+		b := set[w] >> (from % 64)
+		if b != 0 {
+			return from + uint32(bits.TrailingZeros64(b)), true
+		}
+		for w++; w < len(set); w++ {
+			if set[w] != 0 {
+				return uint32(w*64 + bits.TrailingZeros64(set[w])), true
+			}
+		}
+		return 0, false
+	}
+	id, ok := next(0)
+	for ok {
+		r := TaskRun{First: id, Last: id, Step: 1, at: t.n}
+		after, more := next(id + 1)
+		for step := after - id; more && after-r.Last == step; after, more = next(after + 1) {
+			r.Last, r.Step = after, step
+		}
+		t.runs = append(t.runs, r)
+		t.n += r.len()
+		id, ok = after, more
+	}
+	return t
+}
+
+// Runs are the runs of the set, in order; not to be changed.
+func (t *Tasks) Runs() []TaskRun { return t.runs }
+
+// Len is how many tasks there are.
+func (t *Tasks) Len() int { return t.n }
+
+// At is the task of a rank, from 0, which must be below Len.
+func (t *Tasks) At(rank int) uint32 {
+	i := len(t.runs) - 1
+	if t.runs[i].at > rank {
+		i, _ = slices.BinarySearchFunc(t.runs, rank+1, func(r TaskRun, n int) int { return cmp.Compare(r.at, n) })
+		i--
+	}
+	r := &t.runs[i]
+	return r.First + uint32(rank-r.at)*r.Step
+}
+
+// Rank is where a task stands in the set, counted from 0.
+func (t *Tasks) Rank(task uint32) (int, bool) {
+	for i := t.search(task); i >= 0 && i < len(t.runs); {
+		r := &t.runs[i]
+		if task > r.Last || (task-r.First)%r.Step != 0 {
+			return 0, false
+		}
+		return r.at + int((task-r.First)/r.Step), true
+	}
+	return 0, false
+}
+
+// search returns the last run that begins at task or before, -1 for none.
+func (t *Tasks) search(task uint32) int {
+	i, found := slices.BinarySearchFunc(t.runs, task, func(r TaskRun, n uint32) int { return cmp.Compare(r.First, n) })
+	if found {
+		return i
+	}
+	return i - 1
+}
+
+// Min and Max are the least and the greatest task of a set that is not empty.
+func (t *Tasks) Min() uint32 { return t.runs[0].First }
+
+// Max is the greatest task of a set that is not empty.
+func (t *Tasks) Max() uint32 { return t.runs[len(t.runs)-1].Last }
+
+// Step is the distance between two tasks when it is the same for all, else 1.
+func (t *Tasks) Step() uint32 {
+	if len(t.runs) == 1 {
+		return t.runs[0].Step
+	}
+	return 1
+}
+
+// Span is ranks From to To, both included.
+type Span struct{ From, To int }
+
+// All is the ranks of all tasks.
+func (t *Tasks) All() []Span {
+	if t.n == 0 {
+		return nil
+	}
+	return []Span{{0, t.n - 1}}
+}
+
+// Format writes the tasks of some ranks as Slurm does: 1-3,7 or 0-8:2.
+func (t *Tasks) Format(ranks []Span) string {
+	if s, ok := t.stepped(ranks); ok {
+		return s
+	}
+	var b []byte
+	first, last, open := uint32(0), uint32(0), false
+	flush := func() {
+		if !open {
+			return
+		}
+		if len(b) > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(b, uint64(first), 10)
+		if last > first {
+			b = strconv.AppendUint(append(b, '-'), uint64(last), 10)
+		}
+	}
+	t.blocks(ranks, func(from, to uint32) {
+		if open && from == last+1 {
+			last = to
+			return
+		}
+		flush()
+		first, last, open = from, to, true
+	})
+	flush()
+	return string(b)
+}
+
+// blocks calls f with stretches of neighbouring tasks, in order.
+func (t *Tasks) blocks(ranks []Span, f func(from, to uint32)) {
+	for _, sp := range ranks {
+		for k := sp.From; k <= sp.To; {
+			i, found := slices.BinarySearchFunc(t.runs, k, func(r TaskRun, n int) int { return cmp.Compare(r.at, n) })
+			if !found {
+				i--
+			}
+			r := &t.runs[i]
+			end := min(sp.To, r.at+r.len()-1)
+			if r.Step == 1 {
+				f(r.First+uint32(k-r.at), r.First+uint32(end-r.at))
+			} else {
+				for n := k; n <= end; n++ {
+					id := r.First + uint32(n-r.at)*r.Step
+					f(id, id)
+				}
+			}
+			k = end + 1
+		}
+	}
+}
+
+// stepped writes three or more tasks that are the same distance above 1 apart.
+func (t *Tasks) stepped(ranks []Span) (string, bool) {
+	n := SpanLen(ranks)
+	if n < 3 {
+		return "", false
+	}
+	first, second, last := t.At(ranks[0].From), uint32(0), t.At(ranks[len(ranks)-1].To)
+	if ranks[0].To > ranks[0].From {
+		second = t.At(ranks[0].From + 1)
+	} else {
+		second = t.At(ranks[1].From)
+	}
+	step := second - first
+	if step < 2 || uint64(last-first) != uint64(step)*uint64(n-1) {
+		return "", false
+	}
+	prev, ok := first, true
+	t.blocks(ranks, func(from, to uint32) {
+		ok = ok && from == to && (from == first || from-prev == step)
+		prev = from
+	})
+	return strconv.FormatUint(uint64(first), 10) + "-" + strconv.FormatUint(uint64(last), 10) + ":" + strconv.FormatUint(uint64(step), 10), ok
+}
+
+// String is all tasks as they are typed.
+func (t Tasks) String() string { return t.Format(t.All()) }
+
+// Equal tells whether both hold the same tasks.
+func (t Tasks) Equal(o Tasks) bool { return slices.Equal(t.runs, o.runs) }
+
+// String is the array as it is typed, 0-99%4.
+func (a *Array) String() string {
+	s := a.Tasks.String()
+	if a.Throttle > 0 {
+		s += "%" + strconv.Itoa(a.Throttle)
+	}
+	return s
+}
+
+// ParseArray reads what --array takes: numbers and ranges FROM-TO or
+// FROM-TO:STEP, separated by commas, and %N for how many may run at once.
+func ParseArray(s string) (*Array, error) {
+	list, limit, has := strings.Cut(s, "%")
+	t, err := ParseTasks(list)
+	if err != nil {
+		return nil, err
+	}
+	a := &Array{Tasks: t}
+	if has {
+		n, err := strconv.ParseUint(limit, 10, 32)
+		if err != nil || n < 1 || n > MaxThrottle || limit[0] == '+' {
+			return nil, Errorf(CodeInvalid, "array %s: after %% stands how many tasks may run at once, 1 to %d; leave it out for no limit", quoteShort(s), MaxThrottle)
+		}
+		a.Throttle = int(n)
+	}
+	return a, nil
+}
+
+// ParseTasks reads a list of tasks, 1-3,7,10-20:5. The error says which part
+// is wrong.
+func ParseTasks(s string) (Tasks, error) {
+	if len(s) > maxArrayText {
+		return Tasks{}, Errorf(CodeInvalid, "array: %d bytes of text, at most %d are read; write ranges such as 0-9999", len(s), maxArrayText)
+	}
+	var runs []TaskRun
+	for part := range strings.SplitSeq(s, ",") {
+		r, err := parseRun(part)
+		if err != nil {
+			return Tasks{}, err
+		}
+		runs = append(runs, r)
+	}
+	return NewTasks(runs)
+}
+
+func parseRun(part string) (TaskRun, error) {
+	bad := func(why string) (TaskRun, error) {
+		return TaskRun{}, Errorf(CodeInvalid, "array: %s %s; want numbers and ranges such as 1-100, 0-9:3 or 1,5,9", quoteShort(part), why)
+	}
+	number := func(s string) (uint32, bool) {
+		n, err := strconv.ParseUint(s, 10, 32)
+		return uint32(n), err == nil && s[0] >= '0' && s[0] <= '9'
+	}
+	span, by, stepped := strings.Cut(part, ":")
+	from, to, ranged := strings.Cut(span, "-")
+	r := TaskRun{Step: 1}
+	var ok bool
+	if r.First, ok = number(from); !ok {
+		return bad("is no task number")
+	}
+	r.Last = r.First
+	if ranged {
+		if r.Last, ok = number(to); !ok {
+			return bad("has no end")
+		}
+	}
+	if stepped {
+		if r.Step, ok = number(by); !ok || r.Step == 0 || !ranged {
+			return bad("has a step that is none: FROM-TO:STEP with STEP from 1 on")
+		}
+	}
+	switch {
+	case r.First > r.Last:
+		return bad("counts down")
+	case r.Last > MaxTaskID:
+		return TaskRun{}, Errorf(CodeInvalid, "array: %s goes beyond %d, the greatest task number", quoteShort(part), MaxTaskID)
+	}
+	return r, nil
+}
