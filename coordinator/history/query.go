@@ -1,0 +1,469 @@
+package history
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Query chooses finished jobs. A field that is empty chooses all.
+type Query struct {
+	IDs []cluster.JobID
+	// Users are names or numbers.
+	Users, Accounts, Partitions, Names []string
+	States                             []cluster.JobState
+	// EndedFrom and EndedBefore bound the end, SubmittedBefore the submit.
+	EndedFrom, EndedBefore, SubmittedBefore cluster.Time
+	// Limit is how many at most, 0 for all: the last ones of the order.
+	Limit int
+	// Before is the last place that was given already, to go on from: what comes
+	// after it in the query's order is chosen.
+	Before Place
+	// OldestFirst goes from the oldest to the newest; otherwise it is the newest
+	// first. Jobs come in the order in which they ended.
+	OldestFirst bool
+}
+
+// Place is where in the order of ends a job stands; the zero value is no place.
+type Place struct {
+	Index uint64
+	Job   cluster.JobID
+}
+
+// Place returns where the row stands.
+func (r *Row) Place() Place { return Place{r.Index, r.ID} }
+
+// Before tells whether p stands before o.
+func (p Place) Before(o Place) bool {
+	return p.Index < o.Index || p.Index == o.Index && p.Job < o.Job
+}
+
+// past tells whether a place was given to whoever asks already.
+func (q *Query) past(p Place) bool {
+	if q.Before == (Place{}) {
+		return false
+	}
+	if q.OldestFirst {
+		return !q.Before.Before(p)
+	}
+	return !p.Before(q.Before)
+}
+
+// Match tells whether the query chooses a row.
+func (q *Query) Match(r *Row) bool {
+	return q.times(r.Ended, r.Submitted) && !q.past(r.Place()) &&
+		has(q.IDs, r.ID) && has(q.States, r.State) && (has(q.Users, r.User) || slices.Contains(q.Users, strconv.FormatUint(uint64(r.UID), 10))) &&
+		has(q.Accounts, r.Account) && has(q.Partitions, r.Partition) && has(q.Names, r.Name)
+}
+
+func has[T comparable](set []T, v T) bool { return len(set) == 0 || slices.Contains(set, v) }
+
+func (q *Query) times(ended, submitted cluster.Time) bool {
+	return ended >= q.EndedFrom && (q.EndedBefore == 0 || ended < q.EndedBefore) &&
+		(q.SubmittedBefore == 0 || submitted < q.SubmittedBefore)
+}
+
+// may tells whether a segment can have anything of it.
+func (q *Query) may(g *segment) bool {
+	switch {
+	case g.n == 0 || g.endMax < q.EndedFrom || q.EndedBefore != 0 && g.firstEnd >= q.EndedBefore:
+		return false
+	case q.Before == (Place{}):
+	case q.OldestFirst && g.to < q.Before.Index, !q.OldestFirst && g.from >= q.Before.Index:
+		return false
+	}
+	return len(q.IDs) == 0 || slices.ContainsFunc(q.IDs, func(id cluster.JobID) bool { return id >= g.minID && id <= g.maxID })
+}
+
+// Result is a job that a query chose. It is good until the next one.
+type Result struct {
+	Row    *Row
+	record func() ([]byte, error)
+}
+
+// Job reads the whole job, without what Record leaves out.
+func (r *Result) Job() (*cluster.Job, error) {
+	b, err := r.record()
+	if err != nil {
+		return nil, err
+	}
+	return JobOf(b)
+}
+
+// Of makes a result of a job that is not in the store yet.
+func Of(j *cluster.Job, row *Row) Result {
+	return Result{row, func() ([]byte, error) { return Record(j) }}
+}
+
+// view is what a reader looks at: nothing of it changes.
+type view struct {
+	segs       []*segment
+	entries    []entry
+	from, upTo uint64 // of the entries
+}
+
+func (s *Store) view() view {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return view{s.segs, s.head.entries, s.head.from, s.head.upTo}
+}
+
+// Scan calls yield with the jobs that the query chooses, in order, until yield
+// returns false or the limit is reached. upTo tells how far what was looked at
+// goes; what ended after it is not there. A file that turns out to be damaged is
+// put aside and leaves a hole.
+func (s *Store) Scan(q *Query, yield func(Result) bool) (upTo uint64, err error) {
+	v := s.view()
+	left := q.Limit
+	each := func(r Result) bool {
+		if !yield(r) {
+			return false
+		}
+		left--
+		return left != 0
+	}
+	if q.OldestFirst {
+		for _, g := range v.segs {
+			if on, err := s.scanSegment(g, q, each); !on || err != nil {
+				return v.upTo, err
+			}
+		}
+		scanHead(v.entries, q, each)
+		return v.upTo, nil
+	}
+	if !scanHead(v.entries, q, each) {
+		return v.upTo, nil
+	}
+	for _, g := range slices.Backward(v.segs) {
+		if on, err := s.scanSegment(g, q, each); !on || err != nil {
+			return v.upTo, err
+		}
+	}
+	return v.upTo, nil
+}
+
+func scanHead(es []entry, q *Query, yield func(Result) bool) bool {
+	for i := range es {
+		e := &es[i]
+		if !q.OldestFirst {
+			e = &es[len(es)-1-i]
+		}
+		if q.Match(&e.row) && !yield(Result{&e.row, func() ([]byte, error) { return e.record, nil }}) {
+			return false
+		}
+	}
+	return true
+}
+
+// scanSegment reads one segment. Damage is told and passed over.
+func (s *Store) scanSegment(g *segment, q *Query, yield func(Result) bool) (bool, error) {
+	if !q.may(g) {
+		return true, nil
+	}
+	on, err := g.scan(q, yield)
+	if err != nil {
+		s.found(g, err)
+		if d := (*damaged)(nil); !errors.As(err, &d) {
+			return on, err
+		}
+	}
+	return on, nil
+}
+
+func (g *segment) scan(q *Query, yield func(Result) bool) (bool, error) {
+	o, err := g.open()
+	if err != nil {
+		return true, err
+	}
+	defer o.close()
+	if err := o.load(nil); err != nil {
+		return true, err
+	}
+	hits, err := o.hits(q)
+	if err != nil {
+		return true, err
+	}
+	for _, h := range hits {
+		var failed error
+		on := yield(Result{&h.row, func() ([]byte, error) {
+			b, err := o.record(h.at)
+			failed = err
+			return b, err
+		}})
+		if failed != nil || !on {
+			return on, failed
+		}
+	}
+	return true, nil
+}
+
+type hit struct {
+	row Row
+	at  int
+}
+
+// hits returns the rows that a query chooses, in its order.
+func (o *opened) hits(q *Query) ([]hit, error) {
+	var out []hit
+	pick := o.picker(q)
+	for i := range o.n {
+		if !pick(o.rows[i*rowBytes : (i+1)*rowBytes]) {
+			continue
+		}
+		h := hit{at: i}
+		if err := o.row(i, &h.row); err != nil {
+			return nil, err
+		}
+		if q.Match(&h.row) {
+			out = append(out, h)
+		}
+	}
+	slices.SortFunc(out, func(a, b hit) int {
+		if q.OldestFirst {
+			return compareEnds(&a.row, &b.row)
+		}
+		return compareEnds(&b.row, &a.row)
+	})
+	return out, nil
+}
+
+// picker makes a test of a stored row that lets through all that the query may
+// choose and costs little.
+func (o *opened) picker(q *Query) func([]byte) bool {
+	le := binary.LittleEndian
+	type test struct {
+		off  int
+		want map[uint32]struct{}
+	}
+	var tests []test
+	for i, names := range [][]string{textAccount: q.Accounts, textPartition: q.Partitions, textName: q.Names} {
+		if len(names) == 0 {
+			continue
+		}
+		t := test{rowText + 4*i, map[uint32]struct{}{}}
+		for k, s := range o.texts {
+			if slices.Contains(names, s) {
+				t.want[uint32(k)] = struct{}{}
+			}
+		}
+		tests = append(tests, t)
+	}
+	var ids map[uint64]struct{}
+	if len(q.IDs) > 0 {
+		ids = map[uint64]struct{}{}
+		for _, id := range q.IDs {
+			ids[uint64(id)] = struct{}{}
+		}
+	}
+	users := o.userPicker(q.Users)
+	return func(b []byte) bool {
+		if !users(b) || !q.times(cluster.Time(le.Uint64(b[offEnded:])), 0) {
+			return false
+		}
+		for _, t := range tests {
+			if _, ok := t.want[le.Uint32(b[t.off:])]; !ok {
+				return false
+			}
+		}
+		if ids != nil {
+			_, ok := ids[le.Uint64(b[offID:])]
+			return ok
+		}
+		return true
+	}
+}
+
+// userPicker tells the rows of users, by name or number.
+func (o *opened) userPicker(users []string) func([]byte) bool {
+	if len(users) == 0 {
+		return func([]byte) bool { return true }
+	}
+	le := binary.LittleEndian
+	names, uids := map[uint32]struct{}{}, map[uint32]struct{}{}
+	for k, s := range o.texts {
+		if slices.Contains(users, s) {
+			names[uint32(k)] = struct{}{}
+		}
+	}
+	for _, u := range users {
+		if n, err := strconv.ParseUint(u, 10, 32); err == nil {
+			uids[uint32(n)] = struct{}{}
+		}
+	}
+	return func(b []byte) bool {
+		_, byName := names[le.Uint32(b[rowText+4*textUser:])]
+		_, byUID := uids[le.Uint32(b[offUID:])]
+		return byName || byUID
+	}
+}
+
+// Job returns a job by its id, or nil.
+func (s *Store) Job(id cluster.JobID) (*cluster.Job, error) {
+	v := s.view()
+	for i := range v.entries {
+		if e := &v.entries[i]; e.row.ID == id {
+			return JobOf(e.record)
+		}
+	}
+	for _, g := range slices.Backward(v.segs) {
+		if g.n == 0 || id < g.minID || id > g.maxID {
+			continue
+		}
+		j, err := g.job(id)
+		if err != nil {
+			s.found(g, err)
+			if d := (*damaged)(nil); !errors.As(err, &d) {
+				return nil, err
+			}
+		}
+		if j != nil {
+			return j, nil
+		}
+	}
+	return nil, nil
+}
+
+func (g *segment) job(id cluster.JobID) (*cluster.Job, error) {
+	o, err := g.open()
+	if err != nil {
+		return nil, err
+	}
+	defer o.close()
+	i, err := o.find(id)
+	if err != nil || i < 0 {
+		return nil, err
+	}
+	b, err := o.record(i)
+	if err != nil {
+		return nil, err
+	}
+	return JobOf(b)
+}
+
+// Rows calls fn with all rows that the query chooses, in no order. It is what
+// reports are made of: nothing is sorted and no record is read.
+func (s *Store) Rows(q *Query, fn func(*Row)) (upTo uint64, err error) {
+	v := s.view()
+	for i := range v.entries {
+		if r := &v.entries[i].row; q.Match(r) {
+			fn(r)
+		}
+	}
+	var buf []byte
+	for _, g := range v.segs {
+		if !q.may(g) {
+			continue
+		}
+		if buf, err = g.rows(q, buf, fn); err != nil {
+			s.found(g, err)
+			if d := (*damaged)(nil); !errors.As(err, &d) {
+				return v.upTo, err
+			}
+		}
+	}
+	return v.upTo, nil
+}
+
+func (g *segment) rows(q *Query, buf []byte, fn func(*Row)) ([]byte, error) {
+	o, err := g.open()
+	if err != nil {
+		return buf, err
+	}
+	defer o.close()
+	if err := o.load(buf); err != nil {
+		return buf, err
+	}
+	pick := o.picker(q)
+	var r Row
+	for i := range o.n {
+		if !pick(o.rows[i*rowBytes : (i+1)*rowBytes]) {
+			continue
+		}
+		if err := o.row(i, &r); err != nil {
+			return o.rows, err
+		}
+		if q.Match(&r) {
+			fn(&r)
+		}
+	}
+	return o.rows, nil
+}
+
+// Part is what a store has of a part of the log.
+type Part struct {
+	Span
+	// Records are those of all jobs that ended in it, in order.
+	Records [][]byte
+}
+
+// Read returns what there is after an index, at most about size bytes and no
+// further than to: the first part of it that it has whole. ok is false when it
+// has nothing of it.
+func (s *Store) Read(after, to uint64, size int) (p Part, ok bool, err error) {
+	v := s.view()
+	for _, g := range v.segs {
+		if g.to <= after {
+			continue
+		}
+		if g.from >= to {
+			return p, false, nil
+		}
+		p.Span = Span{max(after, g.from), min(to, g.to)}
+		es, err := g.all()
+		if err != nil {
+			s.found(g, err)
+			return p, false, err
+		}
+		p.fill(es, size)
+		return p, true, nil
+	}
+	p.Span = Span{max(after, v.from), min(to, v.upTo)}
+	if p.From >= p.To {
+		return p, false, nil
+	}
+	p.fill(v.entries, size)
+	return p, true, nil
+}
+
+// fill takes the records of the span until they are enough. It never cuts what
+// ended at one index in two.
+func (p *Part) fill(es []entry, size int) {
+	for i := range es {
+		index := es[i].row.Index
+		if index <= p.From || index > p.To {
+			continue
+		}
+		if size <= 0 && len(p.Records) > 0 && es[i-1].row.Index != index {
+			p.To = es[i-1].row.Index
+			return
+		}
+		p.Records = append(p.Records, es[i].record)
+		size -= len(es[i].record)
+	}
+}
+
+// all reads a whole segment in the order of ends.
+func (g *segment) all() ([]entry, error) {
+	o, err := g.open()
+	if err != nil {
+		return nil, err
+	}
+	defer o.close()
+	if err := o.load(nil); err != nil {
+		return nil, err
+	}
+	es := make([]entry, g.n)
+	for i := range es {
+		if err := o.row(i, &es[i].row); err != nil {
+			return nil, err
+		}
+		if es[i].record, err = o.record(i); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(es, func(a, b entry) int { return compareEnds(&a.row, &b.row) })
+	return es, nil
+}
