@@ -85,6 +85,17 @@ type Config struct {
 	// means 20000 to 29999.
 	GangTimeout time.Duration
 	GangPorts   [2]uint16
+	// HistoryKeep is for how long finished jobs are kept in this coordinator's
+	// store, HistoryMaxJobs how many; 0 means 90 days and 1,000,000. KeepFinished
+	// is how many of the newest a new cluster keeps in its state; 0 means 20,000.
+	HistoryKeep    time.Duration
+	HistoryMaxJobs int
+	KeepFinished   int
+	// SnapshotThreshold is how many log entries gather before a snapshot, and how
+	// many are kept behind it; SnapshotInterval how often that is looked at. 0 means
+	// 8,192 and a minute.
+	SnapshotThreshold uint64
+	SnapshotInterval  time.Duration
 	// MaxQueued is how many jobs may wait; 0 means 200,000.
 	MaxQueued int
 	// MaxStreams is how many shells, commands and outputs users may have open
@@ -141,6 +152,7 @@ type Coordinator struct {
 	feed      *feed
 	peers     *peerConns
 	relays    *relays
+	archive   *archive
 	builtIn   fsm.WeightsVersion
 
 	office atomic.Pointer[office]
@@ -172,12 +184,14 @@ func New(cfg Config) (*Coordinator, error) {
 		metrics: newMetrics(cfg.Registry), began: cfg.Clock(), builtIn: builtIn(),
 	}
 	c.fsm = fsm.New(fsm.Options{Version: cfg.Version, OnDiverged: c.diverged})
+	c.archive = newArchive(c) // before the log is read: the state forgets what it has not taken
 	node, err := raftnode.Open(raftnode.Config{
 		Dir: cfg.Dir, ID: cfg.ID, Advertise: cfg.Advertise, StreamLayer: cfg.Raft, FSM: c.fsm,
 		Log: cfg.Log.With("component", "raft"), Timing: cfg.Timing, Bootstrap: cfg.Peers, ClusterID: cfg.ClusterID,
-		Fatal: c.die,
+		Fatal: c.die, SnapshotThreshold: cfg.SnapshotThreshold, TrailingLogs: cfg.SnapshotThreshold, SnapshotInterval: cfg.SnapshotInterval,
 	})
 	if err != nil {
+		c.archive.close()
 		return nil, err
 	}
 	c.raft = node
@@ -190,6 +204,7 @@ func New(cfg Config) (*Coordinator, error) {
 	c.peers = newPeerConns(cfg.Dial)
 	c.relays = newRelays(cfg.MaxStreams, cfg.MaxStreamsPerUser)
 	c.metrics.watch(c)
+	c.archive.watch(c.metrics.reg)
 	return c, nil
 }
 
@@ -209,6 +224,7 @@ func (c *Coordinator) diverged(index uint64, want, got []byte) {
 
 // Run serves until ctx ends, then hands leadership over and closes.
 func (c *Coordinator) Run(ctx context.Context) error {
+	defer c.archive.close()
 	if err := c.openMembers(ctx); err != nil {
 		return errors.Join(err, c.raft.Close())
 	}
@@ -218,6 +234,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	loops, lctx := errgroup.WithContext(ctx)
 	loops.Go(func() error { return c.feed.run(lctx) })
 	loops.Go(func() error { return c.lead(lctx) })
+	loops.Go(func() error { return c.archive.run(lctx) })
+	loops.Go(func() error { return c.archive.mend(lctx) })
 	loops.Go(func() error { return c.members.run(lctx) })
 	serving := new(errgroup.Group)
 	serving.Go(func() error { return daemons.Serve(c.cfg.Listener) })

@@ -106,7 +106,7 @@ func (c *Coordinator) ensureInit(ctx context.Context) error {
 	}
 	for {
 		_, err := c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_InitCluster{InitCluster: &logv1.InitCluster{
-			Config: &logv1.Config{ClusterId: c.cfg.ClusterID, Name: c.cfg.ClusterName},
+			Config: &logv1.Config{ClusterId: c.cfg.ClusterID, Name: c.cfg.ClusterName, KeepFinished: uint32(max(0, c.cfg.KeepFinished))},
 		}}})
 		if err == nil || ctx.Err() != nil {
 			return err

@@ -70,6 +70,7 @@ func (c *Coordinator) member(ctx context.Context, m raftnode.Member, leader bool
 	out.StateHash, out.StateHashIndex = hex.EncodeToString(r.StateHash), r.StateHashIndex
 	out.Pid, out.Version = r.Pid, r.Version
 	out.ModelVersion, out.ModelSha256 = r.WeightsVersion, hex.EncodeToString(r.WeightsSha256)
+	out.HistoryJobs, out.HistoryBytes, out.HistoryHoles, out.HistoryProblem = r.HistoryJobs, r.HistoryBytes, r.HistoryHoles, r.HistoryProblem
 	return out
 }
 
@@ -93,7 +94,9 @@ func (c *Coordinator) self() *peerv1.GetMemberResponse {
 	if ws := c.fsm.WeightsState(); len(ws.Versions) > 0 {
 		weights = ws.Versions[0]
 	}
+	past := c.archive.stats()
 	return &peerv1.GetMemberResponse{
+		HistoryJobs: uint64(past.Jobs), HistoryBytes: uint64(past.Bytes), HistoryHoles: uint32(len(past.Holes)), HistoryProblem: c.archive.problem(),
 		Id: c.cfg.ID, Term: c.raft.Term(), LastIndex: c.raft.LastIndex(), AppliedIndex: c.raft.AppliedIndex(),
 		StateHash: hash, StateHashIndex: index, Pid: uint32(os.Getpid()), Version: c.cfg.Version,
 		EntryVersion: fsm.EntryVersion, WeightsVersion: weights.Version, WeightsSha256: weights.SHA256,

@@ -155,9 +155,13 @@ func (s *jobServer) GetJob(ctx context.Context, req *apiv1.GetJobRequest) (*apiv
 	}
 	j, ok := s.c.fsm.Job(cluster.JobID(req.Id))
 	if !ok {
-		return nil, toStatus(ctx, s.c.log, noJob(req.Id))
+		if j = s.c.archive.job(cluster.JobID(req.Id)); j == nil {
+			return nil, toStatus(ctx, s.c.log, noJob(req.Id))
+		}
 	}
-	return &apiv1.GetJobResponse{Job: s.c.view(j, callerOf(ctx), full), Index: s.c.fsm.Index()}, nil
+	m := s.c.view(j, callerOf(ctx), full)
+	nameTypes(m)
+	return &apiv1.GetJobResponse{Job: m, Index: s.c.fsm.Index()}, nil
 }
 
 func noJob(id uint64) error {

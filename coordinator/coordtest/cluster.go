@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -60,6 +61,10 @@ type Options struct {
 	// GangTimeout and GangPorts are passed on.
 	GangTimeout time.Duration
 	GangPorts   [2]uint16
+	// KeepFinished, SnapshotThreshold and SnapshotInterval are passed on.
+	KeepFinished      int
+	SnapshotThreshold uint64
+	SnapshotInterval  time.Duration
 	// Registry takes the metrics of a cluster of one.
 	Registry prometheus.Registerer
 }
@@ -171,6 +176,7 @@ func (c *Cluster) Restart(i int) {
 		Peer: peer, Dial: func(addr string) (*grpc.ClientConn, error) { return c.dial(c.apiOf(addr), "coordinator", "peer") },
 		Users: userName, AllowRoot: c.opts.AllowRoot, MinUID: 1000, Admins: []cluster.UID{2000},
 		Lease: c.opts.Lease, MaxShares: 3, Policy: policy, Planner: c.opts.Planner, Partitions: c.opts.Partitions, Clock: c.opts.Clock, MaxQueued: c.opts.MaxQueued, Learning: c.opts.Learning, Registry: c.opts.Registry, Certs: certifier{},
+		KeepFinished: c.opts.KeepFinished, SnapshotThreshold: c.opts.SnapshotThreshold, SnapshotInterval: c.opts.SnapshotInterval,
 		GangTimeout: c.opts.GangTimeout, GangPorts: c.opts.GangPorts,
 		Fatal: func(err error) { c.t.Errorf("%s cannot go on: %v", c.peers[i].ID, err) },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -200,6 +206,17 @@ func (c *Cluster) Stop(i int) {
 		c.nodes[i] = nil
 	}
 }
+
+// Wipe removes all that coordinator i has on disk, after Stop.
+func (c *Cluster) Wipe(i int) {
+	c.t.Helper()
+	if err := os.RemoveAll(c.Dir(i)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Dir is where coordinator i keeps its files.
+func (c *Cluster) Dir(i int) string { return filepath.Join(c.dir, c.peers[i].ID) }
 
 // Kill cuts coordinator i off at once, as the end of its process does: nobody
 // hears of it, and leadership is not handed over. What it has on disk stays.

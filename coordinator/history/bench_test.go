@@ -38,7 +38,7 @@ func BenchmarkMillion(b *testing.B) {
 		for b.Loop() {
 			n = 0
 			q := Query{Users: []string{"user07"}, EndedFrom: week, EndedBefore: week.Add(7 * 24 * time.Hour)}
-			_, err := s.Scan(&q, func(r Result) bool {
+			err := s.View().Scan(&q, func(r Result) bool {
 				if _, err := r.Job(); err != nil {
 					b.Fatal(err)
 				}
@@ -65,7 +65,7 @@ func BenchmarkMillion(b *testing.B) {
 	b.Run("report", func(b *testing.B) {
 		for b.Loop() {
 			p := NewReport(ByUser)
-			if _, err := s.Rows(&Query{}, p.Add); err != nil {
+			if err := s.View().Rows(&Query{}, p.Add); err != nil {
 				b.Fatal(err)
 			}
 			if _, total := p.Lines(); total.Jobs != st.Jobs {
@@ -81,7 +81,7 @@ func BenchmarkMillion(b *testing.B) {
 	b.Run("export-all", func(b *testing.B) {
 		for b.Loop() {
 			n := 0
-			if _, err := s.Scan(&Query{OldestFirst: true}, func(r Result) bool {
+			if err := s.View().Scan(&Query{OldestFirst: true}, func(r Result) bool {
 				if _, err := r.Job(); err != nil {
 					b.Fatal(err)
 				}

@@ -84,7 +84,7 @@ func mustAppend(t testing.TB, s *Store, upTo uint64, jobs []*cluster.Job) {
 func idsOf(t testing.TB, s *Store, q Query) []cluster.JobID {
 	t.Helper()
 	var out []cluster.JobID
-	if _, err := s.Scan(&q, func(r Result) bool { out = append(out, r.Row.ID); return true }); err != nil {
+	if err := s.View().Scan(&q, func(r Result) bool { out = append(out, r.Row.ID); return true }); err != nil {
 		t.Fatalf("scan: %v", err)
 	}
 	return out

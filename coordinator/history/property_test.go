@@ -80,14 +80,14 @@ func (w *world) check() {
 		w.t.Fatalf("newest first the store has %v, want %v", got, want)
 	}
 	rows := 0
-	if _, err := w.s.Rows(&Query{}, func(*Row) { rows++ }); err != nil || rows != len(want) || st.Jobs != len(want) {
+	if err := w.s.View().Rows(&Query{}, func(*Row) { rows++ }); err != nil || rows != len(want) || st.Jobs != len(want) {
 		w.t.Fatalf("%d rows, %d jobs in the stats, want %d: %v", rows, st.Jobs, len(want), err)
 	}
 }
 
 func scanIDs(t *rapid.T, s *Store, q Query) []cluster.JobID {
 	var out []cluster.JobID
-	if _, err := s.Scan(&q, func(r Result) bool { out = append(out, r.Row.ID); return true }); err != nil {
+	if err := s.View().Scan(&q, func(r Result) bool { out = append(out, r.Row.ID); return true }); err != nil {
 		t.Fatalf("scan: %v", err)
 	}
 	return out
@@ -278,7 +278,7 @@ func (w *world) refetch() {
 
 func allRecords(t *rapid.T, s *Store) []byte {
 	var out []byte
-	_, err := s.Scan(&Query{OldestFirst: true}, func(r Result) bool {
+	err := s.View().Scan(&Query{OldestFirst: true}, func(r Result) bool {
 		b, err := r.record()
 		if err != nil {
 			t.Fatalf("record: %v", err)

@@ -98,25 +98,28 @@ func Of(j *cluster.Job, row *Row) Result {
 	return Result{row, func() ([]byte, error) { return Record(j) }}
 }
 
-// view is what a reader looks at: nothing of it changes.
-type view struct {
+// View is the store as it is at one moment: what is appended later is not in it.
+type View struct {
+	s          *Store
 	segs       []*segment
 	entries    []entry
 	from, upTo uint64 // of the entries
 }
 
-func (s *Store) view() view {
+// UpTo is the index until which it has all that ended, but for the holes.
+func (v *View) UpTo() uint64 { return v.upTo }
+
+// View returns the store as it is.
+func (s *Store) View() *View {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return view{s.segs, s.head.entries, s.head.from, s.head.upTo}
+	return &View{s, s.segs, s.head.entries, s.head.from, s.head.upTo}
 }
 
 // Scan calls yield with the jobs that the query chooses, in order, until yield
-// returns false or the limit is reached. upTo tells how far what was looked at
-// goes; what ended after it is not there. A file that turns out to be damaged is
+// returns false or the limit is reached. A file that turns out to be damaged is
 // put aside and leaves a hole.
-func (s *Store) Scan(q *Query, yield func(Result) bool) (upTo uint64, err error) {
-	v := s.view()
+func (v *View) Scan(q *Query, yield func(Result) bool) error {
 	left := q.Limit
 	each := func(r Result) bool {
 		if !yield(r) {
@@ -127,22 +130,22 @@ func (s *Store) Scan(q *Query, yield func(Result) bool) (upTo uint64, err error)
 	}
 	if q.OldestFirst {
 		for _, g := range v.segs {
-			if on, err := s.scanSegment(g, q, each); !on || err != nil {
-				return v.upTo, err
+			if on, err := v.s.scanSegment(g, q, each); !on || err != nil {
+				return err
 			}
 		}
 		scanHead(v.entries, q, each)
-		return v.upTo, nil
+		return nil
 	}
 	if !scanHead(v.entries, q, each) {
-		return v.upTo, nil
+		return nil
 	}
 	for _, g := range slices.Backward(v.segs) {
-		if on, err := s.scanSegment(g, q, each); !on || err != nil {
-			return v.upTo, err
+		if on, err := v.s.scanSegment(g, q, each); !on || err != nil {
+			return err
 		}
 	}
-	return v.upTo, nil
+	return nil
 }
 
 func scanHead(es []entry, q *Query, yield func(Result) bool) bool {
@@ -302,7 +305,7 @@ func (o *opened) userPicker(users []string) func([]byte) bool {
 
 // Job returns a job by its id, or nil.
 func (s *Store) Job(id cluster.JobID) (*cluster.Job, error) {
-	v := s.view()
+	v := s.View()
 	for i := range v.entries {
 		if e := &v.entries[i]; e.row.ID == id {
 			return JobOf(e.record)
@@ -345,8 +348,7 @@ func (g *segment) job(id cluster.JobID) (*cluster.Job, error) {
 
 // Rows calls fn with all rows that the query chooses, in no order. It is what
 // reports are made of: nothing is sorted and no record is read.
-func (s *Store) Rows(q *Query, fn func(*Row)) (upTo uint64, err error) {
-	v := s.view()
+func (v *View) Rows(q *Query, fn func(*Row)) error {
 	for i := range v.entries {
 		if r := &v.entries[i].row; q.Match(r) {
 			fn(r)
@@ -357,14 +359,15 @@ func (s *Store) Rows(q *Query, fn func(*Row)) (upTo uint64, err error) {
 		if !q.may(g) {
 			continue
 		}
+		var err error
 		if buf, err = g.rows(q, buf, fn); err != nil {
-			s.found(g, err)
+			v.s.found(g, err)
 			if d := (*damaged)(nil); !errors.As(err, &d) {
-				return v.upTo, err
+				return err
 			}
 		}
 	}
-	return v.upTo, nil
+	return nil
 }
 
 func (g *segment) rows(q *Query, buf []byte, fn func(*Row)) ([]byte, error) {
@@ -403,7 +406,7 @@ type Part struct {
 // further than to: the first part of it that it has whole. ok is false when it
 // has nothing of it.
 func (s *Store) Read(after, to uint64, size int) (p Part, ok bool, err error) {
-	v := s.view()
+	v := s.View()
 	for _, g := range v.segs {
 		if g.to <= after {
 			continue

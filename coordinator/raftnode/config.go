@@ -115,6 +115,9 @@ type Config struct {
 	// taken, TrailingLogs how many are kept behind it so that a follower that
 	// was away a moment needs no snapshot. Optional, 8192 each.
 	SnapshotThreshold, TrailingLogs uint64
+	// SnapshotInterval is how often it is looked whether one is due. Optional, a
+	// minute.
+	SnapshotInterval time.Duration
 	// MaxAppendEntries is how many entries travel or are fsynced at once, 1
 	// to 1024. Optional, 512.
 	MaxAppendEntries int
@@ -131,8 +134,7 @@ type Config struct {
 
 // hooks let a test stand between Raft and its parts.
 type hooks struct {
-	beforeWrite      func(op string) error // in front of each change to the log file
-	snapshotInterval time.Duration
+	beforeWrite func(op string) error // in front of each change to the log file
 }
 
 // withDefaults fills what may be left out.
@@ -145,7 +147,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxAppendEntries, 512)
 	setDefault(&c.MaxEntryBytes, 4<<20)
 	setDefault(&c.StallLimit, 10*time.Second)
-	setDefault(&c.hooks.snapshotInterval, time.Minute)
+	setDefault(&c.SnapshotInterval, time.Minute)
 	return c
 }
 

@@ -186,7 +186,7 @@ func (n *Node) raftConfig(log *slogLogger) (*raft.Config, <-chan bool) {
 	c.CommitTimeout = n.cfg.Timing.CommitTimeout
 	c.MaxAppendEntries = n.cfg.MaxAppendEntries
 	c.SnapshotThreshold = n.cfg.SnapshotThreshold
-	c.SnapshotInterval = n.cfg.hooks.snapshotInterval
+	c.SnapshotInterval = n.cfg.SnapshotInterval
 	c.TrailingLogs = n.cfg.TrailingLogs
 	c.NotifyCh = notify
 	c.Logger = log

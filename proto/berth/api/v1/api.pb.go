@@ -4102,10 +4102,16 @@ type Member struct {
 	Version        string `protobuf:"bytes,12,opt,name=version,proto3" json:"version,omitempty"`
 	// The predictor's weights in use there, 0 when they are the built-in ones,
 	// and their SHA-256, hexadecimal.
-	ModelVersion  uint64 `protobuf:"varint,13,opt,name=model_version,json=modelVersion,proto3" json:"model_version,omitempty"`
-	ModelSha256   string `protobuf:"bytes,14,opt,name=model_sha256,json=modelSha256,proto3" json:"model_sha256,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ModelVersion uint64 `protobuf:"varint,13,opt,name=model_version,json=modelVersion,proto3" json:"model_version,omitempty"`
+	ModelSha256  string `protobuf:"bytes,14,opt,name=model_sha256,json=modelSha256,proto3" json:"model_sha256,omitempty"`
+	// Its store of finished jobs: how many, in how many bytes, how many parts are
+	// missing there, and why it cannot be written, if it cannot.
+	HistoryJobs    uint64 `protobuf:"varint,15,opt,name=history_jobs,json=historyJobs,proto3" json:"history_jobs,omitempty"`
+	HistoryBytes   uint64 `protobuf:"varint,16,opt,name=history_bytes,json=historyBytes,proto3" json:"history_bytes,omitempty"`
+	HistoryHoles   uint32 `protobuf:"varint,17,opt,name=history_holes,json=historyHoles,proto3" json:"history_holes,omitempty"`
+	HistoryProblem string `protobuf:"bytes,18,opt,name=history_problem,json=historyProblem,proto3" json:"history_problem,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
@@ -4232,6 +4238,34 @@ func (x *Member) GetModelVersion() uint64 {
 func (x *Member) GetModelSha256() string {
 	if x != nil {
 		return x.ModelSha256
+	}
+	return ""
+}
+
+func (x *Member) GetHistoryJobs() uint64 {
+	if x != nil {
+		return x.HistoryJobs
+	}
+	return 0
+}
+
+func (x *Member) GetHistoryBytes() uint64 {
+	if x != nil {
+		return x.HistoryBytes
+	}
+	return 0
+}
+
+func (x *Member) GetHistoryHoles() uint32 {
+	if x != nil {
+		return x.HistoryHoles
+	}
+	return 0
+}
+
+func (x *Member) GetHistoryProblem() string {
+	if x != nil {
+		return x.HistoryProblem
 	}
 	return ""
 }
@@ -6816,7 +6850,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x06policy\x18\a \x01(\tR\x06policy\x12\x1d\n" +
 	"\n" +
 	"max_shares\x18\b \x01(\rR\tmaxShares\x12,\n" +
-	"\x03now\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x03now\"\x93\x03\n" +
+	"\x03now\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x03now\"\xa9\x04\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
@@ -6834,7 +6868,11 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03pid\x18\v \x01(\rR\x03pid\x12\x18\n" +
 	"\aversion\x18\f \x01(\tR\aversion\x12#\n" +
 	"\rmodel_version\x18\r \x01(\x04R\fmodelVersion\x12!\n" +
-	"\fmodel_sha256\x18\x0e \x01(\tR\vmodelSha256\"6\n" +
+	"\fmodel_sha256\x18\x0e \x01(\tR\vmodelSha256\x12!\n" +
+	"\fhistory_jobs\x18\x0f \x01(\x04R\vhistoryJobs\x12#\n" +
+	"\rhistory_bytes\x18\x10 \x01(\x04R\fhistoryBytes\x12#\n" +
+	"\rhistory_holes\x18\x11 \x01(\rR\fhistoryHoles\x12'\n" +
+	"\x0fhistory_problem\x18\x12 \x01(\tR\x0ehistoryProblem\"6\n" +
 	"\bJobCount\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\"$\n" +

@@ -24,6 +24,140 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type FetchHistoryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// After the one index and until the other.
+	After         uint64 `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"`
+	Until         uint64 `protobuf:"varint,2,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchHistoryRequest) Reset() {
+	*x = FetchHistoryRequest{}
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchHistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchHistoryRequest) ProtoMessage() {}
+
+func (x *FetchHistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchHistoryRequest.ProtoReflect.Descriptor instead.
+func (*FetchHistoryRequest) Descriptor() ([]byte, []int) {
+	return file_berth_peer_v1_peer_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *FetchHistoryRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *FetchHistoryRequest) GetUntil() uint64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+// FetchHistoryResponse is all that ended after an index and until another. What
+// lies between two of them is missing there.
+type FetchHistoryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	After uint64                 `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"`
+	Until uint64                 `protobuf:"varint,2,opt,name=until,proto3" json:"until,omitempty"`
+	// In the order in which they ended; see coordinator/history.
+	Records [][]byte `protobuf:"bytes,3,rep,name=records,proto3" json:"records,omitempty"`
+	// The last one of the stream has no records and says until where everything
+	// is known there, or is missing.
+	Last          bool   `protobuf:"varint,4,opt,name=last,proto3" json:"last,omitempty"`
+	UpTo          uint64 `protobuf:"varint,5,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchHistoryResponse) Reset() {
+	*x = FetchHistoryResponse{}
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchHistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchHistoryResponse) ProtoMessage() {}
+
+func (x *FetchHistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchHistoryResponse.ProtoReflect.Descriptor instead.
+func (*FetchHistoryResponse) Descriptor() ([]byte, []int) {
+	return file_berth_peer_v1_peer_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *FetchHistoryResponse) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *FetchHistoryResponse) GetUntil() uint64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *FetchHistoryResponse) GetRecords() [][]byte {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *FetchHistoryResponse) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
+func (x *FetchHistoryResponse) GetUpTo() uint64 {
+	if x != nil {
+		return x.UpTo
+	}
+	return 0
+}
+
 type GetMemberRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -32,7 +166,7 @@ type GetMemberRequest struct {
 
 func (x *GetMemberRequest) Reset() {
 	*x = GetMemberRequest{}
-	mi := &file_berth_peer_v1_peer_proto_msgTypes[0]
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -44,7 +178,7 @@ func (x *GetMemberRequest) String() string {
 func (*GetMemberRequest) ProtoMessage() {}
 
 func (x *GetMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_peer_v1_peer_proto_msgTypes[0]
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -57,7 +191,7 @@ func (x *GetMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemberRequest.ProtoReflect.Descriptor instead.
 func (*GetMemberRequest) Descriptor() ([]byte, []int) {
-	return file_berth_peer_v1_peer_proto_rawDescGZIP(), []int{0}
+	return file_berth_peer_v1_peer_proto_rawDescGZIP(), []int{2}
 }
 
 type GetMemberResponse struct {
@@ -74,14 +208,20 @@ type GetMemberResponse struct {
 	WeightsVersion uint64 `protobuf:"varint,9,opt,name=weights_version,json=weightsVersion,proto3" json:"weights_version,omitempty"`
 	WeightsSha256  []byte `protobuf:"bytes,10,opt,name=weights_sha256,json=weightsSha256,proto3" json:"weights_sha256,omitempty"`
 	// The highest version of log entries that it reads; 0 is 1.
-	EntryVersion  uint32 `protobuf:"varint,11,opt,name=entry_version,json=entryVersion,proto3" json:"entry_version,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	EntryVersion uint32 `protobuf:"varint,11,opt,name=entry_version,json=entryVersion,proto3" json:"entry_version,omitempty"`
+	// Its store of finished jobs: how many, in how many bytes, how many parts of the
+	// log are missing there, and why it cannot be written, if it cannot.
+	HistoryJobs    uint64 `protobuf:"varint,12,opt,name=history_jobs,json=historyJobs,proto3" json:"history_jobs,omitempty"`
+	HistoryBytes   uint64 `protobuf:"varint,13,opt,name=history_bytes,json=historyBytes,proto3" json:"history_bytes,omitempty"`
+	HistoryHoles   uint32 `protobuf:"varint,14,opt,name=history_holes,json=historyHoles,proto3" json:"history_holes,omitempty"`
+	HistoryProblem string `protobuf:"bytes,15,opt,name=history_problem,json=historyProblem,proto3" json:"history_problem,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *GetMemberResponse) Reset() {
 	*x = GetMemberResponse{}
-	mi := &file_berth_peer_v1_peer_proto_msgTypes[1]
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -93,7 +233,7 @@ func (x *GetMemberResponse) String() string {
 func (*GetMemberResponse) ProtoMessage() {}
 
 func (x *GetMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_peer_v1_peer_proto_msgTypes[1]
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -106,7 +246,7 @@ func (x *GetMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemberResponse.ProtoReflect.Descriptor instead.
 func (*GetMemberResponse) Descriptor() ([]byte, []int) {
-	return file_berth_peer_v1_peer_proto_rawDescGZIP(), []int{1}
+	return file_berth_peer_v1_peer_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetMemberResponse) GetId() string {
@@ -186,12 +326,49 @@ func (x *GetMemberResponse) GetEntryVersion() uint32 {
 	return 0
 }
 
+func (x *GetMemberResponse) GetHistoryJobs() uint64 {
+	if x != nil {
+		return x.HistoryJobs
+	}
+	return 0
+}
+
+func (x *GetMemberResponse) GetHistoryBytes() uint64 {
+	if x != nil {
+		return x.HistoryBytes
+	}
+	return 0
+}
+
+func (x *GetMemberResponse) GetHistoryHoles() uint32 {
+	if x != nil {
+		return x.HistoryHoles
+	}
+	return 0
+}
+
+func (x *GetMemberResponse) GetHistoryProblem() string {
+	if x != nil {
+		return x.HistoryProblem
+	}
+	return ""
+}
+
 var File_berth_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_berth_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x18berth/peer/v1/peer.proto\x12\rberth.peer.v1\"\x12\n" +
-	"\x10GetMemberRequest\"\xe5\x02\n" +
+	"\x18berth/peer/v1/peer.proto\x12\rberth.peer.v1\"A\n" +
+	"\x13FetchHistoryRequest\x12\x14\n" +
+	"\x05after\x18\x01 \x01(\x04R\x05after\x12\x14\n" +
+	"\x05until\x18\x02 \x01(\x04R\x05until\"\x85\x01\n" +
+	"\x14FetchHistoryResponse\x12\x14\n" +
+	"\x05after\x18\x01 \x01(\x04R\x05after\x12\x14\n" +
+	"\x05until\x18\x02 \x01(\x04R\x05until\x12\x18\n" +
+	"\arecords\x18\x03 \x03(\fR\arecords\x12\x12\n" +
+	"\x04last\x18\x04 \x01(\bR\x04last\x12\x13\n" +
+	"\x05up_to\x18\x05 \x01(\x04R\x04upTo\"\x12\n" +
+	"\x10GetMemberRequest\"\xfb\x03\n" +
 	"\x11GetMemberResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1d\n" +
@@ -206,9 +383,14 @@ const file_berth_peer_v1_peer_proto_rawDesc = "" +
 	"\x0fweights_version\x18\t \x01(\x04R\x0eweightsVersion\x12%\n" +
 	"\x0eweights_sha256\x18\n" +
 	" \x01(\fR\rweightsSha256\x12#\n" +
-	"\rentry_version\x18\v \x01(\rR\fentryVersion2]\n" +
+	"\rentry_version\x18\v \x01(\rR\fentryVersion\x12!\n" +
+	"\fhistory_jobs\x18\f \x01(\x04R\vhistoryJobs\x12#\n" +
+	"\rhistory_bytes\x18\r \x01(\x04R\fhistoryBytes\x12#\n" +
+	"\rhistory_holes\x18\x0e \x01(\rR\fhistoryHoles\x12'\n" +
+	"\x0fhistory_problem\x18\x0f \x01(\tR\x0ehistoryProblem2\xb8\x01\n" +
 	"\vPeerService\x12N\n" +
-	"\tGetMember\x12\x1f.berth.peer.v1.GetMemberRequest\x1a .berth.peer.v1.GetMemberResponseB=Z;github.com/berth-scheduler/berth/proto/berth/peer/v1;peerv1b\x06proto3"
+	"\tGetMember\x12\x1f.berth.peer.v1.GetMemberRequest\x1a .berth.peer.v1.GetMemberResponse\x12Y\n" +
+	"\fFetchHistory\x12\".berth.peer.v1.FetchHistoryRequest\x1a#.berth.peer.v1.FetchHistoryResponse0\x01B=Z;github.com/berth-scheduler/berth/proto/berth/peer/v1;peerv1b\x06proto3"
 
 var (
 	file_berth_peer_v1_peer_proto_rawDescOnce sync.Once
@@ -222,16 +404,20 @@ func file_berth_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_berth_peer_v1_peer_proto_rawDescData
 }
 
-var file_berth_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_berth_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_berth_peer_v1_peer_proto_goTypes = []any{
-	(*GetMemberRequest)(nil),  // 0: berth.peer.v1.GetMemberRequest
-	(*GetMemberResponse)(nil), // 1: berth.peer.v1.GetMemberResponse
+	(*FetchHistoryRequest)(nil),  // 0: berth.peer.v1.FetchHistoryRequest
+	(*FetchHistoryResponse)(nil), // 1: berth.peer.v1.FetchHistoryResponse
+	(*GetMemberRequest)(nil),     // 2: berth.peer.v1.GetMemberRequest
+	(*GetMemberResponse)(nil),    // 3: berth.peer.v1.GetMemberResponse
 }
 var file_berth_peer_v1_peer_proto_depIdxs = []int32{
-	0, // 0: berth.peer.v1.PeerService.GetMember:input_type -> berth.peer.v1.GetMemberRequest
-	1, // 1: berth.peer.v1.PeerService.GetMember:output_type -> berth.peer.v1.GetMemberResponse
-	1, // [1:2] is the sub-list for method output_type
-	0, // [0:1] is the sub-list for method input_type
+	2, // 0: berth.peer.v1.PeerService.GetMember:input_type -> berth.peer.v1.GetMemberRequest
+	0, // 1: berth.peer.v1.PeerService.FetchHistory:input_type -> berth.peer.v1.FetchHistoryRequest
+	3, // 2: berth.peer.v1.PeerService.GetMember:output_type -> berth.peer.v1.GetMemberResponse
+	1, // 3: berth.peer.v1.PeerService.FetchHistory:output_type -> berth.peer.v1.FetchHistoryResponse
+	2, // [2:4] is the sub-list for method output_type
+	0, // [0:2] is the sub-list for method input_type
 	0, // [0:0] is the sub-list for extension type_name
 	0, // [0:0] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
@@ -248,7 +434,7 @@ func file_berth_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_peer_v1_peer_proto_rawDesc), len(file_berth_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,7 +22,8 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PeerService_GetMember_FullMethodName = "/berth.peer.v1.PeerService/GetMember"
+	PeerService_GetMember_FullMethodName    = "/berth.peer.v1.PeerService/GetMember"
+	PeerService_FetchHistory_FullMethodName = "/berth.peer.v1.PeerService/FetchHistory"
 )
 
 // PeerServiceClient is the client API for PeerService service.
@@ -31,6 +32,9 @@ const (
 type PeerServiceClient interface {
 	// GetMember describes the coordinator that answers.
 	GetMember(ctx context.Context, in *GetMemberRequest, opts ...grpc.CallOption) (*GetMemberResponse, error)
+	// FetchHistory streams the records of jobs that ended in a part of the log,
+	// as far as the coordinator that answers has them.
+	FetchHistory(ctx context.Context, in *FetchHistoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchHistoryResponse], error)
 }
 
 type peerServiceClient struct {
@@ -51,12 +55,34 @@ func (c *peerServiceClient) GetMember(ctx context.Context, in *GetMemberRequest,
 	return out, nil
 }
 
+func (c *peerServiceClient) FetchHistory(ctx context.Context, in *FetchHistoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchHistoryResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &PeerService_ServiceDesc.Streams[0], PeerService_FetchHistory_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FetchHistoryRequest, FetchHistoryResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PeerService_FetchHistoryClient = grpc.ServerStreamingClient[FetchHistoryResponse]
+
 // PeerServiceServer is the server API for PeerService service.
 // All implementations must embed UnimplementedPeerServiceServer
 // for forward compatibility.
 type PeerServiceServer interface {
 	// GetMember describes the coordinator that answers.
 	GetMember(context.Context, *GetMemberRequest) (*GetMemberResponse, error)
+	// FetchHistory streams the records of jobs that ended in a part of the log,
+	// as far as the coordinator that answers has them.
+	FetchHistory(*FetchHistoryRequest, grpc.ServerStreamingServer[FetchHistoryResponse]) error
 	mustEmbedUnimplementedPeerServiceServer()
 }
 
@@ -69,6 +95,9 @@ type UnimplementedPeerServiceServer struct{}
 
 func (UnimplementedPeerServiceServer) GetMember(context.Context, *GetMemberRequest) (*GetMemberResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetMember not implemented")
+}
+func (UnimplementedPeerServiceServer) FetchHistory(*FetchHistoryRequest, grpc.ServerStreamingServer[FetchHistoryResponse]) error {
+	return status.Error(codes.Unimplemented, "method FetchHistory not implemented")
 }
 func (UnimplementedPeerServiceServer) mustEmbedUnimplementedPeerServiceServer() {}
 func (UnimplementedPeerServiceServer) testEmbeddedByValue()                     {}
@@ -109,6 +138,17 @@ func _PeerService_GetMember_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PeerService_FetchHistory_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(FetchHistoryRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PeerServiceServer).FetchHistory(m, &grpc.GenericServerStream[FetchHistoryRequest, FetchHistoryResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PeerService_FetchHistoryServer = grpc.ServerStreamingServer[FetchHistoryResponse]
+
 // PeerService_ServiceDesc is the grpc.ServiceDesc for PeerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -121,6 +161,12 @@ var PeerService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _PeerService_GetMember_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "FetchHistory",
+			Handler:       _PeerService_FetchHistory_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "berth/peer/v1/peer.proto",
 }

@@ -1,0 +1,241 @@
+package coordinator
+
+import (
+	"context"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/history"
+)
+
+const (
+	historyBatch = 1000
+	// historyGather is how long ended jobs gather before they are written: one
+	// write to the disk for all of them. Until then they are in the state.
+	historyGather = 250 * time.Millisecond
+	historyRetry  = 5 * time.Second
+	historyMend   = 30 * time.Second // between looks at what is missing or too old
+	historyScrub  = 10 * time.Minute // between files that are read whole
+)
+
+// archive fills this coordinator's store of finished jobs from the feed of the
+// state machine. The store may fail and is tried again: the cluster goes on
+// without.
+type archive struct {
+	c     *Coordinator
+	store atomic.Pointer[history.Store] // nil until it could be opened
+	// missing is poked when a hole appeared.
+	missing chan struct{}
+	failing atomic.Pointer[string] // why it cannot be written now
+	given   atomic.Uint64          // index of the last hole that nobody could fill
+}
+
+func newArchive(c *Coordinator) *archive {
+	a := &archive{c: c, missing: make(chan struct{}, 1)}
+	a.open()
+	return a
+}
+
+// open opens the store, or notes why not. Until it is open the state machine
+// holds what it forgets.
+func (a *archive) open() {
+	s, err := history.Open(history.Config{
+		Dir: filepath.Join(a.c.cfg.Dir, "history"), Keep: a.c.cfg.HistoryKeep, MaxJobs: a.c.cfg.HistoryMaxJobs,
+		Log: a.c.cfg.Log.With("component", "history"),
+	})
+	a.note(err)
+	if err != nil {
+		a.c.fsm.HoldEnded(0)
+		return
+	}
+	a.store.Store(s)
+	a.c.fsm.HoldEnded(s.UpTo())
+}
+
+// note says once when writing begins to fail, and when it works again.
+func (a *archive) note(err error) {
+	was := a.failing.Load()
+	switch {
+	case err == nil && was != nil:
+		a.failing.Store(nil)
+		a.c.log.Info("history is written again")
+	case err != nil && was == nil:
+		a.c.log.Error("history cannot be written; the cluster goes on, finished jobs wait in memory", "err", err)
+		fallthrough
+	case err != nil:
+		text := err.Error()
+		a.failing.Store(&text)
+	}
+}
+
+func (a *archive) problem() string {
+	if p := a.failing.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+func (a *archive) close() {
+	if s := a.store.Load(); s != nil {
+		_ = s.Close()
+	}
+}
+
+// run follows the feed until ctx ends.
+func (a *archive) run(ctx context.Context) error {
+	for a.store.Load() == nil {
+		if !sleep(ctx, historyRetry) {
+			return ctx.Err()
+		}
+		a.open()
+	}
+	s := a.store.Load()
+	for {
+		err := a.step(s)
+		a.note(err)
+		if err != nil {
+			if !sleep(ctx, historyRetry) {
+				return ctx.Err()
+			}
+			continue
+		}
+		if err := a.c.fsm.WaitEnded(ctx, s.UpTo()); err != nil {
+			return err
+		}
+		if !sleep(ctx, historyGather) {
+			return ctx.Err()
+		}
+	}
+}
+
+// step writes all that has ended by now.
+func (a *archive) step(s *history.Store) error {
+	for {
+		after := s.UpTo()
+		e := a.c.fsm.Ended(after, historyBatch)
+		switch {
+		case e.Missed:
+			if err := s.Skip(e.UpTo); err != nil {
+				return err
+			}
+			a.c.log.Info("history: what ended in a part of the log is not known here; it is fetched from the others", "after", after, "until", e.UpTo)
+			poke(a.missing)
+		case len(e.Jobs) == 0:
+			return nil
+		default:
+			if err := s.Append(e.UpTo, e.Jobs); err != nil {
+				return err
+			}
+		}
+		a.c.fsm.HoldEnded(s.UpTo())
+	}
+}
+
+// mend keeps the store whole and within bounds until ctx ends.
+func (a *archive) mend(ctx context.Context) error {
+	scrub, at := time.Now(), uint64(0)
+	for {
+		if s := a.store.Load(); s != nil {
+			a.fillHoles(ctx, s)
+			if now := a.c.fsm.Now(); now > 0 {
+				if err := s.Retain(now); err != nil {
+					a.note(err)
+				}
+			}
+			if time.Since(scrub) > historyScrub {
+				at, scrub = s.Scrub(at), time.Now()
+			}
+		}
+		wait := time.NewTimer(historyMend)
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return ctx.Err()
+		case <-a.missing:
+			wait.Stop()
+		case <-wait.C:
+		}
+	}
+}
+
+func (a *archive) stats() history.Stats {
+	if s := a.store.Load(); s != nil {
+		return s.Stats()
+	}
+	return history.Stats{}
+}
+
+// incomplete tells whether jobs may be missing in what is read here.
+func (a *archive) incomplete() bool {
+	s := a.store.Load()
+	return s == nil || len(s.Holes()) > 0
+}
+
+// job returns a finished job that the state has forgotten, or nil.
+func (a *archive) job(id cluster.JobID) *cluster.Job {
+	s := a.store.Load()
+	if s == nil {
+		return nil
+	}
+	// First what waits to be written: it may be written and let go of meanwhile,
+	// and then the store has it.
+	if j := a.waiting(s, id); j != nil {
+		return j
+	}
+	j, err := s.Job(id)
+	if err != nil {
+		a.c.log.Error("history cannot be read", "job", uint64(id), "err", err)
+		return nil
+	}
+	return j
+}
+
+func (a *archive) waiting(s *history.Store, id cluster.JobID) *cluster.Job {
+	for _, j := range a.tail(s.UpTo()) {
+		if j.ID == id {
+			return j
+		}
+	}
+	return nil
+}
+
+// tail returns the jobs that ended after an index, in order, but for those of
+// which nothing is known.
+func (a *archive) tail(after uint64) []*cluster.Job {
+	var out []*cluster.Job
+	for {
+		e := a.c.fsm.Ended(after, historyBatch)
+		if e.UpTo <= after {
+			return out
+		}
+		out, after = append(out, e.Jobs...), e.UpTo
+	}
+}
+
+// watch registers the figures of the store.
+func (a *archive) watch(reg prometheus.Registerer) {
+	for _, g := range []struct {
+		name, help string
+		value      func(history.Stats) float64
+	}{
+		{"berth_history_jobs", "Finished jobs in this coordinator's store.", func(s history.Stats) float64 { return float64(s.Jobs) }},
+		{"berth_history_bytes", "Size of this coordinator's store of finished jobs.", func(s history.Stats) float64 { return float64(s.Bytes) }},
+		{"berth_history_index", "Log index until which finished jobs are stored.", func(s history.Stats) float64 { return float64(s.UpTo) }},
+		{"berth_history_holes", "Parts of the log of which finished jobs are missing in the store.", func(s history.Stats) float64 { return float64(len(s.Holes)) }},
+	} {
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: g.name, Help: g.help}, func() float64 { return g.value(a.stats()) }))
+	}
+	for _, k := range []struct {
+		name, help string
+		value      func(history.Stats) float64
+	}{
+		{"berth_history_write_failures_total", "Writes to the store of finished jobs that failed.", func(s history.Stats) float64 { return float64(s.Failures) }},
+		{"berth_history_damaged_files_total", "Files of the store of finished jobs that were found damaged.", func(s history.Stats) float64 { return float64(s.Damaged) }},
+	} {
+		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: k.name, Help: k.help}, func() float64 { return k.value(a.stats()) }))
+	}
+}

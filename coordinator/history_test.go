@@ -1,0 +1,161 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// cancelled submits n jobs and cancels them, and returns their ids.
+func cancelled(t *testing.T, c *coordtest.Cluster, at int, n int) []uint64 {
+	t.Helper()
+	jobs := apiv1.NewJobServiceClient(c.Dial(at, "gate", "g"))
+	var ids []uint64
+	for len(ids) < n {
+		ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 30*time.Second)
+		req := &apiv1.SubmitJobsRequest{RequestId: fmt.Sprintf("history-test-%06d-%d", len(ids), time.Now().UnixNano())}
+		for range min(20, n-len(ids)) {
+			req.Jobs = append(req.Jobs, &apiv1.JobSpec{Name: "j", Command: [][]byte{[]byte("true"), []byte("secret")}, Dir: []byte("/"), Hold: true})
+		}
+		r, err := jobs.SubmitJobs(ctx, req)
+		if err != nil {
+			t.Fatalf("submit: %v", err)
+		}
+		if _, err := jobs.CancelJobs(ctx, &apiv1.CancelJobsRequest{Ids: r.Ids}); err != nil {
+			t.Fatalf("cancel: %v", err)
+		}
+		cancel()
+		ids = append(ids, r.Ids...)
+	}
+	return ids
+}
+
+// historyOf returns the ids that one coordinator has, and whether it says that
+// this is all.
+func historyOf(t *testing.T, c *coordtest.Cluster, at int, req *apiv1.ListHistoryRequest) (jobs []*apiv1.Job, whole bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 30*time.Second)
+	defer cancel()
+	stream, err := apiv1.NewHistoryServiceClient(c.Dial(at, "gate", "g")).ListHistory(ctx, req)
+	if err != nil {
+		t.Fatalf("history: %v", err)
+	}
+	whole = true
+	for {
+		r, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return jobs, whole
+		}
+		if err != nil {
+			t.Logf("history of %d: %v", at, err)
+			return nil, false
+		}
+		whole = whole && !r.Incomplete
+		jobs = append(jobs, r.Jobs...)
+	}
+}
+
+// eventuallyAll waits until a coordinator has exactly the jobs, in their order.
+func eventuallyAll(t *testing.T, c *coordtest.Cluster, at int, want []uint64) {
+	t.Helper()
+	var got []uint64
+	whole := false
+	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		var jobs []*apiv1.Job
+		jobs, whole = historyOf(t, c, at, &apiv1.ListHistoryRequest{OldestFirst: true})
+		got = got[:0]
+		for _, j := range jobs {
+			got = append(got, j.Id)
+		}
+		if whole && slices.Equal(got, want) {
+			return
+		}
+	}
+	t.Fatalf("coordinator %d has %d jobs (all of it: %t), want %d", at, len(got), whole, len(want))
+}
+
+// TestHistoryIsWholeAgain: a follower that lost its disk gets a snapshot in which
+// most jobs are forgotten, and the rest of the history from the others; one whose
+// files are damaged mends them; and each answers by itself, without a leader too.
+func TestHistoryIsWholeAgain(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 3, KeepFinished: 15, SnapshotThreshold: 64, SnapshotInterval: 300 * time.Millisecond})
+	lead := c.Leader()
+	follower, other := (lead+1)%3, (lead+2)%3
+	ids := cancelled(t, c, lead, 2000)
+	for i := range 3 {
+		eventuallyAll(t, c, i, ids)
+	}
+	c.Stop(follower)
+	c.Wipe(follower)
+	ids = append(ids, cancelled(t, c, lead, 300)...)
+	c.Restart(follower)
+	eventuallyAll(t, c, follower, ids)
+
+	if segs, err := filepath.Glob(filepath.Join(c.Dir(follower), "history", "seg-*")); err != nil || len(segs) == 0 {
+		t.Fatalf("it read all from the log: nothing had to be fetched (%v)", err)
+	}
+
+	// An old job is shown in full to its owner.
+	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 30*time.Second)
+	defer cancel()
+	r, err := apiv1.NewJobServiceClient(c.Dial(follower, "gate", "g")).GetJob(ctx, &apiv1.GetJobRequest{Id: ids[0]})
+	if err != nil || len(r.Job.GetSpec().GetCommand()) != 2 || r.Job.State != "CANCELLED" {
+		t.Fatalf("the first job: %v %v", r, err)
+	}
+
+	// The files of another one are changed behind its back.
+	c.Stop(other)
+	segs, err := filepath.Glob(filepath.Join(c.Dir(other), "history", "*"))
+	if err != nil || len(segs) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	for _, path := range segs {
+		if err := os.WriteFile(path, []byte("damaged"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Restart(other)
+	eventuallyAll(t, c, other, ids)
+
+	// The last one answers though there is no leader any more.
+	c.Kill(lead)
+	c.Kill(follower)
+	eventuallyAll(t, c, other, ids)
+}
+
+// TestHistoryHidesFromOthers: what a user ran is told to them alone.
+func TestHistoryHidesFromOthers(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1, KeepFinished: 2})
+	ids := cancelled(t, c, 0, 10)
+	eventuallyAll(t, c, 0, ids)
+	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1001), 30*time.Second)
+	defer cancel()
+	stream, err := apiv1.NewHistoryServiceClient(c.Dial(0, "gate", "g")).ListHistory(ctx, &apiv1.ListHistoryRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := stream.Recv()
+	if err != nil || len(r.Jobs) != 10 {
+		t.Fatalf("%v %v", r, err)
+	}
+	for _, j := range r.Jobs {
+		if len(j.Spec.Command) != 1 || len(j.Spec.Dir) > 0 {
+			t.Fatalf("another user's command and folder are shown: %v", j.Spec)
+		}
+	}
+	rep, err := apiv1.NewHistoryServiceClient(c.Dial(0, "gate", "g")).GetReport(ctx, &apiv1.GetReportRequest{})
+	if err != nil || rep.Total.GetJobs() != 10 || rep.Total.GetCancelled() != 10 || rep.Lines[0].Key != "u1000" {
+		t.Fatalf("report: %v %v", rep, err)
+	}
+}

@@ -1,0 +1,245 @@
+package coordinator
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/history"
+	"github.com/berth-scheduler/berth/fsm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+const historyPage = 200 // jobs in one message
+
+// historyServer answers from this coordinator's own store and state, whether it
+// leads or not.
+type historyServer struct {
+	apiv1.UnimplementedHistoryServiceServer
+	c *Coordinator
+}
+
+// ListHistory streams jobs in the order of their ends.
+func (s *historyServer) ListHistory(req *apiv1.ListHistoryRequest, stream grpc.ServerStreamingServer[apiv1.ListHistoryResponse]) error {
+	ctx := stream.Context()
+	q, err := historyQuery(req.Filter)
+	if err != nil {
+		return toStatus(ctx, s.c.log, err)
+	}
+	q.Limit, q.OldestFirst = int(min(req.Limit, 1<<30)), req.OldestFirst
+	out := &historyPages{c: s.c, who: callerOf(ctx), stream: stream}
+	if req.Unfinished {
+		for _, j := range s.c.unfinished(&q) {
+			if err := out.add(j); err != nil {
+				return toStatus(ctx, s.c.log, err)
+			}
+		}
+	}
+	if err := s.c.archive.scan(ctx, &q, out.add); err != nil {
+		return toStatus(ctx, s.c.log, err)
+	}
+	return out.flush()
+}
+
+// historyPages gathers jobs into messages.
+type historyPages struct {
+	c      *Coordinator
+	who    caller
+	stream grpc.ServerStreamingServer[apiv1.ListHistoryResponse]
+	jobs   []*apiv1.Job
+	sent   bool
+}
+
+func (p *historyPages) add(j *cluster.Job) error {
+	p.jobs = append(p.jobs, p.c.historyView(j, p.who))
+	if len(p.jobs) < historyPage {
+		return nil
+	}
+	return p.flush()
+}
+
+// flush sends what there is; at least one message is sent, so that the client
+// learns the index.
+func (p *historyPages) flush() error {
+	if len(p.jobs) == 0 && p.sent {
+		return nil
+	}
+	m := &apiv1.ListHistoryResponse{Jobs: p.jobs, Index: p.c.fsm.Index(), Incomplete: p.c.archive.incomplete()}
+	p.jobs, p.sent = nil, true
+	return p.stream.Send(m)
+}
+
+// historyView is a job as who may see it, without what only the leader knows.
+func (c *Coordinator) historyView(j *cluster.Job, who caller) *apiv1.Job {
+	m := conv.JobToAPI(j, conv.JobDetail{GPU: c.gpuName, Redact: c.authorize(who, actReadJob, &j.Owner) != nil})
+	nameTypes(m)
+	return m
+}
+
+// nameTypes names the types of cards that are gone as their placement did.
+func nameTypes(m *apiv1.Job) {
+	name := func(gpus []*apiv1.GPUShare, p *apiv1.Prediction) {
+		for _, g := range gpus {
+			if g.Type == "" {
+				g.Type = p.GetGpuType()
+			}
+		}
+	}
+	name(m.Gpus, m.Predicted)
+	for _, a := range m.Attempts {
+		name(a.Gpus, a.Predicted)
+		for _, p := range a.Parts {
+			name(p.Gpus, a.Predicted)
+		}
+	}
+}
+
+// unfinished returns the jobs that have not ended and that the query would
+// choose but for the time of their end, by id.
+func (c *Coordinator) unfinished(q *history.Query) []*cluster.Job {
+	live := *q
+	live.EndedFrom, live.EndedBefore, live.Before = 0, 0, history.Place{}
+	jobs, _ := c.fsm.Jobs(fsm.Query{
+		Limit: int(^uint(0) >> 1),
+		States: []cluster.JobState{
+			cluster.JobPending, cluster.JobQueued, cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable,
+		},
+		Keep: func(j *cluster.Job) bool {
+			r := history.RowOf(j)
+			return live.Match(&r)
+		},
+	})
+	return jobs
+}
+
+// scan yields the finished jobs that a query chooses: those that wait to be
+// written, and those of the store.
+func (a *archive) scan(ctx context.Context, q *history.Query, yield func(*cluster.Job) error) error {
+	tail, view := a.present()
+	left, failed := q.Limit, error(nil)
+	each := func(r history.Result) bool {
+		if failed = ctx.Err(); failed != nil {
+			return false
+		}
+		var j *cluster.Job
+		if j, failed = r.Job(); failed == nil {
+			failed = yield(j)
+		}
+		left--
+		return failed == nil && left != 0
+	}
+	fresh := func() bool {
+		for i := range tail {
+			j := tail[i]
+			if !q.OldestFirst {
+				j = tail[len(tail)-1-i]
+			}
+			if row := history.RowOf(j); q.Match(&row) && !each(history.Of(j, &row)) {
+				return false
+			}
+		}
+		return true
+	}
+	if !q.OldestFirst && !fresh() || failed != nil {
+		return failed
+	}
+	if view != nil {
+		sub := *q
+		sub.Limit = max(0, left)
+		if err := view.Scan(&sub, each); err != nil {
+			return err
+		}
+	}
+	if failed == nil && q.OldestFirst && (q.Limit == 0 || left > 0) {
+		fresh()
+	}
+	return failed
+}
+
+// present returns the store as it is, and the jobs that ended after it: no job
+// is in both or, but for holes, in neither.
+func (a *archive) present() (tail []*cluster.Job, view *history.View) {
+	s := a.store.Load()
+	if s == nil {
+		return a.tail(0), nil
+	}
+	// In this order: what is let go of between the two is in the view.
+	tail = a.tail(s.UpTo())
+	view = s.View()
+	return slices.DeleteFunc(tail, func(j *cluster.Job) bool { return j.Revision <= view.UpTo() }), view
+}
+
+// GetReport adds up jobs.
+func (s *historyServer) GetReport(ctx context.Context, req *apiv1.GetReportRequest) (*apiv1.GetReportResponse, error) {
+	q, err := historyQuery(req.Filter)
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	by := history.By(req.By)
+	if by == "" {
+		by = history.ByUser
+	}
+	if !by.Valid() {
+		return nil, toStatus(ctx, s.c.log, cluster.Errorf(cluster.CodeInvalid, "by: is %.40q, want user, account, partition or gpu-type", req.By))
+	}
+	sum := history.NewReport(by)
+	tail, view := s.c.archive.present()
+	for _, j := range tail {
+		if row := history.RowOf(j); q.Match(&row) {
+			sum.Add(&row)
+		}
+	}
+	if view != nil {
+		if err := view.Rows(&q, sum.Add); err != nil {
+			return nil, toStatus(ctx, s.c.log, err)
+		}
+	}
+	resp := &apiv1.GetReportResponse{Index: s.c.fsm.Index(), Incomplete: s.c.archive.incomplete()}
+	lines, total := sum.Lines()
+	for i := range lines {
+		resp.Lines = append(resp.Lines, lineToAPI(&lines[i]))
+	}
+	resp.Total = lineToAPI(&total)
+	return resp, nil
+}
+
+func lineToAPI(l *history.Line) *apiv1.ReportLine {
+	return &apiv1.ReportLine{
+		Key: l.Key, Jobs: uint64(l.Jobs), Completed: uint64(l.Completed), Failed: uint64(l.Failed), Cancelled: uint64(l.Cancelled),
+		AllocatedGpuSeconds: l.Allocated.Seconds(), MeasuredGpuSeconds: l.Measured.Seconds(), UsedGpuSeconds: l.Used.Seconds(),
+		ChargedGpuSeconds: l.Charged.Seconds(), CoreSeconds: l.Cores.Seconds(),
+		WaitP50Seconds: l.WaitP50.Round(time.Millisecond).Seconds(), WaitP95Seconds: l.WaitP95.Round(time.Millisecond).Seconds(),
+	}
+}
+
+// historyQuery reads a filter.
+func historyQuery(f *apiv1.HistoryFilter) (history.Query, error) {
+	q := history.Query{Users: f.GetUsers(), Accounts: f.GetAccounts(), Partitions: f.GetPartitions(), Names: f.GetNames()}
+	if n := len(q.Users) + len(q.Accounts) + len(q.Partitions) + len(q.Names) + len(f.GetIds()) + len(f.GetStates()); n > maxIDsPerFilter {
+		return q, cluster.Errorf(cluster.CodeInvalid, "filter: has %d values, at most %d are allowed", n, maxIDsPerFilter)
+	}
+	for _, id := range f.GetIds() {
+		q.IDs = append(q.IDs, cluster.JobID(id))
+	}
+	for _, name := range f.GetStates() {
+		st, err := cluster.ParseJobState(name)
+		if err != nil {
+			return q, cluster.Errorf(cluster.CodeInvalid, "states: %v", err)
+		}
+		q.States = append(q.States, st)
+	}
+	if t := f.GetEndedFrom(); t != nil {
+		q.EndedFrom = cluster.TimeOf(t.AsTime())
+	}
+	if t := f.GetEndedBefore(); t != nil {
+		q.EndedBefore = max(1, cluster.TimeOf(t.AsTime()))
+	}
+	if t := f.GetSubmittedBefore(); t != nil {
+		q.SubmittedBefore = max(1, cluster.TimeOf(t.AsTime()))
+	}
+	return q, nil
+}
