@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -191,8 +192,21 @@ func (a *archive) job(id cluster.JobID) *cluster.Job {
 		a.c.log.Error("history cannot be read", "job", uint64(id), "err", err)
 		return nil
 	}
+	if j != nil {
+		return j
+	}
+	// One of several tasks that ended together?
+	_ = a.scan(context.Background(), &history.Query{IDs: []cluster.JobID{id}}, func(f *cluster.Job) error {
+		if f.Fold != nil && cluster.SpanHas(f.Fold, int(id-f.ArrayJobID)) {
+			j = f.Task(int(id - f.ArrayJobID))
+			return errFound
+		}
+		return nil
+	})
 	return j
 }
+
+var errFound = errors.New("found")
 
 func (a *archive) waiting(s *history.Store, id cluster.JobID) *cluster.Job {
 	for _, j := range a.tail(s.UpTo()) {

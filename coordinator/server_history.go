@@ -77,6 +77,9 @@ func (p *historyPages) flush() error {
 func (c *Coordinator) historyView(j *cluster.Job, who caller) *apiv1.Job {
 	m := conv.JobToAPI(j, conv.JobDetail{GPU: c.gpuName, Redact: c.authorize(who, actReadJob, &j.Owner) != nil})
 	nameTypes(m)
+	if j.InArray() && m.ArrayTasks == "" {
+		m.ArrayTasks = j.TasksText() // its record has not the numbers of the others
+	}
 	return m
 }
 
@@ -126,9 +129,13 @@ func (a *archive) scan(ctx context.Context, q *history.Query, yield func(*cluste
 			return false
 		}
 		var j *cluster.Job
-		if j, failed = r.Job(); failed == nil {
-			failed = yield(j)
+		if j, failed = r.Job(); failed != nil {
+			return false
 		}
+		if j.Fold != nil && len(q.IDs) > 0 && !slices.ContainsFunc(q.IDs, func(id cluster.JobID) bool { return standsFor(j, id) }) {
+			return true
+		}
+		failed = yield(j)
 		left--
 		return failed == nil && left != 0
 	}
@@ -149,7 +156,7 @@ func (a *archive) scan(ctx context.Context, q *history.Query, yield func(*cluste
 	}
 	if view != nil {
 		sub := *q
-		sub.Limit = max(0, left)
+		sub.Limit = 0 // each counts, with what stands for others left out
 		if err := view.Scan(&sub, each); err != nil {
 			return err
 		}
@@ -158,6 +165,11 @@ func (a *archive) scan(ctx context.Context, q *history.Query, yield func(*cluste
 		fresh()
 	}
 	return failed
+}
+
+// standsFor tells whether j, which stands for several tasks, is meant by an id.
+func standsFor(j *cluster.Job, id cluster.JobID) bool {
+	return id == j.ArrayJobID || id > j.ArrayJobID && cluster.SpanHas(j.Fold, int(id-j.ArrayJobID))
 }
 
 // present returns the store as it is, and the jobs that ended after it: no job

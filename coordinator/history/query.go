@@ -11,6 +11,7 @@ import (
 
 // Query chooses finished jobs. A field that is empty chooses all.
 type Query struct {
+	// IDs are those of jobs, tasks or arrays; see Row.Is.
 	IDs []cluster.JobID
 	// Users are names or numbers.
 	Users, Accounts, Partitions, Names []string
@@ -55,7 +56,7 @@ func (q *Query) past(p Place) bool {
 // Match tells whether the query chooses a row.
 func (q *Query) Match(r *Row) bool {
 	return q.times(r.Ended, r.Submitted) && !q.past(r.Place()) &&
-		has(q.IDs, r.ID) && has(q.States, r.State) && (has(q.Users, r.User) || slices.Contains(q.Users, strconv.FormatUint(uint64(r.UID), 10))) &&
+		(len(q.IDs) == 0 || slices.ContainsFunc(q.IDs, r.Is)) && has(q.States, r.State) && (has(q.Users, r.User) || slices.Contains(q.Users, strconv.FormatUint(uint64(r.UID), 10))) &&
 		has(q.Accounts, r.Account) && has(q.Partitions, r.Partition) && has(q.Names, r.Name)
 }
 
@@ -271,11 +272,12 @@ func (o *opened) picker(q *Query) func([]byte) bool {
 				return false
 			}
 		}
-		if ids != nil {
-			_, ok := ids[le.Uint64(b[offID:])]
-			return ok
+		if ids == nil || le.Uint32(b[offTasks:]) > 1 {
+			return true
 		}
-		return true
+		_, own := ids[le.Uint64(b[offID:])]
+		_, array := ids[le.Uint64(b[offArray:])]
+		return own || array
 	}
 }
 
@@ -303,7 +305,8 @@ func (o *opened) userPicker(users []string) func([]byte) bool {
 	}
 }
 
-// Job returns a job by its id, or nil.
+// Job returns a job by its id, or nil. One that stands for several tasks is
+// found by the last of them.
 func (s *Store) Job(id cluster.JobID) (*cluster.Job, error) {
 	v := s.View()
 	for i := range v.entries {

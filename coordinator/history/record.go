@@ -24,24 +24,36 @@ func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.
 
 // Record makes the bytes in which a finished job is kept, equal on every
 // coordinator of one version. What is large and nobody asks for later is left
-// out: environment, script, features of the model and the predictions that
-// placed nothing. Of a job with so many attempts that it would not fit, the
-// first ones are left out.
+// out: environment, script, features of the model, the predictions that placed
+// nothing and, of one task, the numbers of the others in its array.
 func Record(j *cluster.Job) ([]byte, error) {
-	c, s := *j, *j.Spec
+	s := *j.Spec
 	s.Env, s.Script, s.Features = nil, nil, nil
-	c.Spec, c.Estimates = &s, nil
-	for {
-		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(conv.JobToLog(&c))
+	if j.Fold == nil {
+		s.Array = nil
+	}
+	m := conv.JobToLog(j)
+	m.Spec, m.Estimates = conv.SpecToLog(&s), nil
+	for bare := 0; ; {
+		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+		n := len(m.Attempts)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("record of job %d: %w", j.ID, err)
 		case len(b) <= maxRecord:
 			return b, nil
-		case len(c.Attempts) == 0:
+		case bare == n:
 			return nil, fmt.Errorf("record of job %d has %d bytes, at most %d are kept", j.ID, len(b), maxRecord)
 		}
-		c.Attempts = c.Attempts[(len(c.Attempts)+1)/2:]
+		// Hundreds of attempts on hundreds of nodes: of the first ones it is
+		// enough how they ended.
+		upTo := bare + (n-bare+1)/2
+		for ; bare < upTo; bare++ {
+			a := m.Attempts[bare]
+			m.Attempts[bare] = &logv1.Attempt{
+				No: a.No, Token: a.Token, State: a.State, Reason: a.Reason, Exit: a.Exit, PlacedUs: a.PlacedUs, StartedUs: a.StartedUs, EndedUs: a.EndedUs,
+			}
+		}
 	}
 }
 
@@ -57,6 +69,14 @@ func JobOf(record []byte) (*cluster.Job, error) {
 	}
 	if !j.State.Terminal() || j.Revision == 0 {
 		return nil, fmt.Errorf("record of job %d, which has not ended", j.ID)
+	}
+	j.ArrayJobID, j.ArrayTaskID = cluster.JobID(m.GetArrayJob()), m.GetArrayTask()
+	fold := m.GetFold()
+	for i := 0; i+1 < len(fold); i += 2 {
+		j.Fold = append(j.Fold, cluster.Span{From: int(fold[i]), To: int(fold[i+1])})
+	}
+	if j.Fold != nil && (j.Spec.Array == nil || j.ArrayJobID == 0 || j.Fold[len(j.Fold)-1].To >= j.Spec.Array.Tasks.Len()) {
+		return nil, fmt.Errorf("record of job %d stands for tasks that there are not", j.ID)
 	}
 	return j, nil
 }

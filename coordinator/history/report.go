@@ -78,14 +78,15 @@ func (p *Report) Add(r *Row) {
 		l = &sum{Line: Line{Key: key}}
 		p.lines[key] = l
 	}
-	l.Jobs++
+	n := int(max(1, r.Tasks))
+	l.Jobs += n
 	switch r.State {
 	case cluster.JobCompleted:
-		l.Completed++
+		l.Completed += n
 	case cluster.JobCancelled:
-		l.Cancelled++
+		l.Cancelled += n
 	default:
-		l.Failed++
+		l.Failed += n
 	}
 	l.Allocated += r.Allocated
 	l.Measured += r.Measured

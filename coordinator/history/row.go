@@ -15,9 +15,12 @@ type Row struct {
 	// Index is where in the log it ended.
 	Index uint64
 	ID    cluster.JobID
-	// ArrayJob is the array that it is a task of, 0 for none.
+	// ArrayJob is the array that it is a task of, 0 for none. Tasks is how many it
+	// stands for: tasks that ended together without a start are one, whose ids go
+	// from ArrayJob to ID with gaps.
 	ArrayJob  cluster.JobID
 	ArrayTask uint32
+	Tasks     uint32
 	// Started is when its first attempt began, 0 when none did.
 	Submitted, Started, Ended cluster.Time
 	// Wait is how long it waited for its first start, or to its end; a time
@@ -34,10 +37,10 @@ type Row struct {
 	Signal                           uint8
 	// GPUs and Nodes are of its last attempt, or what it asked for.
 	GPUs, Nodes, Attempts uint16
-	// Allocated is GPUs times the time that they were held, over all attempts;
+	// Allocated is GPUs times the time that it ran on them, over all attempts;
 	// Measured the part of it that agents looked at, Used that part times
-	// utilization, and Charged what it costs: the share times the time. Cores is
-	// the same as Allocated for processor cores.
+	// utilization, and Charged what it costs, see cluster.Charge. Cores is the same
+	// as Allocated for processor cores.
 	Allocated, Measured, Used, Charged, Cores time.Duration
 	// GPUMemMiB is the share of each GPU, GPUMemPeakMiB the most that was held.
 	GPUMemMiB, GPUMemPeakMiB uint32
@@ -49,12 +52,13 @@ func RowOf(j *cluster.Job) Row {
 	s := j.Spec
 	r := Row{
 		Index: j.Revision, ID: j.ID, Submitted: j.Submitted, Ended: j.Ended, UID: j.Owner.UID, User: j.Owner.Name,
-		Name: s.Name, Partition: s.Partition, GPUType: s.GPUType, State: j.State,
+		Name: s.Name, Account: s.Account, Partition: s.Partition, QOS: s.QOS, GPUType: s.GPUType, State: j.State,
+		ArrayJob: j.ArrayJobID, ArrayTask: j.ArrayTaskID, Tasks: clip[uint32](int64(j.Count())), Charged: j.Charge(j.Ended).GPU,
 		GPUs: clip[uint16](int64(s.GPUs * s.NodeCount())), Nodes: clip[uint16](int64(s.NodeCount())),
 		Attempts: clip[uint16](int64(len(j.Attempts))), MemMiB: clip[uint32](s.MemMiB),
 	}
 	for i := range j.Attempts {
-		r.add(&j.Attempts[i])
+		r.add(&j.Attempts[i], j.Ended)
 	}
 	began := r.Started
 	if began == 0 {
@@ -68,21 +72,17 @@ func RowOf(j *cluster.Job) Row {
 }
 
 // add adds what an attempt held and used.
-func (r *Row) add(a *cluster.Attempt) {
+func (r *Row) add(a *cluster.Attempt, end cluster.Time) {
 	if a.Started != 0 && r.Started == 0 {
 		r.Started = a.Started
 	}
-	ran := max(0, a.Ended.Sub(max(a.Started, a.Placed)))
-	var gpus, milli, cores int64
+	ran := a.Ran(end)
+	var gpus, cores int64
 	for _, b := range a.Berths() {
 		gpus, cores = gpus+int64(len(b.GPUs)), cores+b.CPUMilli
-		for _, g := range b.GPUs {
-			milli += max(0, g.Share.Milli)
-		}
 	}
 	held := ran * time.Duration(gpus)
 	r.Allocated += held
-	r.Charged += ran / cluster.WholeGPU * time.Duration(milli)
 	r.Cores += ran / 1000 * time.Duration(cores)
 	u := &a.Usage
 	if u.Milli > 0 || u.Profile != nil && u.Profile.Sampled > 0 {
@@ -112,10 +112,24 @@ func (r *Row) last(a *cluster.Attempt) {
 	}
 }
 
+// first is the least id by which it may be asked for.
+func (r *Row) first() cluster.JobID {
+	if r.ArrayJob != 0 {
+		return min(r.ID, r.ArrayJob)
+	}
+	return r.ID
+}
+
+// Is tells whether an id may mean it: its own, that of its array, or, where it
+// stands for several tasks, that of one between its first and last.
+func (r *Row) Is(id cluster.JobID) bool {
+	return id == r.ID || r.ArrayJob != 0 && (id == r.ArrayJob || r.Tasks > 1 && id > r.ArrayJob && id < r.ID)
+}
+
 func clip[T uint16 | uint32](n int64) T { return T(min(max(0, n), int64(^T(0)))) }
 
 // rowBytes is the length of a stored row; texts are places in a table.
-const rowBytes = 8*13 + 4*11 + 2*3 + 4
+const rowBytes = 8*13 + 4*12 + 2*3 + 4
 
 // rowText is where in a stored row the places of the texts begin, in the order
 // of texts.
@@ -139,7 +153,8 @@ const (
 	offID    = 8
 	offEnded = 32
 	offUID   = rowText + 6*4
-	offState = rowText + 11*4 + 6
+	offArray = 40
+	offTasks = rowText + 11*4
 )
 
 // put writes the row; ref returns the place of a text.
@@ -155,10 +170,10 @@ func (r *Row) put(b []byte, ref func(string) uint32) {
 	for i, t := range r.texts() {
 		le.PutUint32(b[4*i:], ref(*t))
 	}
-	for i, v := range [5]uint32{uint32(r.UID), r.GPUMemMiB, r.GPUMemPeakMiB, r.MemMiB, r.MemPeakMiB} {
+	for i, v := range [6]uint32{uint32(r.UID), r.GPUMemMiB, r.GPUMemPeakMiB, r.MemMiB, r.MemPeakMiB, r.Tasks} {
 		le.PutUint32(b[24+4*i:], v)
 	}
-	b = b[44:]
+	b = b[48:]
 	le.PutUint16(b, r.GPUs)
 	le.PutUint16(b[2:], r.Nodes)
 	le.PutUint16(b[4:], r.Attempts)
@@ -179,8 +194,8 @@ func (r *Row) get(b []byte, text func(uint32) string) error {
 	}
 	b = b[24:]
 	r.UID, r.GPUMemMiB, r.GPUMemPeakMiB = cluster.UID(le.Uint32(b)), le.Uint32(b[4:]), le.Uint32(b[8:])
-	r.MemMiB, r.MemPeakMiB = le.Uint32(b[12:]), le.Uint32(b[16:])
-	b = b[20:]
+	r.MemMiB, r.MemPeakMiB, r.Tasks = le.Uint32(b[12:]), le.Uint32(b[16:]), le.Uint32(b[20:])
+	b = b[24:]
 	r.GPUs, r.Nodes, r.Attempts = le.Uint16(b), le.Uint16(b[2:]), le.Uint16(b[4:])
 	r.State, r.ExitCode, r.Signal = cluster.JobState(b[6]), b[7], b[8]
 	if !r.State.Terminal() {

@@ -86,7 +86,7 @@ func encodeSegment(from, to uint64, entries []entry) ([]byte, *segment, error) {
 	put(partIDs, encodeIDs(es))
 	for i := range es {
 		r := &es[i].row
-		g.minID, g.maxID = min(g.minID, r.ID), max(g.maxID, r.ID)
+		g.minID, g.maxID = min(g.minID, r.first()), max(g.maxID, r.ID)
 		g.firstEnd, g.endMax = min(g.firstEnd, r.Ended), max(g.endMax, r.Ended)
 	}
 	b = g.footer(b)

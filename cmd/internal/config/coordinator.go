@@ -28,6 +28,7 @@ type Coordinator struct {
 	Lease      Lease             `yaml:"lease"`
 	Limits     Limits            `yaml:"limits"`
 	Learner    Learner           `yaml:"learner"`
+	History    History           `yaml:"history"`
 	Log        Log               `yaml:"log"`
 }
 
@@ -67,6 +68,7 @@ type Raft struct {
 	Election          time.Duration `yaml:"election"`
 	Lease             time.Duration `yaml:"lease"`
 	SnapshotThreshold int           `yaml:"snapshot_threshold"` // log entries
+	SnapshotInterval  time.Duration `yaml:"snapshot_interval"`  // between looks whether one is due
 }
 
 // CoordinatorTLS names a coordinator's certificates and keys.
@@ -212,6 +214,14 @@ type Learner struct {
 	Interval   time.Duration `yaml:"interval"`    // least time between two fits
 }
 
+// History says which finished jobs are kept: in this coordinator's store, and,
+// of a cluster that is made, in the state that all coordinators replicate.
+type History struct {
+	Keep    time.Duration `yaml:"keep"`
+	MaxJobs int           `yaml:"max_jobs"`
+	InState int           `yaml:"in_state"`
+}
+
 // Log says what is logged and how.
 type Log struct {
 	Level  string `yaml:"level"`
@@ -226,7 +236,7 @@ func DefaultCoordinator() Coordinator {
 		Data:   Data{Dir: "/var/lib/berth/coordinator"},
 		// Heartbeats take the same road as log entries here and wait behind a
 		// slow disk, so the timeouts are longer than raft's own defaults.
-		Raft: Raft{Heartbeat: 1500 * time.Millisecond, Election: 1500 * time.Millisecond, Lease: 1200 * time.Millisecond, SnapshotThreshold: 8192},
+		Raft: Raft{Heartbeat: 1500 * time.Millisecond, Election: 1500 * time.Millisecond, Lease: 1200 * time.Millisecond, SnapshotThreshold: 8192, SnapshotInterval: time.Minute},
 		TLS: CoordinatorTLS{
 			CA: "/etc/berth/tls/ca.crt", Cert: "/etc/berth/tls/coordinator.crt",
 			Key: "/etc/berth/tls/coordinator.key", CAKey: "/etc/berth/tls/ca.key",
@@ -240,6 +250,7 @@ func DefaultCoordinator() Coordinator {
 		Lease:   Lease{Agent: 60 * time.Second},
 		Limits:  Limits{QueuedTotal: 200_000, StreamsTotal: 512, StreamsPerUser: 32},
 		Learner: Learner{MinSamples: 32, Interval: 10 * time.Second},
+		History: History{Keep: 90 * 24 * time.Hour, MaxJobs: 1_000_000, InState: 20_000},
 		Log:     Log{Level: "info", Format: "auto"},
 	}
 }
@@ -304,6 +315,9 @@ func (c *Coordinator) Validate() error {
 	p.number("limits.streams_per_user", c.Limits.StreamsPerUser, 1, 10_000)
 	p.number("learner.min_samples", c.Learner.MinSamples, 1, 4096)
 	p.span("learner.interval", c.Learner.Interval, time.Second, 24*time.Hour)
+	p.span("history.keep", c.History.Keep, time.Hour, 10*365*24*time.Hour)
+	p.number("history.max_jobs", c.History.MaxJobs, 1000, 100_000_000)
+	p.number("history.in_state", c.History.InState, 1, 1_000_000)
 	p.log(c.Log)
 	return p.err()
 }
@@ -379,4 +393,5 @@ func (p *Problems) raft(r Raft) {
 		p.addf("raft.lease", "is %v, want at most raft.heartbeat (%v), else two leaders may serve at once", r.Lease, r.Heartbeat)
 	}
 	p.number("raft.snapshot_threshold", r.SnapshotThreshold, 64, 1_000_000)
+	p.span("raft.snapshot_interval", r.SnapshotInterval, 100*time.Millisecond, time.Hour)
 }

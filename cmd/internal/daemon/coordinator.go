@@ -183,6 +183,8 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 		Policy: sched.Policy, Planner: sched.Planner, Partitions: sched.Partitions, Interval: sched.Interval,
 		MaxQueued: cfg.Limits.QueuedTotal, MaxStreams: cfg.Limits.StreamsTotal, MaxStreamsPerUser: cfg.Limits.StreamsPerUser, Gossip: cfg.Gossip.Addr, GossipPeers: cfg.Gossip.Join,
 		GangTimeout: cfg.Scheduling.GangTimeout, GangPorts: gangPorts(&cfg.Scheduling),
+		HistoryKeep: cfg.History.Keep, HistoryMaxJobs: cfg.History.MaxJobs, KeepFinished: cfg.History.InState,
+		SnapshotThreshold: uint64(cfg.Raft.SnapshotThreshold), SnapshotInterval: cfg.Raft.SnapshotInterval,
 		Learning: coordinator.Learning{MinSamples: cfg.Learner.MinSamples, Every: cfg.Learner.Interval},
 	}
 	for _, peer := range cfg.Peers {

@@ -148,7 +148,7 @@ func (l *layout) writeCoordinator(d daemonFiles, o *Options) error {
 		c.Peers = append(c.Peers, config.Peer{ID: p.name, Addr: p.addr})
 		c.Gossip.Join = append(c.Gossip.Join, p.gossip)
 	}
-	c.Raft = config.Raft{Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, Lease: 400 * time.Millisecond, SnapshotThreshold: c.Raft.SnapshotThreshold}
+	c.Raft = config.Raft{Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, Lease: 400 * time.Millisecond, SnapshotThreshold: c.Raft.SnapshotThreshold, SnapshotInterval: c.Raft.SnapshotInterval}
 	c.TLS = config.CoordinatorTLS{
 		CA: d.path("tls", "ca.crt"), Cert: d.path("tls", "daemon.crt"), Key: d.path("tls", "daemon.key"), CAKey: d.path("tls", "ca.key"),
 	}
