@@ -1,8 +1,19 @@
 package cluster
 
 import (
+	"math"
 	"time"
 )
+
+// GPUTime is time of whole GPUs in microseconds: a time.Duration holds but 292
+// years of one.
+type GPUTime int64
+
+// Hours is t in GPU-hours.
+func (t GPUTime) Hours() float64 { return float64(t) / 3.6e9 }
+
+// GPUTimeOf is the GPU time of one GPU for d.
+func GPUTimeOf(d time.Duration) GPUTime { return GPUTime(d.Microseconds()) }
 
 // ShareMilli is how much of a GPU a share takes, in thousandths of the whole
 // card: of memory and compute whichever is the larger part. sellable is the
@@ -101,10 +112,13 @@ func (a *Attempt) Charge(now Time) Charge {
 	return Charge{GPU: timesMilli(t, gpu), Core: timesMilli(t, core)}
 }
 
-// timesMilli is t × milli / 1000 in whole microseconds. A year of 10,000 GPUs
-// is far below where it would overflow.
+// timesMilli is t × milli / 1000 in whole microseconds, and at most what can be
+// told: 146 years of one GPU.
 func timesMilli(t time.Duration, milli int64) time.Duration {
 	us := t.Microseconds()
+	if milli > 0 && us/1000 > math.MaxInt64/2000/milli {
+		return math.MaxInt64 / 2
+	}
 	return time.Duration(us/1000*milli+us%1000*milli/1000) * time.Microsecond
 }
 

@@ -108,6 +108,11 @@ type Snapshot struct {
 	// Service is each user's decayed use in GPU-seconds of the site's
 	// reference GPU, for fair shares. nil means that nobody kept count.
 	Service map[UID]int64
+	// Standing is what accounts and qualities of service say of who goes first,
+	// nil for nothing. Limits hold jobs against quotas, nil where there are none;
+	// a pass takes a copy.
+	Standing *Standing
+	Limits   *Limiter
 }
 
 // Terms are conditions of one job that only some policies look at.

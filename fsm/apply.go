@@ -75,6 +75,8 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.setPartition(index, k.SetPartition)
 	case *logv1.Command_RemovePartition:
 		r = s.removePartition(k.RemovePartition)
+	case *logv1.Command_SetStanding:
+		r = s.setStanding(index, k.SetStanding)
 	case *logv1.Command_Checkpoint:
 		// The FSM compares it: it keeps the hashes.
 	case *logv1.Command_InitCluster:
@@ -136,6 +138,9 @@ func (s *State) submit(index uint64, c *logv1.SubmitJob) Result {
 		if err := s.bar(jobs[i]); err != nil {
 			return Result{Err: err}
 		}
+	}
+	if err := s.maySubmit(jobs); err != nil {
+		return Result{Err: err}
 	}
 	for _, j := range jobs {
 		s.cache.job(j)

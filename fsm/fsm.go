@@ -137,6 +137,8 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 		return 4
 	case *logv1.Command_PreemptAttempt:
 		return preemptVersion
+	case *logv1.Command_SetStanding:
+		return accountVersion
 	case *logv1.Command_HoldJob, *logv1.Command_RequeueJob:
 		return holdVersion
 	case *logv1.Command_UndoGang:

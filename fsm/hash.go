@@ -28,6 +28,8 @@ const (
 	kindPin
 	kindInterference
 	kindPartition
+	kindStanding
+	kindSpent
 )
 
 // entity names a thing of which there are few: all but jobs, requests and

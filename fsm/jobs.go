@@ -33,6 +33,7 @@ func (s *State) place(old, j *cluster.Job) {
 		}
 	}
 	s.indexDepends(old, j)
+	s.count(old, j)
 	s.jobs.put(j)
 	set.put(j)
 	s.hash.jobs.touch(j.ID)

@@ -46,6 +46,9 @@ func (s *State) conflict(st *cluster.Start) cluster.Reason {
 	if r := s.unlikeSpec(j, st); r.Code != "" {
 		return r
 	}
+	if r := s.overQuota(j, st); r.Code != "" {
+		return r
+	}
 	for _, b := range st.Berths() {
 		if r := s.ledger.Fits(b); r.Code != "" {
 			return r

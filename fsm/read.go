@@ -270,7 +270,7 @@ func (f *FSM) SchedulerSnapshotAt(now cluster.Time) (*cluster.Snapshot, cluster.
 	waiting, next := s.startable(now)
 	return &cluster.Snapshot{
 		Index: s.index, Now: now, Nodes: s.sortedNodes(), Ledger: s.ledger.Clone(), Queues: maps.Clone(s.queues),
-		Partitions: s.Partitions(),
+		Partitions: s.Partitions(), Standing: s.standing.forPass(), Limits: s.limits(now),
 		Waiting:    waiting,
 		Running:    s.inStates(cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable),
 	}, next

@@ -55,6 +55,10 @@ func (s *State) record(e entity) proto.Message {
 		if p := s.parts[e.key]; p != nil {
 			return conv.PartitionToLog(p)
 		}
+	case kindStanding:
+		return s.standing.record(e.key)
+	case kindSpent:
+		return s.standing.spentRecord(e.key)
 	case kindInterference:
 		if s.company != nil {
 			return s.company
@@ -92,6 +96,7 @@ func (s *State) each(put func(*logv1.Record) error) error {
 	for _, name := range sortedKeys(s.parts) {
 		w.send(&logv1.Record{Kind: &logv1.Record_Partition{Partition: conv.PartitionToLog(s.parts[name])}})
 	}
+	s.standing.each(w)
 	for _, id := range sortedKeys(s.nodes) {
 		w.send(&logv1.Record{Kind: &logv1.Record_Node{Node: conv.NodeToLog(s.nodes[id])}})
 	}
@@ -173,6 +178,10 @@ func (s *State) load(r *logv1.Record) error {
 		s.hash.rest.touch(entity{kind: kindConfig})
 	case *logv1.Record_Partition:
 		return s.loadPartition(k.Partition)
+	case *logv1.Record_Standing:
+		return s.loadStanding(k.Standing)
+	case *logv1.Record_Spent:
+		return s.loadSpent(k.Spent)
 	case *logv1.Record_Node:
 		return s.loadNode(k.Node)
 	case *logv1.Record_Job:

@@ -137,11 +137,12 @@ func (s *State) finish(index uint64, old, j *cluster.Job, to cluster.JobState) {
 	if a.Reason.Code == "" {
 		a.Reason = defaultReason(a)
 	}
+	s.charge(j, a)
 	if madeRoom && expired(j, s.now) {
 		s.endLate(old, j, freed)
 		return
 	}
-	if madeRoom || s.again(j, a) {
+	if madeRoom && !s.endsForGood(j, a) || !madeRoom && s.again(j, a) {
 		j.State, j.Reason, j.Eligible = cluster.JobPending, cluster.Reason{Code: cluster.ReasonRequeued, Detail: a.Reason.String()}, s.now
 		if p := a.Preempt; p != nil && p.Hold {
 			j.Hold = &cluster.Hold{At: s.now, By: p.By, Admin: p.Admin}

@@ -340,6 +340,9 @@ func TestGolden(t *testing.T) {
 		reportCmd(&logv1.ReportAttempt{Node: "n2", Job: 6, Attempt: 1, Token: 1, State: uint32(cluster.JobStarting), Ready: true}),
 		registerCmd(unsoundNode("n1", "boot1")), drainGPUCmd("n1", "n1-g0", true),
 		submitCmd(7, "request-7", 1000, &cluster.Spec{Name: "d", Account: "bio", QOS: "high", Nice: -5}),
+		setCmd(&cluster.QOS{Name: "high", Priority: 7, Grace: time.Minute, Cancel: true, Default: true}, 0), setCmd(&cluster.Account{Name: "bio", Shares: 3, QOS: []string{"high"}, DefaultQOS: "high"}, 0),
+		setCmd(&cluster.Member{Account: "bio", UID: 1000, Name: "ada", Shares: 2, Default: true, Coordinator: true}, 0), setCmd(quota(cluster.Subject{Account: "bio", Each: true}, cluster.Limits{GPUMilli: 1, Running: 2, Jobs: 3, GPUTime: 4, Period: cluster.Weekly, MaxTime: time.Hour, MaxGPUs: 5}), 0),
+		setCmd(&cluster.AccountPolicy{HalfLife: time.Hour, CoreMicro: 9, Require: true}, 0), unsetCmd(&cluster.AccountPolicy{}),
 	)
 	for name, got := range map[string][]byte{"entry.v9.hex": entry, "snapshot.v9.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)

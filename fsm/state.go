@@ -31,6 +31,7 @@ type State struct {
 	company  *logv1.Interference // what was learned of sharing; nil before any
 	samples  []Sample            // oldest first
 	sampleNo uint64
+	standing standing
 	lastHash uint64 // index of the last checkpoint
 	format   uint32 // highest version of an entry so far, 0 while it is 1
 
@@ -63,6 +64,7 @@ func newState() *State {
 	return &State{
 		nextJob: 1, nodes: map[cluster.NodeID]*cluster.Node{}, queues: map[cluster.GPUID][]cluster.Waiter{},
 		parts: map[string]*cluster.Partition{}, requests: map[requestKey]*request{}, tokens: map[string]*logv1.Token{}, denied: map[identity]cluster.Time{},
+		standing: newStanding(),
 		ledger: cluster.NewLedger(nil), nodeJobs: map[cluster.NodeID]*jobSet{},
 		gpuJobs: map[cluster.GPUID][]cluster.JobID{}, gpuNode: map[cluster.GPUID]cluster.NodeID{},
 		hash: newHasher(), cache: newCache(), named: map[nameKey]*names{}, dependents: map[cluster.JobID][]cluster.JobID{},

@@ -133,6 +133,7 @@ type Command struct {
 	//	*Command_RequeueJob
 	//	*Command_UndoGang
 	//	*Command_DrainGpu
+	//	*Command_SetStanding
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -418,6 +419,15 @@ func (x *Command) GetDrainGpu() *DrainGPU {
 	return nil
 }
 
+func (x *Command) GetSetStanding() *SetStanding {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_SetStanding); ok {
+			return x.SetStanding
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -530,6 +540,10 @@ type Command_DrainGpu struct {
 	DrainGpu *DrainGPU `protobuf:"bytes,27,opt,name=drain_gpu,json=drainGpu,proto3,oneof"`
 }
 
+type Command_SetStanding struct {
+	SetStanding *SetStanding `protobuf:"bytes,28,opt,name=set_standing,json=setStanding,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -583,6 +597,8 @@ func (*Command_RequeueJob) isCommand_Kind() {}
 func (*Command_UndoGang) isCommand_Kind() {}
 
 func (*Command_DrainGpu) isCommand_Kind() {}
+
+func (*Command_SetStanding) isCommand_Kind() {}
 
 // SubmitJob adds the jobs of one request, all or none, under ids that the
 // leader stamped: first_job and those that follow it.
@@ -2396,6 +2412,77 @@ func (x *UndoGang) GetWhy() string {
 	return ""
 }
 
+// SetStanding puts an account, a member, a quality of service, a quota or the
+// policy in place of the one of its key, adds it, or forgets it.
+type SetStanding struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Standing *Standing              `protobuf:"bytes,1,opt,name=standing,proto3" json:"standing,omitempty"`
+	Remove   bool                   `protobuf:"varint,2,opt,name=remove,proto3" json:"remove,omitempty"`
+	// The revision that it was made from, 0 for a new one; another one refuses it.
+	Base          uint64 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"`
+	By            uint32 `protobuf:"varint,4,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetStanding) Reset() {
+	*x = SetStanding{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetStanding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetStanding) ProtoMessage() {}
+
+func (x *SetStanding) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetStanding.ProtoReflect.Descriptor instead.
+func (*SetStanding) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *SetStanding) GetStanding() *Standing {
+	if x != nil {
+		return x.Standing
+	}
+	return nil
+}
+
+func (x *SetStanding) GetRemove() bool {
+	if x != nil {
+		return x.Remove
+	}
+	return false
+}
+
+func (x *SetStanding) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *SetStanding) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
 // Checkpoint compares each replica's state hash at an index with the leader's.
 type Checkpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2407,7 +2494,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2419,7 +2506,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2432,7 +2519,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -2458,7 +2545,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2470,7 +2557,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2483,7 +2570,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -2508,7 +2595,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2520,7 +2607,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2533,7 +2620,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -2583,6 +2670,8 @@ type Record struct {
 	//	*Record_WeightsPin
 	//	*Record_Interference
 	//	*Record_Partition
+	//	*Record_Standing
+	//	*Record_Spent
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2590,7 +2679,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2602,7 +2691,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2615,7 +2704,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -2760,6 +2849,24 @@ func (x *Record) GetPartition() *Partition {
 	return nil
 }
 
+func (x *Record) GetStanding() *Standing {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Standing); ok {
+			return x.Standing
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetSpent() *Spent {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Spent); ok {
+			return x.Spent
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -2825,6 +2932,14 @@ type Record_Partition struct {
 	Partition *Partition `protobuf:"bytes,15,opt,name=partition,proto3,oneof"`
 }
 
+type Record_Standing struct {
+	Standing *Standing `protobuf:"bytes,16,opt,name=standing,proto3,oneof"`
+}
+
+type Record_Spent struct {
+	Spent *Spent `protobuf:"bytes,17,opt,name=spent,proto3,oneof"`
+}
+
 func (*Record_Meta) isRecord_Kind() {}
 
 func (*Record_Config) isRecord_Kind() {}
@@ -2855,6 +2970,10 @@ func (*Record_Interference) isRecord_Kind() {}
 
 func (*Record_Partition) isRecord_Kind() {}
 
+func (*Record_Standing) isRecord_Kind() {}
+
+func (*Record_Spent) isRecord_Kind() {}
+
 type SnapshotEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The canonical state hash, checked after a restore.
@@ -2866,7 +2985,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2878,7 +2997,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2891,7 +3010,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -2924,7 +3043,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2936,7 +3055,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2949,7 +3068,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -3013,7 +3132,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3144,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3157,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Config) GetClusterId() string {
@@ -3073,7 +3192,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3085,7 +3204,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3098,7 +3217,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -3194,7 +3313,7 @@ type Spec struct {
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3206,7 +3325,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3219,7 +3338,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Spec) GetName() string {
@@ -3571,7 +3690,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3583,7 +3702,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3596,7 +3715,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Array) GetRuns() []uint32 {
@@ -3629,7 +3748,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3641,7 +3760,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3654,7 +3773,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Container) GetNetwork() string {
@@ -3703,7 +3822,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3715,7 +3834,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3728,7 +3847,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -3766,7 +3885,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3778,7 +3897,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3791,7 +3910,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Warning) GetSignal() string {
@@ -3825,7 +3944,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3837,7 +3956,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3850,7 +3969,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Dependency) GetKind() string {
@@ -3885,7 +4004,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3897,7 +4016,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3910,7 +4029,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -3993,7 +4112,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4005,7 +4124,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4018,7 +4137,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Reason) GetCode() string {
@@ -4045,7 +4164,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4057,7 +4176,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4070,7 +4189,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -4105,7 +4224,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4117,7 +4236,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4130,7 +4249,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -4219,7 +4338,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4231,7 +4350,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4244,7 +4363,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -4336,7 +4455,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4348,7 +4467,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4361,7 +4480,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -4404,7 +4523,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4416,7 +4535,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4429,7 +4548,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Berth) GetNode() string {
@@ -4495,7 +4614,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4507,7 +4626,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4520,7 +4639,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Job) GetId() uint64 {
@@ -4688,7 +4807,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4700,7 +4819,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4713,7 +4832,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -4748,7 +4867,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4760,7 +4879,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4773,7 +4892,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -4828,7 +4947,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4840,7 +4959,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4853,7 +4972,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -5003,7 +5122,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5015,7 +5134,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5028,7 +5147,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Gang) GetRest() []*Berth {
@@ -5082,7 +5201,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5094,7 +5213,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5107,7 +5226,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Part) GetBootId() string {
@@ -5182,7 +5301,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5194,7 +5313,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5207,7 +5326,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -5283,7 +5402,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5295,7 +5414,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5308,7 +5427,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GPU) GetId() string {
@@ -5418,7 +5537,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5430,7 +5549,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5443,7 +5562,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -5505,7 +5624,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5517,7 +5636,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5530,7 +5649,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -5604,7 +5723,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5616,7 +5735,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5629,7 +5748,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Node) GetId() string {
@@ -5779,7 +5898,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5791,7 +5910,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5804,7 +5923,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Partition) GetName() string {
@@ -5880,7 +5999,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5892,7 +6011,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5905,7 +6024,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Queue) GetGpu() string {
@@ -5932,7 +6051,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5944,7 +6063,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5957,7 +6076,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -5988,7 +6107,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6000,7 +6119,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6013,7 +6132,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Request) GetKey() []byte {
@@ -6058,7 +6177,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6070,7 +6189,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6083,7 +6202,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Token) GetHash() []byte {
@@ -6132,7 +6251,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6144,7 +6263,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6157,7 +6276,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -6194,7 +6313,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6206,7 +6325,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6219,7 +6338,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -6283,7 +6402,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6295,7 +6414,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6308,7 +6427,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -6385,7 +6504,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6397,7 +6516,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6410,7 +6529,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -6442,7 +6561,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6454,7 +6573,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6467,7 +6586,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -6526,7 +6645,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6538,7 +6657,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6551,7 +6670,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Company) GetSignature() string {
@@ -6609,7 +6728,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6621,7 +6740,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6634,7 +6753,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -6763,6 +6882,691 @@ func (x *Sample) GetCapMode() string {
 	return ""
 }
 
+// Standing is a rule of who goes before whom, and who may have how much; see
+// cluster.Account and what follows it.
+type Standing struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*Standing_Account
+	//	*Standing_Member
+	//	*Standing_Qos
+	//	*Standing_Quota
+	//	*Standing_Policy
+	Kind          isStanding_Kind `protobuf_oneof:"kind"`
+	Revision      uint64          `protobuf:"varint,6,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Standing) Reset() {
+	*x = Standing{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Standing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Standing) ProtoMessage() {}
+
+func (x *Standing) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Standing.ProtoReflect.Descriptor instead.
+func (*Standing) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *Standing) GetKind() isStanding_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *Standing) GetAccount() *Account {
+	if x != nil {
+		if x, ok := x.Kind.(*Standing_Account); ok {
+			return x.Account
+		}
+	}
+	return nil
+}
+
+func (x *Standing) GetMember() *Member {
+	if x != nil {
+		if x, ok := x.Kind.(*Standing_Member); ok {
+			return x.Member
+		}
+	}
+	return nil
+}
+
+func (x *Standing) GetQos() *QOS {
+	if x != nil {
+		if x, ok := x.Kind.(*Standing_Qos); ok {
+			return x.Qos
+		}
+	}
+	return nil
+}
+
+func (x *Standing) GetQuota() *Quota {
+	if x != nil {
+		if x, ok := x.Kind.(*Standing_Quota); ok {
+			return x.Quota
+		}
+	}
+	return nil
+}
+
+func (x *Standing) GetPolicy() *AccountPolicy {
+	if x != nil {
+		if x, ok := x.Kind.(*Standing_Policy); ok {
+			return x.Policy
+		}
+	}
+	return nil
+}
+
+func (x *Standing) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+type isStanding_Kind interface {
+	isStanding_Kind()
+}
+
+type Standing_Account struct {
+	Account *Account `protobuf:"bytes,1,opt,name=account,proto3,oneof"`
+}
+
+type Standing_Member struct {
+	Member *Member `protobuf:"bytes,2,opt,name=member,proto3,oneof"`
+}
+
+type Standing_Qos struct {
+	Qos *QOS `protobuf:"bytes,3,opt,name=qos,proto3,oneof"`
+}
+
+type Standing_Quota struct {
+	Quota *Quota `protobuf:"bytes,4,opt,name=quota,proto3,oneof"`
+}
+
+type Standing_Policy struct {
+	Policy *AccountPolicy `protobuf:"bytes,5,opt,name=policy,proto3,oneof"`
+}
+
+func (*Standing_Account) isStanding_Kind() {}
+
+func (*Standing_Member) isStanding_Kind() {}
+
+func (*Standing_Qos) isStanding_Kind() {}
+
+func (*Standing_Quota) isStanding_Kind() {}
+
+func (*Standing_Policy) isStanding_Kind() {}
+
+type Account struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Parent        string                 `protobuf:"bytes,2,opt,name=parent,proto3" json:"parent,omitempty"`
+	Shares        int64                  `protobuf:"varint,3,opt,name=shares,proto3" json:"shares,omitempty"`
+	Qos           []string               `protobuf:"bytes,4,rep,name=qos,proto3" json:"qos,omitempty"`
+	DefaultQos    string                 `protobuf:"bytes,5,opt,name=default_qos,json=defaultQos,proto3" json:"default_qos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Account) Reset() {
+	*x = Account{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Account) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Account) ProtoMessage() {}
+
+func (x *Account) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Account.ProtoReflect.Descriptor instead.
+func (*Account) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *Account) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Account) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *Account) GetShares() int64 {
+	if x != nil {
+		return x.Shares
+	}
+	return 0
+}
+
+func (x *Account) GetQos() []string {
+	if x != nil {
+		return x.Qos
+	}
+	return nil
+}
+
+func (x *Account) GetDefaultQos() string {
+	if x != nil {
+		return x.DefaultQos
+	}
+	return ""
+}
+
+type Member struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	Uid           uint32                 `protobuf:"varint,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Shares        int64                  `protobuf:"varint,4,opt,name=shares,proto3" json:"shares,omitempty"`
+	Default       bool                   `protobuf:"varint,5,opt,name=default,proto3" json:"default,omitempty"`
+	Coordinator   bool                   `protobuf:"varint,6,opt,name=coordinator,proto3" json:"coordinator,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Member) Reset() {
+	*x = Member{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Member) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Member) ProtoMessage() {}
+
+func (x *Member) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Member.ProtoReflect.Descriptor instead.
+func (*Member) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *Member) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *Member) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *Member) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Member) GetShares() int64 {
+	if x != nil {
+		return x.Shares
+	}
+	return 0
+}
+
+func (x *Member) GetDefault() bool {
+	if x != nil {
+		return x.Default
+	}
+	return false
+}
+
+func (x *Member) GetCoordinator() bool {
+	if x != nil {
+		return x.Coordinator
+	}
+	return false
+}
+
+type QOS struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Priority      int64                  `protobuf:"varint,2,opt,name=priority,proto3" json:"priority,omitempty"`
+	Preempts      []string               `protobuf:"bytes,3,rep,name=preempts,proto3" json:"preempts,omitempty"`
+	GraceUs       int64                  `protobuf:"varint,4,opt,name=grace_us,json=graceUs,proto3" json:"grace_us,omitempty"`
+	Cancel        bool                   `protobuf:"varint,5,opt,name=cancel,proto3" json:"cancel,omitempty"`
+	Default       bool                   `protobuf:"varint,6,opt,name=default,proto3" json:"default,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QOS) Reset() {
+	*x = QOS{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QOS) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QOS) ProtoMessage() {}
+
+func (x *QOS) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QOS.ProtoReflect.Descriptor instead.
+func (*QOS) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *QOS) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *QOS) GetPriority() int64 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *QOS) GetPreempts() []string {
+	if x != nil {
+		return x.Preempts
+	}
+	return nil
+}
+
+func (x *QOS) GetGraceUs() int64 {
+	if x != nil {
+		return x.GraceUs
+	}
+	return 0
+}
+
+func (x *QOS) GetCancel() bool {
+	if x != nil {
+		return x.Cancel
+	}
+	return false
+}
+
+func (x *QOS) GetDefault() bool {
+	if x != nil {
+		return x.Default
+	}
+	return false
+}
+
+type Quota struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	Qos           string                 `protobuf:"bytes,2,opt,name=qos,proto3" json:"qos,omitempty"`
+	User          bool                   `protobuf:"varint,3,opt,name=user,proto3" json:"user,omitempty"`
+	Each          bool                   `protobuf:"varint,4,opt,name=each,proto3" json:"each,omitempty"`
+	Uid           uint32                 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`
+	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
+	GpuMilli      int64                  `protobuf:"varint,7,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
+	Running       int64                  `protobuf:"varint,8,opt,name=running,proto3" json:"running,omitempty"`
+	Jobs          int64                  `protobuf:"varint,9,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	GpuTimeUs     int64                  `protobuf:"varint,10,opt,name=gpu_time_us,json=gpuTimeUs,proto3" json:"gpu_time_us,omitempty"`
+	Period        string                 `protobuf:"bytes,11,opt,name=period,proto3" json:"period,omitempty"`
+	MaxTimeUs     int64                  `protobuf:"varint,12,opt,name=max_time_us,json=maxTimeUs,proto3" json:"max_time_us,omitempty"`
+	MaxGpus       int64                  `protobuf:"varint,13,opt,name=max_gpus,json=maxGpus,proto3" json:"max_gpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *Quota) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *Quota) GetQos() string {
+	if x != nil {
+		return x.Qos
+	}
+	return ""
+}
+
+func (x *Quota) GetUser() bool {
+	if x != nil {
+		return x.User
+	}
+	return false
+}
+
+func (x *Quota) GetEach() bool {
+	if x != nil {
+		return x.Each
+	}
+	return false
+}
+
+func (x *Quota) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *Quota) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Quota) GetGpuMilli() int64 {
+	if x != nil {
+		return x.GpuMilli
+	}
+	return 0
+}
+
+func (x *Quota) GetRunning() int64 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *Quota) GetJobs() int64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *Quota) GetGpuTimeUs() int64 {
+	if x != nil {
+		return x.GpuTimeUs
+	}
+	return 0
+}
+
+func (x *Quota) GetPeriod() string {
+	if x != nil {
+		return x.Period
+	}
+	return ""
+}
+
+func (x *Quota) GetMaxTimeUs() int64 {
+	if x != nil {
+		return x.MaxTimeUs
+	}
+	return 0
+}
+
+func (x *Quota) GetMaxGpus() int64 {
+	if x != nil {
+		return x.MaxGpus
+	}
+	return 0
+}
+
+type AccountPolicy struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	HalfLifeUs    int64                  `protobuf:"varint,1,opt,name=half_life_us,json=halfLifeUs,proto3" json:"half_life_us,omitempty"`
+	CoreMicro     int64                  `protobuf:"varint,2,opt,name=core_micro,json=coreMicro,proto3" json:"core_micro,omitempty"`
+	Require       bool                   `protobuf:"varint,3,opt,name=require,proto3" json:"require,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountPolicy) Reset() {
+	*x = AccountPolicy{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountPolicy) ProtoMessage() {}
+
+func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
+func (*AccountPolicy) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *AccountPolicy) GetHalfLifeUs() int64 {
+	if x != nil {
+		return x.HalfLifeUs
+	}
+	return 0
+}
+
+func (x *AccountPolicy) GetCoreMicro() int64 {
+	if x != nil {
+		return x.CoreMicro
+	}
+	return 0
+}
+
+func (x *AccountPolicy) GetRequire() bool {
+	if x != nil {
+		return x.Require
+	}
+	return false
+}
+
+// Spent is what a holder was charged; see cluster.Spent.
+type Spent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	Qos           string                 `protobuf:"bytes,2,opt,name=qos,proto3" json:"qos,omitempty"`
+	Uid           uint32                 `protobuf:"varint,3,opt,name=uid,proto3" json:"uid,omitempty"`
+	GpuUs         int64                  `protobuf:"varint,4,opt,name=gpu_us,json=gpuUs,proto3" json:"gpu_us,omitempty"`
+	CoreUs        int64                  `protobuf:"varint,5,opt,name=core_us,json=coreUs,proto3" json:"core_us,omitempty"`
+	DecayedUs     int64                  `protobuf:"varint,6,opt,name=decayed_us,json=decayedUs,proto3" json:"decayed_us,omitempty"`
+	AtUs          int64                  `protobuf:"varint,7,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	InUs          []int64                `protobuf:"varint,8,rep,packed,name=in_us,json=inUs,proto3" json:"in_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Spent) Reset() {
+	*x = Spent{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Spent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Spent) ProtoMessage() {}
+
+func (x *Spent) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Spent.ProtoReflect.Descriptor instead.
+func (*Spent) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *Spent) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *Spent) GetQos() string {
+	if x != nil {
+		return x.Qos
+	}
+	return ""
+}
+
+func (x *Spent) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *Spent) GetGpuUs() int64 {
+	if x != nil {
+		return x.GpuUs
+	}
+	return 0
+}
+
+func (x *Spent) GetCoreUs() int64 {
+	if x != nil {
+		return x.CoreUs
+	}
+	return 0
+}
+
+func (x *Spent) GetDecayedUs() int64 {
+	if x != nil {
+		return x.DecayedUs
+	}
+	return 0
+}
+
+func (x *Spent) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *Spent) GetInUs() []int64 {
+	if x != nil {
+		return x.InUs
+	}
+	return nil
+}
+
 var File_berth_log_v1_log_proto protoreflect.FileDescriptor
 
 const file_berth_log_v1_log_proto_rawDesc = "" +
@@ -6772,7 +7576,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xda\r\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\x9a\x0e\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -6812,7 +7616,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\vrequeue_job\x18\x19 \x01(\v2\x18.berth.log.v1.RequeueJobH\x00R\n" +
 	"requeueJob\x125\n" +
 	"\tundo_gang\x18\x1a \x01(\v2\x16.berth.log.v1.UndoGangH\x00R\bundoGang\x125\n" +
-	"\tdrain_gpu\x18\x1b \x01(\v2\x16.berth.log.v1.DrainGPUH\x00R\bdrainGpuB\x06\n" +
+	"\tdrain_gpu\x18\x1b \x01(\v2\x16.berth.log.v1.DrainGPUH\x00R\bdrainGpu\x12>\n" +
+	"\fset_standing\x18\x1c \x01(\v2\x19.berth.log.v1.SetStandingH\x00R\vsetStandingB\x06\n" +
 	"\x04kind\"\xb9\x01\n" +
 	"\tSubmitJob\x12\x1b\n" +
 	"\tfirst_job\x18\x01 \x01(\x04R\bfirstJob\x12\x1d\n" +
@@ -6946,7 +7751,12 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bUndoGang\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x10\n" +
-	"\x03why\x18\x03 \x01(\tR\x03why\"6\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"}\n" +
+	"\vSetStanding\x122\n" +
+	"\bstanding\x18\x01 \x01(\v2\x16.berth.log.v1.StandingR\bstanding\x12\x16\n" +
+	"\x06remove\x18\x02 \x01(\bR\x06remove\x12\x12\n" +
+	"\x04base\x18\x03 \x01(\x04R\x04base\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\rR\x02by\"6\n" +
 	"\n" +
 	"Checkpoint\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
@@ -6958,7 +7768,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1d\n" +
 	"\n" +
-	"written_by\x18\x04 \x01(\tR\twrittenBy\"\x86\x06\n" +
+	"written_by\x18\x04 \x01(\tR\twrittenBy\"\xe9\x06\n" +
 	"\x06Record\x12(\n" +
 	"\x04meta\x18\x01 \x01(\v2\x12.berth.log.v1.MetaH\x00R\x04meta\x12.\n" +
 	"\x06config\x18\x02 \x01(\v2\x14.berth.log.v1.ConfigH\x00R\x06config\x12(\n" +
@@ -6976,7 +7786,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\vweights_pin\x18\r \x01(\v2\x18.berth.log.v1.WeightsPinH\x00R\n" +
 	"weightsPin\x12@\n" +
 	"\finterference\x18\x0e \x01(\v2\x1a.berth.log.v1.InterferenceH\x00R\finterference\x127\n" +
-	"\tpartition\x18\x0f \x01(\v2\x17.berth.log.v1.PartitionH\x00R\tpartitionB\x06\n" +
+	"\tpartition\x18\x0f \x01(\v2\x17.berth.log.v1.PartitionH\x00R\tpartition\x124\n" +
+	"\bstanding\x18\x10 \x01(\v2\x16.berth.log.v1.StandingH\x00R\bstanding\x12+\n" +
+	"\x05spent\x18\x11 \x01(\v2\x13.berth.log.v1.SpentH\x00R\x05spentB\x06\n" +
 	"\x04kind\";\n" +
 	"\vSnapshotEnd\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x18\n" +
@@ -7360,7 +8172,67 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\tpredicted\x18\x0f \x01(\v2\x16.berth.log.v1.EstimateR\tpredicted\x12\x13\n" +
 	"\x05at_us\x18\x10 \x01(\x03R\x04atUs\x12/\n" +
 	"\acompany\x18\x11 \x03(\v2\x15.berth.log.v1.CompanyR\acompany\x12\x19\n" +
-	"\bcap_mode\x18\x12 \x01(\tR\acapModeB;Z9github.com/berth-scheduler/berth/proto/berth/log/v1;logv1b\x06proto3"
+	"\bcap_mode\x18\x12 \x01(\tR\acapMode\"\x9c\x02\n" +
+	"\bStanding\x121\n" +
+	"\aaccount\x18\x01 \x01(\v2\x15.berth.log.v1.AccountH\x00R\aaccount\x12.\n" +
+	"\x06member\x18\x02 \x01(\v2\x14.berth.log.v1.MemberH\x00R\x06member\x12%\n" +
+	"\x03qos\x18\x03 \x01(\v2\x11.berth.log.v1.QOSH\x00R\x03qos\x12+\n" +
+	"\x05quota\x18\x04 \x01(\v2\x13.berth.log.v1.QuotaH\x00R\x05quota\x125\n" +
+	"\x06policy\x18\x05 \x01(\v2\x1b.berth.log.v1.AccountPolicyH\x00R\x06policy\x12\x1a\n" +
+	"\brevision\x18\x06 \x01(\x04R\brevisionB\x06\n" +
+	"\x04kind\"\x80\x01\n" +
+	"\aAccount\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x16\n" +
+	"\x06shares\x18\x03 \x01(\x03R\x06shares\x12\x10\n" +
+	"\x03qos\x18\x04 \x03(\tR\x03qos\x12\x1f\n" +
+	"\vdefault_qos\x18\x05 \x01(\tR\n" +
+	"defaultQos\"\x9c\x01\n" +
+	"\x06Member\x12\x18\n" +
+	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
+	"\x06shares\x18\x04 \x01(\x03R\x06shares\x12\x18\n" +
+	"\adefault\x18\x05 \x01(\bR\adefault\x12 \n" +
+	"\vcoordinator\x18\x06 \x01(\bR\vcoordinator\"\x9e\x01\n" +
+	"\x03QOS\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bpriority\x18\x02 \x01(\x03R\bpriority\x12\x1a\n" +
+	"\bpreempts\x18\x03 \x03(\tR\bpreempts\x12\x19\n" +
+	"\bgrace_us\x18\x04 \x01(\x03R\agraceUs\x12\x16\n" +
+	"\x06cancel\x18\x05 \x01(\bR\x06cancel\x12\x18\n" +
+	"\adefault\x18\x06 \x01(\bR\adefault\"\xbf\x02\n" +
+	"\x05Quota\x12\x18\n" +
+	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x10\n" +
+	"\x03qos\x18\x02 \x01(\tR\x03qos\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\bR\x04user\x12\x12\n" +
+	"\x04each\x18\x04 \x01(\bR\x04each\x12\x10\n" +
+	"\x03uid\x18\x05 \x01(\rR\x03uid\x12\x12\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\x12\x1b\n" +
+	"\tgpu_milli\x18\a \x01(\x03R\bgpuMilli\x12\x18\n" +
+	"\arunning\x18\b \x01(\x03R\arunning\x12\x12\n" +
+	"\x04jobs\x18\t \x01(\x03R\x04jobs\x12\x1e\n" +
+	"\vgpu_time_us\x18\n" +
+	" \x01(\x03R\tgpuTimeUs\x12\x16\n" +
+	"\x06period\x18\v \x01(\tR\x06period\x12\x1e\n" +
+	"\vmax_time_us\x18\f \x01(\x03R\tmaxTimeUs\x12\x19\n" +
+	"\bmax_gpus\x18\r \x01(\x03R\amaxGpus\"j\n" +
+	"\rAccountPolicy\x12 \n" +
+	"\fhalf_life_us\x18\x01 \x01(\x03R\n" +
+	"halfLifeUs\x12\x1d\n" +
+	"\n" +
+	"core_micro\x18\x02 \x01(\x03R\tcoreMicro\x12\x18\n" +
+	"\arequire\x18\x03 \x01(\bR\arequire\"\xbe\x01\n" +
+	"\x05Spent\x12\x18\n" +
+	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x10\n" +
+	"\x03qos\x18\x02 \x01(\tR\x03qos\x12\x10\n" +
+	"\x03uid\x18\x03 \x01(\rR\x03uid\x12\x15\n" +
+	"\x06gpu_us\x18\x04 \x01(\x03R\x05gpuUs\x12\x17\n" +
+	"\acore_us\x18\x05 \x01(\x03R\x06coreUs\x12\x1d\n" +
+	"\n" +
+	"decayed_us\x18\x06 \x01(\x03R\tdecayedUs\x12\x13\n" +
+	"\x05at_us\x18\a \x01(\x03R\x04atUs\x12\x13\n" +
+	"\x05in_us\x18\b \x03(\x03R\x04inUsB;Z9github.com/berth-scheduler/berth/proto/berth/log/v1;logv1b\x06proto3"
 
 var (
 	file_berth_log_v1_log_proto_rawDescOnce sync.Once
@@ -7374,7 +8246,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 	return file_berth_log_v1_log_proto_rawDescData
 }
 
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 82)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Entry)(nil),               // 0: berth.log.v1.Entry
 	(*Command)(nil),             // 1: berth.log.v1.Command
@@ -7406,151 +8278,168 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*HoldJob)(nil),             // 27: berth.log.v1.HoldJob
 	(*RequeueJob)(nil),          // 28: berth.log.v1.RequeueJob
 	(*UndoGang)(nil),            // 29: berth.log.v1.UndoGang
-	(*Checkpoint)(nil),          // 30: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),         // 31: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil),      // 32: berth.log.v1.SnapshotHeader
-	(*Record)(nil),              // 33: berth.log.v1.Record
-	(*SnapshotEnd)(nil),         // 34: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),                // 35: berth.log.v1.Meta
-	(*Config)(nil),              // 36: berth.log.v1.Config
-	(*Owner)(nil),               // 37: berth.log.v1.Owner
-	(*Spec)(nil),                // 38: berth.log.v1.Spec
-	(*Array)(nil),               // 39: berth.log.v1.Array
-	(*Container)(nil),           // 40: berth.log.v1.Container
-	(*Mount)(nil),               // 41: berth.log.v1.Mount
-	(*Warning)(nil),             // 42: berth.log.v1.Warning
-	(*Dependency)(nil),          // 43: berth.log.v1.Dependency
-	(*Estimate)(nil),            // 44: berth.log.v1.Estimate
-	(*Reason)(nil),              // 45: berth.log.v1.Reason
-	(*Exit)(nil),                // 46: berth.log.v1.Exit
-	(*Usage)(nil),               // 47: berth.log.v1.Usage
-	(*Profile)(nil),             // 48: berth.log.v1.Profile
-	(*GPUShare)(nil),            // 49: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 50: berth.log.v1.Berth
-	(*Job)(nil),                 // 51: berth.log.v1.Job
-	(*Hold)(nil),                // 52: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 53: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 54: berth.log.v1.Attempt
-	(*Gang)(nil),                // 55: berth.log.v1.Gang
-	(*Part)(nil),                // 56: berth.log.v1.Part
-	(*PreemptRequest)(nil),      // 57: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 58: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 59: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 60: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 61: berth.log.v1.Node
-	(*Partition)(nil),           // 62: berth.log.v1.Partition
-	(*Queue)(nil),               // 63: berth.log.v1.Queue
-	(*Waiter)(nil),              // 64: berth.log.v1.Waiter
-	(*Request)(nil),             // 65: berth.log.v1.Request
-	(*Token)(nil),               // 66: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 67: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 68: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 69: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 70: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 71: berth.log.v1.Interference
-	(*Company)(nil),             // 72: berth.log.v1.Company
-	(*Sample)(nil),              // 73: berth.log.v1.Sample
+	(*SetStanding)(nil),         // 30: berth.log.v1.SetStanding
+	(*Checkpoint)(nil),          // 31: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),         // 32: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),      // 33: berth.log.v1.SnapshotHeader
+	(*Record)(nil),              // 34: berth.log.v1.Record
+	(*SnapshotEnd)(nil),         // 35: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),                // 36: berth.log.v1.Meta
+	(*Config)(nil),              // 37: berth.log.v1.Config
+	(*Owner)(nil),               // 38: berth.log.v1.Owner
+	(*Spec)(nil),                // 39: berth.log.v1.Spec
+	(*Array)(nil),               // 40: berth.log.v1.Array
+	(*Container)(nil),           // 41: berth.log.v1.Container
+	(*Mount)(nil),               // 42: berth.log.v1.Mount
+	(*Warning)(nil),             // 43: berth.log.v1.Warning
+	(*Dependency)(nil),          // 44: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 45: berth.log.v1.Estimate
+	(*Reason)(nil),              // 46: berth.log.v1.Reason
+	(*Exit)(nil),                // 47: berth.log.v1.Exit
+	(*Usage)(nil),               // 48: berth.log.v1.Usage
+	(*Profile)(nil),             // 49: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 50: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 51: berth.log.v1.Berth
+	(*Job)(nil),                 // 52: berth.log.v1.Job
+	(*Hold)(nil),                // 53: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 54: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 55: berth.log.v1.Attempt
+	(*Gang)(nil),                // 56: berth.log.v1.Gang
+	(*Part)(nil),                // 57: berth.log.v1.Part
+	(*PreemptRequest)(nil),      // 58: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 59: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 60: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 61: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 62: berth.log.v1.Node
+	(*Partition)(nil),           // 63: berth.log.v1.Partition
+	(*Queue)(nil),               // 64: berth.log.v1.Queue
+	(*Waiter)(nil),              // 65: berth.log.v1.Waiter
+	(*Request)(nil),             // 66: berth.log.v1.Request
+	(*Token)(nil),               // 67: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 68: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 69: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 70: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 71: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 72: berth.log.v1.Interference
+	(*Company)(nil),             // 73: berth.log.v1.Company
+	(*Sample)(nil),              // 74: berth.log.v1.Sample
+	(*Standing)(nil),            // 75: berth.log.v1.Standing
+	(*Account)(nil),             // 76: berth.log.v1.Account
+	(*Member)(nil),              // 77: berth.log.v1.Member
+	(*QOS)(nil),                 // 78: berth.log.v1.QOS
+	(*Quota)(nil),               // 79: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 80: berth.log.v1.AccountPolicy
+	(*Spent)(nil),               // 81: berth.log.v1.Spent
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
-	1,  // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
-	2,  // 1: berth.log.v1.Command.submit_job:type_name -> berth.log.v1.SubmitJob
-	4,  // 2: berth.log.v1.Command.cancel_job:type_name -> berth.log.v1.CancelJob
-	5,  // 3: berth.log.v1.Command.apply_plan:type_name -> berth.log.v1.ApplyPlan
-	8,  // 4: berth.log.v1.Command.report_attempt:type_name -> berth.log.v1.ReportAttempt
-	9,  // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
-	10, // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
-	11, // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
-	14, // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
-	15, // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
-	16, // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
-	18, // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	30, // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	31, // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
-	13, // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
-	19, // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
-	20, // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
-	21, // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
-	17, // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
-	22, // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
-	23, // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
-	26, // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
-	24, // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
-	25, // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
-	27, // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
-	28, // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
-	29, // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
-	12, // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
-	37, // 28: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	3,  // 29: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	38, // 30: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	44, // 31: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	6,  // 32: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	7,  // 33: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	50, // 34: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	44, // 35: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	50, // 36: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	45, // 37: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	46, // 38: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	47, // 39: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	61, // 40: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	66, // 41: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	69, // 42: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	62, // 43: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	36, // 44: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	35, // 45: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	36, // 46: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	61, // 47: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	51, // 48: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	63, // 49: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	65, // 50: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	66, // 51: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	67, // 52: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	68, // 53: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	73, // 54: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	34, // 55: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	68, // 56: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	70, // 57: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	71, // 58: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	62, // 59: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	43, // 60: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	42, // 61: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	40, // 62: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	39, // 63: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	41, // 64: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	48, // 65: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	49, // 66: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	37, // 67: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	38, // 68: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	45, // 69: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	44, // 70: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	53, // 71: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	54, // 72: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	52, // 73: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	45, // 74: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	50, // 75: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	44, // 76: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	46, // 77: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	47, // 78: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	57, // 79: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	55, // 80: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	50, // 81: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	56, // 82: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	45, // 83: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	46, // 84: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	45, // 85: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	47, // 86: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	58, // 87: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	59, // 88: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	60, // 89: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	64, // 90: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	69, // 91: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	44, // 92: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	72, // 93: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	94, // [94:94] is the sub-list for method output_type
-	94, // [94:94] is the sub-list for method input_type
-	94, // [94:94] is the sub-list for extension type_name
-	94, // [94:94] is the sub-list for extension extendee
-	0,  // [0:94] is the sub-list for field type_name
+	1,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
+	2,   // 1: berth.log.v1.Command.submit_job:type_name -> berth.log.v1.SubmitJob
+	4,   // 2: berth.log.v1.Command.cancel_job:type_name -> berth.log.v1.CancelJob
+	5,   // 3: berth.log.v1.Command.apply_plan:type_name -> berth.log.v1.ApplyPlan
+	8,   // 4: berth.log.v1.Command.report_attempt:type_name -> berth.log.v1.ReportAttempt
+	9,   // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
+	10,  // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
+	11,  // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
+	14,  // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
+	15,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
+	16,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
+	18,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
+	31,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	32,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	13,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
+	19,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
+	20,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
+	21,  // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
+	17,  // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
+	22,  // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
+	23,  // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
+	26,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
+	24,  // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
+	25,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
+	27,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
+	28,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
+	29,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
+	12,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
+	30,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
+	38,  // 29: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	3,   // 30: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	39,  // 31: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	45,  // 32: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	6,   // 33: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	7,   // 34: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	51,  // 35: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	45,  // 36: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	51,  // 37: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	46,  // 38: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	47,  // 39: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	48,  // 40: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	62,  // 41: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	67,  // 42: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	70,  // 43: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	63,  // 44: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	75,  // 45: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	37,  // 46: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	36,  // 47: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	37,  // 48: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	62,  // 49: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	52,  // 50: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	64,  // 51: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	66,  // 52: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	67,  // 53: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	68,  // 54: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	69,  // 55: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	74,  // 56: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	35,  // 57: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	69,  // 58: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	71,  // 59: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	72,  // 60: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	63,  // 61: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	75,  // 62: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	81,  // 63: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	44,  // 64: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	43,  // 65: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	41,  // 66: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	40,  // 67: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	42,  // 68: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	49,  // 69: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	50,  // 70: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	38,  // 71: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	39,  // 72: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	46,  // 73: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	45,  // 74: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	54,  // 75: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	55,  // 76: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	53,  // 77: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	46,  // 78: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	51,  // 79: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	45,  // 80: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	47,  // 81: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	48,  // 82: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	58,  // 83: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	56,  // 84: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	51,  // 85: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	57,  // 86: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	46,  // 87: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	47,  // 88: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	46,  // 89: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	48,  // 90: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	59,  // 91: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	60,  // 92: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	61,  // 93: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	65,  // 94: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	70,  // 95: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	45,  // 96: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	73,  // 97: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	76,  // 98: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	77,  // 99: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	78,  // 100: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	79,  // 101: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	80,  // 102: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	103, // [103:103] is the sub-list for method output_type
+	103, // [103:103] is the sub-list for method input_type
+	103, // [103:103] is the sub-list for extension type_name
+	103, // [103:103] is the sub-list for extension extendee
+	0,   // [0:103] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -7586,8 +8475,9 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_RequeueJob)(nil),
 		(*Command_UndoGang)(nil),
 		(*Command_DrainGpu)(nil),
+		(*Command_SetStanding)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[33].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[34].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -7603,6 +8493,15 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_WeightsPin)(nil),
 		(*Record_Interference)(nil),
 		(*Record_Partition)(nil),
+		(*Record_Standing)(nil),
+		(*Record_Spent)(nil),
+	}
+	file_berth_log_v1_log_proto_msgTypes[75].OneofWrappers = []any{
+		(*Standing_Account)(nil),
+		(*Standing_Member)(nil),
+		(*Standing_Qos)(nil),
+		(*Standing_Quota)(nil),
+		(*Standing_Policy)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -7610,7 +8509,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   74,
+			NumMessages:   82,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,324 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bounds of what accounts may hold.
+const (
+	MaxAccounts     = 10_000
+	MaxMembers      = 100_000
+	MaxQOS          = 100
+	MaxQuotas       = 100_000
+	MaxShares       = 1_000_000
+	MaxAccountDepth = 16
+	// MaxPriority bounds QOS.Priority: each is a class of its own.
+	MaxPriority = 100
+)
+
+// Account is whom jobs are charged to. Accounts form a tree. Values are
+// immutable.
+type Account struct {
+	Name string
+	// Parent is "" for one at the top.
+	Parent   string
+	Revision uint64
+	// Shares are its claim beside those that have the same parent.
+	Shares int64
+	// QOS are the qualities of service that its jobs may have, sorted; empty is
+	// what the parent allows, at the top all. DefaultQOS is that of a job that
+	// names none, "" the parent's.
+	QOS        []string
+	DefaultQOS string
+}
+
+// Check tells whether a is one that a cluster may have.
+func (a *Account) Check() error {
+	if err := CheckAccountName(a.Name); err != nil {
+		return err
+	}
+	if a.Parent != "" {
+		if err := CheckAccountName(a.Parent); err != nil {
+			return err
+		}
+	}
+	if a.Shares < 1 || a.Shares > MaxShares {
+		return Errorf(CodeInvalid, "shares: %d is outside 1 to %d", a.Shares, MaxShares)
+	}
+	for i, q := range a.QOS {
+		if err := CheckQOSName(q); err != nil {
+			return err
+		}
+		if i > 0 && a.QOS[i-1] >= q {
+			return Errorf(CodeInvalid, "qos: %s is named twice, or they are not sorted", q)
+		}
+	}
+	if a.DefaultQOS != "" {
+		return CheckQOSName(a.DefaultQOS)
+	}
+	return nil
+}
+
+// Member is a user of an account.
+type Member struct {
+	Account string
+	UID     UID
+	// Name is what the user is called, for people.
+	Name     string
+	Revision uint64
+	// Shares are the user's claim beside the others of the account.
+	Shares int64
+	// Default tells that jobs which name no account are charged to this one; a
+	// user has one such.
+	Default bool
+	// Coordinator may set the quotas of the account's users.
+	Coordinator bool
+}
+
+// Check tells whether m is one that a cluster may have.
+func (m *Member) Check() error {
+	if err := CheckAccountName(m.Account); err != nil {
+		return err
+	}
+	if len(m.Name) > MaxNameLen {
+		return Errorf(CodeInvalid, "user %s: at most %d bytes are allowed", quoteShort(m.Name), MaxNameLen)
+	}
+	if m.Shares < 1 || m.Shares > MaxShares {
+		return Errorf(CodeInvalid, "shares: %d is outside 1 to %d", m.Shares, MaxShares)
+	}
+	return nil
+}
+
+// QOS is a quality of service: how soon jobs go, and whom they may end for it.
+type QOS struct {
+	Name     string
+	Revision uint64
+	// Priority puts its jobs before all of a lower one, 0 to MaxPriority; jobs
+	// without a QOS have 0.
+	Priority int64
+	// Preempts are the QOS whose jobs make room for its jobs, sorted.
+	Preempts []string
+	// Grace is how long a job of it that makes room has after SIGTERM, unless its
+	// checkpoint hook says otherwise; 0 is what the node gives.
+	Grace time.Duration
+	// Cancel ends a job of it that makes room for good; else it waits again.
+	Cancel bool
+	// Default is for jobs that name none where no account says otherwise. At most
+	// one is.
+	Default bool
+}
+
+// Check tells whether q is one that a cluster may have.
+func (q *QOS) Check() error {
+	if err := CheckQOSName(q.Name); err != nil {
+		return err
+	}
+	if q.Priority < 0 || q.Priority > MaxPriority {
+		return Errorf(CodeInvalid, "priority: %d is outside 0 to %d", q.Priority, MaxPriority)
+	}
+	if q.Grace < 0 || q.Grace > MaxCheckpointGrace {
+		return Errorf(CodeInvalid, "grace: %s is outside 0 to %s", q.Grace, MaxCheckpointGrace)
+	}
+	for i, o := range q.Preempts {
+		switch {
+		case o == q.Name:
+			return Errorf(CodeInvalid, "preempts: %s names itself; jobs of one QOS go by their order", o)
+		case CheckQOSName(o) != nil:
+			return CheckQOSName(o)
+		case i > 0 && q.Preempts[i-1] >= o:
+			return Errorf(CodeInvalid, "preempts: %s is named twice, or they are not sorted", o)
+		}
+	}
+	return nil
+}
+
+// AccountPolicy is what holds for all accounts.
+type AccountPolicy struct {
+	Revision uint64
+	// HalfLife is how long it takes until use counts half; 0 is never.
+	HalfLife time.Duration
+	// CoreMicro is what a core costs beside a GPU, in millionths, for jobs
+	// without GPUs.
+	CoreMicro int64
+	// Require refuses jobs of users who have no account, where there are any.
+	Require bool
+}
+
+// DefaultAccountPolicy is that of a cluster that set none.
+func DefaultAccountPolicy() AccountPolicy {
+	return AccountPolicy{HalfLife: 7 * 24 * time.Hour, CoreMicro: 20_000}
+}
+
+// Check tells whether p is one that a cluster may have.
+func (p *AccountPolicy) Check() error {
+	switch {
+	case p.HalfLife != 0 && (p.HalfLife < time.Minute || p.HalfLife > 10*365*24*time.Hour):
+		return Errorf(CodeInvalid, "half-life: %s is outside 1 minute to 10 years, or 0 for no decay", p.HalfLife)
+	case p.CoreMicro < 0 || p.CoreMicro > 1_000_000:
+		return Errorf(CodeInvalid, "core weight: %d millionths of a GPU is outside 0 to 1,000,000", p.CoreMicro)
+	}
+	return nil
+}
+
+// Period is after which a budget is filled again, in UTC.
+type Period string
+
+// The periods. "" has no end: use decays instead.
+const (
+	Decaying  Period = ""
+	Daily     Period = "day"
+	Weekly    Period = "week" // from Monday
+	Monthly   Period = "month"
+	Quarterly Period = "quarter"
+	Yearly    Period = "year"
+)
+
+// Periods lists those that end.
+func Periods() []Period { return []Period{Daily, Weekly, Monthly, Quarterly, Yearly} }
+
+// Begin is when the period began that holds t.
+func (p Period) Begin(t Time) Time {
+	at := t.Std()
+	y, m, d := at.Date()
+	switch p {
+	case Daily:
+	case Weekly:
+		d -= (int(at.Weekday()) + 6) % 7
+	case Monthly:
+		d = 1
+	case Quarterly:
+		m, d = (m-1)/3*3+1, 1
+	case Yearly:
+		m, d = 1, 1
+	default:
+		return 0
+	}
+	return TimeOf(time.Date(y, m, d, 0, 0, 0, 0, time.UTC))
+}
+
+// Limits bound those whom a quota is for; 0 is no bound.
+type Limits struct {
+	// GPUMilli bounds the GPUs that are held at once, in thousandths: half a GPU
+	// counts 500.
+	GPUMilli int64
+	// Running bounds the jobs that run at once, Jobs those that wait or run.
+	Running, Jobs int64
+	// GPUTime is the budget of GPU time, use of cores included, in each Period or,
+	// without one, of what is left of it as it decays. Nothing starts once it is
+	// spent; what runs goes on.
+	GPUTime GPUTime
+	Period  Period
+	// MaxTime bounds the time limit of each job, MaxGPUs its GPUs on all nodes.
+	MaxTime time.Duration
+	MaxGPUs int64
+}
+
+// Zero tells whether nothing is bounded.
+func (l *Limits) Zero() bool { return *l == Limits{} || *l == Limits{Period: l.Period} }
+
+// over fills what l leaves open with that of d.
+func (l Limits) over(d *Limits) Limits {
+	if d == nil {
+		return l
+	}
+	fill := func(to *int64, from int64) {
+		if *to == 0 {
+			*to = from
+		}
+	}
+	fill(&l.GPUMilli, d.GPUMilli)
+	fill(&l.Running, d.Running)
+	fill(&l.Jobs, d.Jobs)
+	fill(&l.MaxGPUs, d.MaxGPUs)
+	if l.GPUTime == 0 {
+		l.GPUTime, l.Period = d.GPUTime, d.Period
+	}
+	if l.MaxTime == 0 {
+		l.MaxTime = d.MaxTime
+	}
+	return l
+}
+
+// Subject is whom a quota is for.
+type Subject struct {
+	// Account and QOS are names, "" for any; only one of them is set.
+	Account, QOS string
+	// User tells that it is for one user, UID. Each is for every user apart, who
+	// has no quota of the kind.
+	User, Each bool
+	UID        UID
+}
+
+// String is the subject as it is typed and stored.
+func (s Subject) String() string {
+	var parts []string
+	switch {
+	case s.Account != "":
+		parts = append(parts, "account:"+s.Account)
+	case s.QOS != "":
+		parts = append(parts, "qos:"+s.QOS)
+	}
+	switch {
+	case s.User:
+		parts = append(parts, fmt.Sprintf("user:%d", s.UID))
+	case s.Each:
+		parts = append(parts, "each-user")
+	}
+	return strings.Join(parts, "/")
+}
+
+// Quota is what bounds a subject.
+type Quota struct {
+	Subject Subject
+	// Name is what its user is called, for people.
+	Name     string
+	Revision uint64
+	Limits   Limits
+}
+
+// Check tells whether q is one that a cluster may have.
+func (q *Quota) Check() error {
+	s, l := q.Subject, &q.Limits
+	switch {
+	case s == (Subject{}):
+		return Errorf(CodeInvalid, "quota: for whom is missing; name an account, a QOS, a user or each user")
+	case s.Account != "" && s.QOS != "":
+		return Errorf(CodeInvalid, "quota: is for account %s and qos %s; give each its own", quoteShort(s.Account), quoteShort(s.QOS))
+	case s.User && s.Each:
+		return Errorf(CodeInvalid, "quota: is for one user and for each; give each its own")
+	case s.QOS != "" && s.User:
+		return Errorf(CodeInvalid, "quota: a QOS bounds all its users or each; name the user alone, or with an account")
+	case s.Account != "" && CheckAccountName(s.Account) != nil:
+		return CheckAccountName(s.Account)
+	case s.QOS != "" && CheckQOSName(s.QOS) != nil:
+		return CheckQOSName(s.QOS)
+	case l.Period != Decaying && !slices.Contains(Periods(), l.Period):
+		return Errorf(CodeInvalid, "gpu-hours per %s: want day, week, month, quarter or year, or no period for use that decays", quoteShort(string(l.Period)))
+	}
+	for _, v := range []struct {
+		name      string
+		got, most int64
+	}{
+		{"gpus", l.GPUMilli, 1_000_000_000}, {"running", l.Running, 10_000_000}, {"jobs", l.Jobs, 10_000_000},
+		{"gpu-hours", int64(l.GPUTime), 1 << 62}, {"max-time", int64(l.MaxTime), int64(MaxTimeDays * 24 * time.Hour)}, {"max-gpus", l.MaxGPUs, 1_000_000},
+	} {
+		if v.got < 0 || v.got > v.most {
+			return Errorf(CodeInvalid, "%s: %d is outside 0 to %d; 0 is no limit", v.name, v.got, v.most)
+		}
+	}
+	return nil
+}
+
+// Holder is under whom a job counts. It never changes.
+type Holder struct {
+	Account, QOS string
+	UID          UID
+}
+
+// HolderOf is that of a job.
+func HolderOf(j *Job) Holder {
+	return Holder{Account: j.Spec.Account, QOS: j.Spec.QOS, UID: j.Owner.UID}
+}

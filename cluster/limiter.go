@@ -1,0 +1,307 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+)
+
+// Tally is what a subject has now.
+type Tally struct {
+	// Jobs wait or run, Running run.
+	Jobs, Running int64
+	// GPUMilli is what they hold.
+	GPUMilli int64
+}
+
+// zero tells whether there is nothing.
+func (t *Tally) zero() bool { return *t == Tally{} }
+
+// Limiter holds jobs against the quotas of a cluster. The state machine keeps
+// one, and the scheduler takes a copy of it through a pass, so that both come to
+// the same. It is not safe for several goroutines.
+type Limiter struct {
+	accounts map[string]*Account
+	quotas   map[Subject]*Quota
+	tallies  map[Subject]*Tally
+	bounds   map[Holder][]bound
+	// spent is the use that counts against a budget, asked for seldom.
+	spent func(Subject, Period) GPUTime
+}
+
+// bound is one quota that holds for a holder.
+type bound struct {
+	limits  Limits
+	subject Subject // whose tally it is
+	tally   *Tally
+}
+
+// NewLimiter returns a limiter for quotas; neither map may change while it is
+// used. spent tells the use of a subject in the period that runs now; it may be
+// nil where no quota has a budget.
+func NewLimiter(accounts map[string]*Account, quotas map[Subject]*Quota, spent func(Subject, Period) GPUTime) *Limiter {
+	return &Limiter{accounts: accounts, quotas: quotas, tallies: map[Subject]*Tally{}, bounds: map[Holder][]bound{}, spent: spent}
+}
+
+// Spend replaces what tells the use of a subject.
+func (l *Limiter) Spend(spent func(Subject, Period) GPUTime) { l.spent = spent }
+
+// Clone returns a copy for a pass, nil of nil. It may be made while others make
+// one; budgets are told as they are by l, until Spend says otherwise.
+func (l *Limiter) Clone() *Limiter {
+	if l == nil {
+		return nil
+	}
+	c := NewLimiter(maps.Clone(l.accounts), maps.Clone(l.quotas), l.spent)
+	for s, t := range l.tallies {
+		was := *t
+		c.tallies[s] = &was
+	}
+	return c
+}
+
+// of returns the quotas that hold for a holder.
+func (l *Limiter) of(h Holder) []bound {
+	if b, ok := l.bounds[h]; ok {
+		return b
+	}
+	var out []bound
+	add := func(lim Limits, s Subject) {
+		if lim.Zero() {
+			return
+		}
+		t := l.tallies[s]
+		if t == nil {
+			t = &Tally{}
+			l.tallies[s] = t
+		}
+		out = append(out, bound{lim, s, t})
+	}
+	one := func(s, each Subject) Limits {
+		var lim Limits
+		if q := l.quotas[s]; q != nil {
+			lim = q.Limits
+		}
+		if q := l.quotas[each]; q != nil {
+			lim = lim.over(&q.Limits)
+		}
+		return lim
+	}
+	user := Subject{User: true, UID: h.UID}
+	add(one(user, Subject{Each: true}), user)
+	if h.Account != "" {
+		user.Account = h.Account
+		add(one(user, Subject{Account: h.Account, Each: true}), user)
+	}
+	for name, depth := h.Account, 0; name != "" && depth <= MaxAccountDepth; depth++ {
+		s := Subject{Account: name}
+		if q := l.quotas[s]; q != nil {
+			add(q.Limits, s)
+		}
+		a := l.accounts[name]
+		if a == nil {
+			break
+		}
+		name = a.Parent
+	}
+	if h.QOS != "" {
+		s := Subject{QOS: h.QOS}
+		if q := l.quotas[s]; q != nil {
+			add(q.Limits, s)
+		}
+		if q := l.quotas[Subject{QOS: h.QOS, Each: true}]; q != nil {
+			add(q.Limits, Subject{QOS: h.QOS, User: true, UID: h.UID})
+		}
+	}
+	l.bounds[h] = out
+	return out
+}
+
+// Budgets calls fn for each budget that use of a holder counts against.
+func (l *Limiter) Budgets(h Holder, fn func(Subject, Period)) {
+	for _, b := range l.of(h) {
+		if b.limits.GPUTime > 0 {
+			fn(b.subject, b.limits.Period)
+		}
+	}
+}
+
+// HasBudgets tells whether any quota has one.
+func (l *Limiter) HasBudgets() bool {
+	for _, q := range l.quotas {
+		if q.Limits.GPUTime > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Count adds to, or with a negative amount takes from, what a holder has.
+func (l *Limiter) Count(h Holder, jobs, running, gpuMilli int64) {
+	for _, b := range l.of(h) {
+		b.tally.Jobs += jobs
+		b.tally.Running += running
+		b.tally.GPUMilli += gpuMilli
+	}
+}
+
+// Tally is what a subject has now, where a quota is for it.
+func (l *Limiter) Tally(s Subject) Tally {
+	if t := l.tallies[s]; t != nil {
+		return *t
+	}
+	return Tally{}
+}
+
+// Used lists the subjects that have something.
+func (l *Limiter) Used() map[Subject]Tally {
+	out := map[Subject]Tally{}
+	for s, t := range l.tallies {
+		if !t.zero() {
+			out[s] = *t
+		}
+	}
+	return out
+}
+
+// MayStart returns why a job of a holder that takes so much of GPUs, in
+// thousandths, may not start now: the limit, its value and the use. The zero
+// Reason is that it may.
+func (l *Limiter) MayStart(h Holder, gpuMilli int64) Reason {
+	for _, b := range l.of(h) {
+		switch lim := &b.limits; {
+		case lim.Running > 0 && b.tally.Running >= lim.Running:
+			return Reason{b.code("Running"), fmt.Sprintf("%s may run %s at once, and %d run", b.who(), plural(lim.Running, "job"), b.tally.Running)}
+		case lim.GPUMilli > 0 && gpuMilli > 0 && b.tally.GPUMilli+gpuMilli > lim.GPUMilli:
+			return Reason{b.code("GPUs"), fmt.Sprintf("%s may hold %s GPUs at once and holds %s; this job takes %s", b.who(), Milli(lim.GPUMilli), Milli(b.tally.GPUMilli), Milli(gpuMilli))}
+		case lim.GPUTime > 0 && l.spent != nil:
+			if used := l.spent(b.subject, lim.Period); used >= lim.GPUTime {
+				return Reason{b.code("Budget"), fmt.Sprintf("%s may use %s, and %s are used", b.who(), budget(lim), hours(used))}
+			}
+		}
+	}
+	return Reason{}
+}
+
+// MaySubmit returns why n more jobs of a holder may not be submitted now.
+func (l *Limiter) MaySubmit(h Holder, n int) Reason {
+	for _, b := range l.of(h) {
+		if lim := b.limits.Jobs; lim > 0 && b.tally.Jobs+int64(n) > lim {
+			return Reason{b.code("Jobs"), fmt.Sprintf("%s may have %s waiting or running and has %d; %d more are asked for", b.who(), plural(lim, "job"), b.tally.Jobs, n)}
+		}
+	}
+	return Reason{}
+}
+
+// Enter holds a job's spec against what no job of its holder may ever ask for,
+// and gives one that asks for no time the most that it may have.
+func (l *Limiter) Enter(h Holder, s *Spec) Reason {
+	gpus := int64(s.GPUs * s.NodeCount())
+	for _, b := range l.of(h) {
+		lim := &b.limits
+		if lim.MaxTime > 0 && s.TimeLimit == 0 {
+			s.TimeLimit = lim.MaxTime
+		}
+		least := gpus * max(1, s.GPUMilli)
+		if s.Exclusive {
+			least = gpus * WholeGPU
+		}
+		cost := GPUTime(0)
+		if s.Exclusive {
+			cost = GPUTime(gpus) * GPUTimeOf(s.TimeLimit)
+		}
+		switch {
+		case lim.MaxTime > 0 && s.TimeLimit > lim.MaxTime:
+			return Reason{b.code("Time"), fmt.Sprintf("%s may ask for %s, and %s are asked for; give a shorter --time", b.jobsOf(), lim.MaxTime, s.TimeLimit)}
+		case lim.MaxGPUs > 0 && gpus > lim.MaxGPUs:
+			return Reason{b.code("JobGPUs"), fmt.Sprintf("%s may ask for %s, and %d are asked for", b.jobsOf(), plural(lim.MaxGPUs, "GPU"), gpus)}
+		case lim.GPUMilli > 0 && gpus > 0 && least > lim.GPUMilli:
+			return Reason{b.code("GPUs"), fmt.Sprintf("%s may hold %s GPUs at once, and this job alone would take %s", b.who(), Milli(lim.GPUMilli), Milli(least))}
+		case lim.GPUTime > 0 && cost > lim.GPUTime:
+			return Reason{b.code("Budget"), fmt.Sprintf("%s may use %s, and this job alone may use %s; give a shorter --time", b.who(), budget(lim), hours(cost))}
+		}
+	}
+	return Reason{}
+}
+
+// who names the subject in a sentence.
+func (b *bound) who() string {
+	s := b.subject
+	switch {
+	case s.User && s.Account != "":
+		return fmt.Sprintf("user %d in account %s", s.UID, s.Account)
+	case s.User && s.QOS != "":
+		return fmt.Sprintf("user %d in qos %s", s.UID, s.QOS)
+	case s.User:
+		return fmt.Sprintf("user %d", s.UID)
+	case s.QOS != "":
+		return "qos " + s.QOS
+	}
+	return "account " + s.Account
+}
+
+func (b *bound) jobsOf() string { return "each job of " + b.who() }
+
+// code is what Slurm calls the limit.
+func (b *bound) code(limit string) ReasonCode {
+	class := 0
+	switch {
+	case b.subject.QOS != "" && b.subject.User:
+		class = 3
+	case b.subject.QOS != "":
+		class = 2
+	case b.subject.User:
+		class = 1
+	}
+	return limitCodes[limit][class]
+}
+
+// limitCodes are Slurm's words for a limit of an account, of a user, of a QOS,
+// and of each user of one.
+var limitCodes = map[string][4]ReasonCode{
+	"GPUs":    {"AssocGrpGRES", "AssocGrpGRES", "QOSGrpGRES", "QOSMaxGRESPerUser"},
+	"Running": {"AssocGrpJobsLimit", "AssocMaxJobsLimit", "QOSGrpJobsLimit", "QOSMaxJobsPerUserLimit"},
+	"Jobs":    {"AssocGrpSubmitJobsLimit", "AssocMaxSubmitJobLimit", "QOSGrpSubmitJobsLimit", "QOSMaxSubmitJobPerUserLimit"},
+	"Budget":  {"AssocGrpGRESMinutes", "AssocGrpGRESMinutes", "QOSGrpGRESMinutes", "QOSMaxGRESMinutesPerJob"},
+	"Time":    {"AssocMaxWallDurationPerJobLimit", "AssocMaxWallDurationPerJobLimit", "QOSMaxWallDurationPerJobLimit", "QOSMaxWallDurationPerJobLimit"},
+	"JobGPUs": {"AssocMaxGRESPerJob", "AssocMaxGRESPerJob", "QOSMaxGRESPerJob", "QOSMaxGRESPerJob"},
+}
+
+// LimitReason tells whether a job waits for a quota.
+func LimitReason(c ReasonCode) bool {
+	for _, codes := range limitCodes {
+		for _, x := range codes {
+			if c == x {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Milli writes thousandths: 2, 0.5, 7.125.
+func Milli(n int64) string {
+	out := fmt.Sprintf("%d.%03d", n/1000, n%1000)
+	for out[len(out)-1] == '0' {
+		out = out[:len(out)-1]
+	}
+	if out[len(out)-1] == '.' {
+		out = out[:len(out)-1]
+	}
+	return out
+}
+
+func plural(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func hours(d GPUTime) string { return fmt.Sprintf("%.1f GPU-hours", d.Hours()) }
+
+func budget(l *Limits) string {
+	if l.Period == Decaying {
+		return hours(l.GPUTime) + " that have not decayed"
+	}
+	return hours(l.GPUTime) + " a " + string(l.Period)
+}

@@ -1,0 +1,304 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+func setCmd(r conv.Ruling, base uint64) *logv1.Command {
+	return &logv1.Command{Kind: &logv1.Command_SetStanding{SetStanding: &logv1.SetStanding{Standing: conv.RulingToLog(r), Base: base}}}
+}
+
+func unsetCmd(r conv.Ruling) *logv1.Command {
+	return &logv1.Command{Kind: &logv1.Command_SetStanding{SetStanding: &logv1.SetStanding{Standing: conv.RulingToLog(r), Remove: true}}}
+}
+
+func quota(s cluster.Subject, l cluster.Limits) *cluster.Quota {
+	return &cluster.Quota{Subject: s, Limits: l}
+}
+
+// standingWorld draws accounts and what belongs to them beside a world's
+// commands.
+type standingWorld struct{ *world }
+
+func (w standingWorld) ruling() conv.Ruling {
+	account := func(what string) string { return rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(w.t, what) }
+	qos := func(what string) string { return rapid.SampledFrom([]string{"", "low", "high"}).Draw(w.t, what) }
+	switch w.draw("ruling", 6) {
+	case 0:
+		a := &cluster.Account{Name: max("a", account("name")), Parent: account("parent"), Shares: int64(1 + w.draw("shares", 3)), DefaultQOS: qos("default")}
+		return a
+	case 1:
+		return &cluster.Member{Account: max("a", account("of")), UID: cluster.UID(1000 + w.draw("uid", 3)), Shares: 1, Default: w.draw("default", 2) == 0}
+	case 2:
+		q := &cluster.QOS{Name: max("high", qos("name")), Priority: int64(w.draw("priority", 3)), Cancel: w.draw("cancel", 2) == 0, Default: w.draw("default", 3) == 0}
+		if q.Name == "high" && w.draw("preempts", 2) == 0 {
+			q.Preempts = []string{"low"}
+		}
+		return q
+	case 3:
+		return &cluster.AccountPolicy{HalfLife: time.Duration(w.draw("half-life", 3)) * time.Hour, CoreMicro: int64(w.draw("core", 2)) * 20_000}
+	}
+	s := cluster.Subject{Account: account("quota of")}
+	if s.Account == "" {
+		s.QOS = qos("quota of")
+	}
+	switch {
+	case w.draw("each", 3) == 0 || s == cluster.Subject{}:
+		s.Each = true
+	case s.QOS == "" && w.draw("user", 2) == 0:
+		s.User, s.UID = true, cluster.UID(1000+w.draw("uid", 3))
+	}
+	return quota(s, cluster.Limits{
+		GPUMilli: int64(w.draw("gpus", 4)) * 700, Running: int64(w.draw("running", 4)), Jobs: int64(w.draw("jobs", 6)),
+		GPUTime: cluster.GPUTime(w.draw("budget", 3)) * 3_600_000_000, Period: rapid.SampledFrom([]cluster.Period{"", "day", "week"}).Draw(w.t, "period"),
+	})
+}
+
+func (w standingWorld) command() *logv1.Command {
+	if w.draw("standing", 4) == 0 {
+		r := w.ruling()
+		if w.draw("remove", 8) == 0 {
+			return unsetCmd(r)
+		}
+		base := uint64(0)
+		if old := w.f.st.standing.find(r); old != nil && w.draw("late", 6) > 0 {
+			base = *revisionOf(old)
+		}
+		return setCmd(r, base)
+	}
+	c := w.world.command()
+	for _, j := range c.GetSubmitJob().GetJobs() {
+		j.Spec.Account = rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(w.t, "charged")
+		j.Spec.Qos = rapid.SampledFrom([]string{"", "low", "high"}).Draw(w.t, "served")
+	}
+	return c
+}
+
+// tallied counts anew what each subject of a quota has.
+func tallied(s *State) map[cluster.Subject]cluster.Tally {
+	if len(s.standing.quotas) == 0 {
+		return nil
+	}
+	l := cluster.NewLimiter(s.standing.accounts, s.standing.quotas, nil)
+	for _, j := range s.unended() {
+		jobs, running, milli := held(j)
+		l.Count(cluster.HolderOf(j), jobs, running, milli)
+	}
+	return l.Used()
+}
+
+// wantStanding says what is wrong with the state after an entry, which had
+// tallies before.
+func wantStanding(s *State, before map[cluster.Subject]cluster.Tally, set bool) error {
+	now := tallied(s)
+	if l := s.standing.limiter; (l == nil) != (now == nil) {
+		return fmt.Errorf("a limiter without quotas, or none with them")
+	} else if l != nil {
+		if d := cmp.Diff(now, l.Used()); d != "" {
+			return fmt.Errorf("tallies: %s", d)
+		}
+	}
+	for sub, q := range s.standing.quotas {
+		was, is := before[sub], now[sub]
+		if sub.Each || set {
+			continue
+		}
+		if l := q.Limits; l.GPUMilli > 0 && is.GPUMilli > was.GPUMilli && is.GPUMilli > l.GPUMilli ||
+			l.Running > 0 && is.Running > was.Running && is.Running > l.Running || l.Jobs > 0 && is.Jobs > was.Jobs && is.Jobs > l.Jobs {
+			return fmt.Errorf("quota of %s: %+v, has %+v, had %+v", sub, l, is, was)
+		}
+	}
+	var charged, spent cluster.GPUTime
+	var core, spentCore int64
+	for _, j := range s.jobs.list() {
+		for i := range j.Attempts {
+			if a := &j.Attempts[i]; a.State.Terminal() {
+				c := a.Charge(s.now)
+				charged += cluster.GPUTimeOf(c.GPU)
+				core += c.Core.Microseconds()
+			}
+		}
+	}
+	for h, x := range s.standing.spent {
+		spent, spentCore = spent+x.GPU, spentCore+x.Core
+		if cost := s.standing.policyOf().Cost(x.GPU, x.Core); s.standing.policyOf().CoreMicro > 0 && x.Decayed > cost+cluster.GPUTime(len(s.jobs.list())) {
+			return fmt.Errorf("%+v: %d is left of %d", h, x.Decayed, cost)
+		}
+	}
+	if charged != spent || core != spentCore {
+		return fmt.Errorf("attempts cost %d and %d, %d and %d were charged", charged, core, spent, spentCore)
+	}
+	return nil
+}
+
+// TestStandingHolds: whatever happens, no quota is broken, all that attempts
+// cost is charged to somebody and nothing else, and replicas agree.
+func TestStandingHolds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := New(Options{}), New(Options{})
+		w := standingWorld{&world{t: t, f: a}}
+		now := t0
+		n := rapid.IntRange(20, 80).Draw(t, "entries")
+		cut := rapid.IntRange(1, n).Draw(t, "cut")
+		for i := 1; i <= n; i++ {
+			c := w.command()
+			if i == 1 {
+				c = initCmd("c1", 100_000)
+			}
+			now = now.Add(time.Duration(w.draw("pause", 4000)) * time.Second)
+			data := encode(t, testTerm, now, c)
+			before := tallied(a.st)
+			applyTo(t, a, uint64(i), testTerm, data)
+			applyTo(t, b, uint64(i), testTerm, data)
+			if i == cut {
+				b = restored(t, snapshotOf(t, b))
+			}
+			if err := wantStanding(a.st, before, c.GetSetStanding() != nil); err != nil {
+				t.Fatalf("entry %d: %v", i, err)
+			}
+			if !bytes.Equal(a.Hash(), b.Hash()) {
+				t.Fatalf("entry %d: replicas differ:\n%s\n%s", i, contents(t, a), contents(t, b))
+			}
+		}
+	})
+}
+
+// account makes accounts site and, below it, bio, with user 1000 in bio.
+func accounted(t testing.TB) *machine {
+	m := lab(t)
+	m.must(setCmd(&cluster.QOS{Name: "low"}, 0))
+	m.must(setCmd(&cluster.QOS{Name: "high", Priority: 10, Preempts: []string{"low"}}, 0))
+	m.must(setCmd(&cluster.Account{Name: "site", Shares: 1}, 0))
+	m.must(setCmd(&cluster.Account{Name: "bio", Parent: "site", Shares: 1, QOS: []string{"low"}}, 0))
+	m.must(setCmd(&cluster.Member{Account: "bio", UID: 1000, Name: "ada", Shares: 1}, 0))
+	return m
+}
+
+func in(account, qos string) *cluster.Spec {
+	s := spec(1)
+	s.Account, s.QOS = account, qos
+	return s
+}
+
+func TestQuotaHoldsStart(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		q     cluster.Subject
+		l     cluster.Limits
+		code  cluster.ReasonCode
+		words string
+	}{
+		{"account", cluster.Subject{Account: "bio"}, cluster.Limits{Running: 1}, "AssocGrpJobsLimit", "account bio may run 1 job at once, and 1 run"},
+		{"account above", cluster.Subject{Account: "site"}, cluster.Limits{GPUMilli: 500}, "AssocGrpGRES", "account site may hold 0.5 GPUs at once and holds 0.3; this job takes 0.3"},
+		{"user", cluster.Subject{User: true, UID: 1000}, cluster.Limits{Running: 1}, "AssocMaxJobsLimit", "user 1000 may run 1 job at once, and 1 run"},
+		{"each user of the account", cluster.Subject{Account: "bio", Each: true}, cluster.Limits{Running: 1}, "AssocMaxJobsLimit", "user 1000 in account bio may run 1 job"},
+		{"qos", cluster.Subject{QOS: "low"}, cluster.Limits{GPUMilli: 500}, "QOSGrpGRES", "qos low may hold 0.5 GPUs"},
+		{"each user of the qos", cluster.Subject{QOS: "low", Each: true}, cluster.Limits{Running: 1}, "QOSMaxJobsPerUserLimit", "user 1000 in qos low may run 1 job"},
+		{"budget", cluster.Subject{Account: "bio"}, cluster.Limits{GPUTime: 1}, "AssocGrpGRESMinutes", "account bio may use 0.0 GPU-hours that have not decayed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := accounted(t)
+			m.must(setCmd(quota(c.q, c.l), 0))
+			running(m, in("bio", "low"), 4000)
+			second := m.submit(in("bio", "low"))
+			r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: second, Attempt: 1, Why: "fits", Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g1", 4000, 300)}}}}}))
+			if len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason.Code != c.code || !strings.HasPrefix(r.Plan.Rejected[0].Reason.Detail, c.words) {
+				t.Errorf("%+v", r.Plan)
+			}
+		})
+	}
+}
+
+func TestQuotaRefusesSubmit(t *testing.T) {
+	t.Parallel()
+	m := accounted(t)
+	m.must(setCmd(quota(cluster.Subject{Each: true}, cluster.Limits{Jobs: 2}), 0))
+	m.submit(in("bio", ""))
+	e := m.refused(cluster.CodeExhausted, submitCmd(m.f.NextJobID(), "0123456789abcdef", 1000, in("bio", ""), in("bio", "")))
+	if want := "AssocMaxSubmitJobLimit: user 1000 may have 2 jobs waiting or running and has 1; 2 more are asked for"; e.Msg != want {
+		t.Errorf("%s", e.Msg)
+	}
+	m.must(setCmd(quota(cluster.Subject{User: true, UID: 1000}, cluster.Limits{Jobs: 10}), 0)) // its own goes before each user's
+	m.must(submitCmd(m.f.NextJobID(), "0123456789abcdef", 1000, in("bio", ""), in("bio", "")))
+	m.refused(cluster.CodeInvalid, submitCmd(m.f.NextJobID(), "0123456789abcdeg", 1000, in("gone", "")))
+	m.refused(cluster.CodeInvalid, submitCmd(m.f.NextJobID(), "0123456789abcdeg", 1000, in("bio", "gone")))
+}
+
+func TestRulesGoTogether(t *testing.T) {
+	t.Parallel()
+	m := accounted(t)
+	bio := *m.f.Standing(0).Accounts["bio"]
+	for _, c := range []struct {
+		name string
+		code cluster.Code
+		cmd  *logv1.Command
+		want string
+	}{
+		{"parent is gone", cluster.CodeNotFound, setCmd(&cluster.Account{Name: "x", Parent: "y", Shares: 1}, 0), `parent: account "y" is not known`},
+		{"below itself", cluster.CodeInvalid, setCmd(&cluster.Account{Name: "site", Parent: "bio", Shares: 1}, m.f.Standing(0).Accounts["site"].Revision), "would be below itself"},
+		{"changed meanwhile", cluster.CodeConflict, setCmd(&cluster.Account{Name: "bio", Shares: 1}, bio.Revision+1), "was changed meanwhile"},
+		{"made twice", cluster.CodeConflict, setCmd(&cluster.Account{Name: "bio", Shares: 1}, 0), "was changed meanwhile"},
+		{"has children", cluster.CodeConflict, unsetCmd(&cluster.Account{Name: "site", Shares: 1}), "has account bio below it"},
+		{"is allowed", cluster.CodeConflict, unsetCmd(&cluster.QOS{Name: "low"}), "qos high preempts qos low"},
+		{"not below", cluster.CodeInvalid, setCmd(&cluster.QOS{Name: "low", Priority: 10}, m.f.Standing(0).QOS["low"].Revision), "stay below it"},
+		{"preempts its like", cluster.CodeInvalid, setCmd(&cluster.QOS{Name: "x", Preempts: []string{"low"}}, 0), "only those below 0 make room"},
+		{"nobody", cluster.CodeNotFound, unsetCmd(&cluster.Member{Account: "bio", UID: 5, Shares: 1}), "is not known"},
+		{"member of nothing", cluster.CodeNotFound, setCmd(&cluster.Member{Account: "x", UID: 5, Shares: 1}, 0), "is not known"},
+		{"quota of nothing", cluster.CodeNotFound, setCmd(quota(cluster.Subject{Account: "x"}, cluster.Limits{Jobs: 1}), 0), "is not known"},
+	} {
+		if e := m.refused(c.code, c.cmd); !strings.Contains(e.Msg, c.want) {
+			t.Errorf("%s: %s", c.name, e.Msg)
+		}
+	}
+	m.submit(in("bio", "low"))
+	if e := m.refused(cluster.CodeConflict, unsetCmd(&cluster.Account{Name: "bio", Shares: 1})); !strings.Contains(e.Msg, "1 jobs that wait or run") {
+		t.Error(e.Msg)
+	}
+	// The first account is the default one, until another is.
+	m.must(setCmd(&cluster.Member{Account: "site", UID: 1000, Shares: 1, Default: true}, 0))
+	d := m.f.Standing(0)
+	if d.Members[cluster.Assoc{Account: "bio", UID: 1000}].Default || !d.Members[cluster.Assoc{Account: "site", UID: 1000}].Default {
+		t.Error("two default accounts, or none")
+	}
+}
+
+// TestChargedAndDecays: what an attempt took is charged to its user, and counts
+// half after a half-life.
+func TestChargedAndDecays(t *testing.T) {
+	t.Parallel()
+	m := accounted(t)
+	id := running(m, in("bio", "low"), 4000) // 300 of 1000
+	m.now = m.now.Add(10 * time.Hour)
+	m.report(id, cluster.JobCompleted)
+	h := cluster.Holder{Account: "bio", QOS: "low", UID: 1000}
+	d := m.f.Standing(0)
+	got, want := d.Spent[h], cluster.GPUTimeOf(m.job(id).Last().Charge(0).GPU)
+	if got == nil || got.GPU != want || want.Hours() < 2.9 || want.Hours() > 3.1 {
+		t.Fatalf("charged %+v, want %d", got, want)
+	}
+	week := m.now.Add(7 * 24 * time.Hour)
+	if left := got.Left(week, &d.Policy); left < got.Decayed/2-1 || left > got.Decayed/2+1 {
+		t.Errorf("%d is left of %d after a week", left, got.Decayed)
+	}
+	if used := got.Used(cluster.Weekly, week, &d.Policy); used != 0 {
+		t.Errorf("%d counts a week later", used)
+	}
+	if !slices.Contains([]cluster.GPUTime{got.GPU}, got.Used(cluster.Yearly, m.now, &d.Policy)) {
+		t.Errorf("%d counts this year", got.Used(cluster.Yearly, m.now, &d.Policy))
+	}
+}
