@@ -21,7 +21,7 @@ func TestStart(t *testing.T) {
 	}
 	j := m.wantState(id, cluster.JobStarting)
 	want := cluster.Attempt{
-		No: 1, Token: cluster.Token(before + 1), State: cluster.JobStarting, BootID: "boot1", Placed: m.now, Why: "first fit",
+		No: 1, Token: cluster.Token(before + 1), State: cluster.JobStarting, BootID: "boot1", GPUMilli: 300, Placed: m.now, Why: "first fit",
 		Berth:    cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 1024},
 		Estimate: cluster.Estimate{GPUType: "A100", GPUMemMiB: 8000, Milli: 300, Source: "declared"},
 	}
