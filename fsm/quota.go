@@ -201,7 +201,9 @@ func (s *State) budgets(l *cluster.Limiter, now cluster.Time) map[budgetKey]clus
 	}
 	p := d.policyOf()
 	for h, x := range d.spent {
-		l.Budgets(h, func(sub cluster.Subject, period cluster.Period) { out[budgetKey{sub, period}] += x.Used(period, now, p) })
+		l.Budgets(h, func(sub cluster.Subject, period cluster.Period) {
+			out[budgetKey{sub, period}] += x.Used(period, now, p)
+		})
 	}
 	for _, j := range s.inStates(cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable) {
 		a := j.Live()

@@ -271,8 +271,8 @@ func (f *FSM) SchedulerSnapshotAt(now cluster.Time) (*cluster.Snapshot, cluster.
 	return &cluster.Snapshot{
 		Index: s.index, Now: now, Nodes: s.sortedNodes(), Ledger: s.ledger.Clone(), Queues: maps.Clone(s.queues),
 		Partitions: s.Partitions(), Standing: s.standing.forPass(), Limits: s.limits(now),
-		Waiting:    waiting,
-		Running:    s.inStates(cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable),
+		Waiting: waiting,
+		Running: s.inStates(cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable),
 	}, next
 }
 

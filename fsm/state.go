@@ -65,7 +65,7 @@ func newState() *State {
 		nextJob: 1, nodes: map[cluster.NodeID]*cluster.Node{}, queues: map[cluster.GPUID][]cluster.Waiter{},
 		parts: map[string]*cluster.Partition{}, requests: map[requestKey]*request{}, tokens: map[string]*logv1.Token{}, denied: map[identity]cluster.Time{},
 		standing: newStanding(),
-		ledger: cluster.NewLedger(nil), nodeJobs: map[cluster.NodeID]*jobSet{},
+		ledger:   cluster.NewLedger(nil), nodeJobs: map[cluster.NodeID]*jobSet{},
 		gpuJobs: map[cluster.GPUID][]cluster.JobID{}, gpuNode: map[cluster.GPUID]cluster.NodeID{},
 		hash: newHasher(), cache: newCache(), named: map[nameKey]*names{}, dependents: map[cluster.JobID][]cluster.JobID{},
 	}
