@@ -185,7 +185,7 @@ func (l *learner) predict(who caller, spec *cluster.Spec, types []model.TypeInfo
 	}
 	sig := features.Signature(identity(who, spec))
 	req := model.Request{
-		Features: features, Signature: sig, Types: types,
+		Features: features, Signature: sig, Kin: model.KinSignature(strconv.FormatUint(uint64(who.uid), 10), spec.Name, spec.GPUs), Types: types,
 		Declared: model.Declared{GPUMemMiB: spec.GPUMemMiB, UtilMilli: spec.GPUMilli, Seconds: spec.Duration.Seconds()},
 	}
 	switch {

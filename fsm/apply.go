@@ -57,6 +57,8 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.rollback(k.RollbackWeights)
 	case *logv1.Command_PinWeights:
 		r = s.pinWeights(k.PinWeights)
+	case *logv1.Command_ImportRuns:
+		r = s.importRuns(k.ImportRuns)
 	case *logv1.Command_InstallInterference:
 		r = s.installInterference(k.InstallInterference)
 	case *logv1.Command_ExpireJobs:

@@ -36,6 +36,9 @@ const EntryVersion = 9
 // accountVersion is the one from which on jobs are of accounts.
 const accountVersion = 9
 
+// importVersion is the one from which on runs of elsewhere may be learned from.
+const importVersion = 9
+
 // sharingVersion is the one from which on cards say whose jobs may share them.
 const sharingVersion = 8
 
@@ -181,6 +184,8 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 		return 2
 	case *logv1.Command_InstallInterference:
 		return 3
+	case *logv1.Command_ImportRuns:
+		return importVersion
 	}
 	return 1
 }

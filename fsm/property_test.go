@@ -330,7 +330,9 @@ func (w *world) command() *logv1.Command {
 
 func (w *world) rest() *logv1.Command {
 	secret := rapid.SampledFrom([]string{"s1", "s2"}).Draw(w.t, "secret")
-	switch w.draw("rest", 11) {
+	switch w.draw("rest", 12) {
+	case 11:
+		return importCmd(pastRun(w.draw("run", 3)), pastRun(w.draw("run", 3)-w.draw("odd", 2)))
 	case 9, 10:
 		return w.partition()
 	case 8:

@@ -26,8 +26,10 @@ type Source string
 // The sources, from the strongest to none. In Features only the last three
 // occur.
 const (
-	SourceDeclared  Source = "declared"
-	SourceHistory   Source = "history"
+	SourceDeclared Source = "declared"
+	SourceHistory  Source = "history"
+	// SourceImported is runs under another scheduler, of jobs of the same name.
+	SourceImported  Source = "imported"
 	SourceGraph     Source = "graph"
 	SourceCatalogue Source = "catalogue"
 	SourceNone      Source = "none"

@@ -47,6 +47,8 @@ type observed struct {
 	gpuType    string // normal form
 	runs       int    // uncensored
 	peakMiB    int64  // largest of them
+	leastMiB   int64  // smallest of those measured
+	measured   int    // whose memory was measured
 	boundMiB   int64  // largest censored peak: the job needs more
 	hostMiB    int64
 	util       mean
@@ -130,6 +132,11 @@ func (h *History) add(s *Sample) {
 	}
 	o.runs++
 	o.peakMiB = max(o.peakMiB, s.PeakMiB)
+	if s.PeakMiB > 0 {
+		if o.measured++; o.measured == 1 || s.PeakMiB < o.leastMiB {
+			o.leastMiB = s.PeakMiB
+		}
+	}
 	o.hostMiB = max(o.hostMiB, s.HostMiB)
 	o.util.add(float64(min(s.UtilMilli, 1000)))
 	o.cpu.add(float64(s.CPUMilli))

@@ -22,9 +22,12 @@ type TypeInfo struct {
 // Request asks what a job needs.
 type Request struct {
 	Features  Features
-	Signature string   // of Features.Signature; empty for no history
-	Declared  Declared // wins over Features.Declared
-	Types     []TypeInfo
+	Signature string // of Features.Signature; empty for no history
+	// Kin is what the job has in common with runs that were imported, as
+	// KinSignature makes it; empty for none.
+	Kin      string
+	Declared Declared // wins over Features.Declared
+	Types    []TypeInfo
 	// GPUs is how many the job wants, for a run on cores that does their work;
 	// 0 counts as one.
 	GPUs int
@@ -198,6 +201,7 @@ func (p *Predictor) analytic(f *Features, spec *gpuspec.Spec, a *answer, parts [
 func (p *Predictor) fromHistory(r *Request, spec *gpuspec.Spec, a *answer) {
 	o, exact := p.h.find(r.Signature, spec.Name)
 	if o == nil {
+		p.fromKin(r, spec, a)
 		return
 	}
 	other, speed := 0.0, 1.0

@@ -58,6 +58,7 @@ func golden(t *testing.T, name, got string) {
 // fakeServer holds jobs and nodes and records what it is asked. hook, when set,
 // may answer a call with an error instead.
 type fakeServer struct {
+	imported *apiv1.ImportRunsRequest
 	apiv1.UnimplementedJobServiceServer
 	apiv1.UnimplementedClusterServiceServer
 	apiv1.UnimplementedModelServiceServer

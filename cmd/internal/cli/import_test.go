@@ -8,7 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -26,6 +30,7 @@ func TestImportGolden(t *testing.T) {
 		"import-slurm":           slurmSite("--topology", dir+"hpc/topology.conf", "--dump", dir+"hpc/sacctmgr.dump", "--qos", dir+"hpc/qos.txt"),
 		"import-slurm-small":     {"import", "slurm", "--conf", dir + "small/slurm.conf", "--all"},
 		"import-slurm-json":      {"import", "slurm", "--conf", dir + "small/slurm.conf", "-o", "json"},
+		"import-slurm-history":   {"import", "slurm", "--conf", dir + "small/slurm.conf", "--sacct", dir + "hpc/jobs.txt"},
 		"import-slurm-script":    slurmSite("--script", "-", "--partition", "gpu", "--partition", "old"),
 		"import-slurm-none":      slurmSite("--partition", "nope"),
 		"import-slurm-missing":   {"import", "slurm", "--conf", "/no/such/slurm.conf"},
@@ -72,6 +77,41 @@ func TestImportApply(t *testing.T) {
 	}
 	if errs := w.errs.String(); strings.Count(errs, "run it again once the node has joined: berth node drain") != 3 || !strings.Contains(errs, "3 of 7 commands must be run again later") {
 		t.Errorf("standard error: %s", errs)
+	}
+}
+
+func (f *fakeServer) ImportRuns(ctx context.Context, r *apiv1.ImportRunsRequest) (*apiv1.ImportRunsResponse, error) {
+	if err := f.enter(ctx, "ImportRuns"); err != nil {
+		return nil, err
+	}
+	f.imported = r
+	return &apiv1.ImportRunsResponse{Jobs: 3}, nil
+}
+
+// TestImportHistory: what is sent of a history is what Slurm measured, in the
+// cluster's terms.
+func TestImportHistory(t *testing.T) {
+	t.Parallel()
+	const dir = "../slurmconf/testdata/"
+	for name, args := range map[string][]string{
+		"import-history":       nil,
+		"import-history-typed": {"--gpu-type", "A100-SXM4-80GB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			p := newParted()
+			w.serveParted("/a", p)
+			golden(t, name, w.transcript(append([]string{"import", "slurm", "--conf", dir + "small/slurm.conf", "--sacct", dir + "hpc/jobs.txt", "--apply"}, args...)...))
+			want := &apiv1.PastRun{Uid: 1000, Name: "train.sh", Gpus: 1, GpuType: "A100-SXM4-80GB", Seconds: 3720, HostMemMib: 7815, CpuMilli: 1935, GpuMemMib: 11280, GpuUtilMilli: 710}
+			if d := cmp.Diff(want, p.imported.GetRuns()[0], protocmp.Transform()); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+	w := newWorld(t)
+	if code := w.run("import", "slurm", "--conf", dir+"small/slurm.conf", "--sacct", dir+"small/slurm.conf"); code != console.ExitFailed || !strings.Contains(w.errs.String(), "write it with: sacct -a -P") {
+		t.Errorf("exit code %d: %s", code, w.errs.String())
 	}
 }
 

@@ -41,9 +41,11 @@ type slurmOptions struct {
 	output     string
 	all        bool
 	apply      bool
+	sacct      string
+	gpuType    string
 }
 
-func newSlurmCmd(e *console.Env, _ *client.Client, run Runner) *cobra.Command {
+func newSlurmCmd(e *console.Env, c *client.Client, run Runner) *cobra.Command {
 	var o slurmOptions
 	cmd := &cobra.Command{
 		Use:   "slurm [flags]",
@@ -51,13 +53,16 @@ func newSlurmCmd(e *console.Env, _ *client.Client, run Runner) *cobra.Command {
 		Long: "Read slurm.conf and gres.conf, and say what is taken and what is dropped, with the line, the key\n" +
 			"and why; then the commands that set the same up here, and what agent.yaml should say on each\n" +
 			"kind of node. Nothing is changed without --apply, which runs these commands. Slurm's own files\n" +
-			"are only read.",
+			"are only read. Runs in a history (--sacct) predict jobs of the same owner and name that have not\n" +
+			"run here yet; of what they took only what Slurm measured is known.",
 		Example: "  berth import slurm\n" +
 			"  berth import slurm --conf slurm.conf --gres gres.conf --partition gpu --script setup.sh\n" +
 			"  sacctmgr dump tux file=tux.dump; sacctmgr -P show qos > qos.txt\n" +
-			"  berth import slurm --dump tux.dump --qos qos.txt --apply",
+			"  berth import slurm --dump tux.dump --qos qos.txt --apply\n" +
+			"  " + strings.ReplaceAll(slurmconf.SacctCommand, " -o ", " -o \\\n    ") + " >jobs.txt\n" +
+			"  berth import slurm --sacct jobs.txt --apply",
 		Args: console.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runSlurm(cmd.Context(), e, &o, run) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runSlurm(cmd.Context(), e, c, &o, run) },
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&o.files.Conf, "conf", DefaultConf, "slurm.conf; `FILE`s that it includes are read too")
@@ -65,6 +70,8 @@ func newSlurmCmd(e *console.Env, _ *client.Client, run Runner) *cobra.Command {
 	fs.StringVar(&o.files.Topology, "topology", "", "topology.conf, to see what of the `FILE` is dropped")
 	fs.StringVar(&o.files.Dump, "dump", "", "accounts and users: a `FILE` that sacctmgr dump wrote")
 	fs.StringVar(&o.files.QOS, "qos", "", "qualities of service: a `FILE` with the output of sacctmgr -P show qos")
+	fs.StringVar(&o.sacct, "sacct", "", "teach the predictor the jobs in a `FILE` that sacct -P wrote")
+	fs.StringVar(&o.gpuType, "gpu-type", "", "the cluster's `TYPE` of the GPUs of which the history does not tell it")
 	fs.StringArrayVar(&o.partitions, "partition", nil, "only the partition `NAME`; may be given several times")
 	fs.StringVar(&o.script, "script", "", "write the commands to this `FILE`, - for standard output alone")
 	fs.BoolVar(&o.all, "all", false, "also what is taken, key by key")
@@ -74,11 +81,15 @@ func newSlurmCmd(e *console.Env, _ *client.Client, run Runner) *cobra.Command {
 	return cmd
 }
 
-func runSlurm(ctx context.Context, e *console.Env, o *slurmOptions, run Runner) error {
+func runSlurm(ctx context.Context, e *console.Env, c *client.Client, o *slurmOptions, run Runner) error {
 	if o.apply && (console.Format(o.output) != console.FormatTable || o.script == "-") {
 		return console.Usagef("--apply: prints what the commands print; leave -o and --script - out")
 	}
 	s, err := readSite(o)
+	if err != nil {
+		return err
+	}
+	history, err := readHistory(o.sacct)
 	if err != nil {
 		return err
 	}
@@ -93,15 +104,19 @@ func runSlurm(ctx context.Context, e *console.Env, o *slurmOptions, run Runner) 
 			return err
 		}
 	}
-	done, err := console.PrintList(e, console.Format(o.output), viewSite(s, steps))
+	done, err := console.PrintList(e, console.Format(o.output), viewSite(s, steps, viewHistory(o.sacct, history)))
 	if done || err != nil {
 		return err
 	}
 	printSite(e, s, steps, o)
+	printHistory(e, o.sacct, history)
 	if !o.apply {
 		return nil
 	}
-	return apply(ctx, e, steps, run)
+	if err := apply(ctx, e, steps, run); err != nil || history == nil {
+		return err
+	}
+	return learn(ctx, e, c, history, o.gpuType)
 }
 
 // readSite reads the files that the options name.

@@ -17,6 +17,7 @@ type siteView struct {
 	Warnings   []string        `json:"warnings"`
 	Commands   []string        `json:"commands"`
 	Agents     []agentView     `json:"agents"`
+	History    *historyView    `json:"history,omitempty"`
 }
 
 type nodeView struct {
@@ -60,10 +61,10 @@ type agentView struct {
 	Settings map[string]string `json:"settings"`
 }
 
-func viewSite(s *slurmconf.Site, steps []slurmconf.Step) *siteView {
+func viewSite(s *slurmconf.Site, steps []slurmconf.Step, h *historyView) *siteView {
 	v := &siteView{
 		Cluster: s.Cluster, Nodes: []nodeView{}, Partitions: []partitionView{}, Keys: []keyView{},
-		Warnings: append([]string{}, s.Warnings...), Commands: []string{}, Agents: []agentView{},
+		Warnings: append([]string{}, s.Warnings...), Commands: []string{}, Agents: []agentView{}, History: h,
 	}
 	for _, n := range s.Nodes {
 		x := nodeView{Names: n.Names, CPUs: n.CPUs, MemMiB: n.MemMiB, GPUs: []gpusView{}, Features: append([]string{}, n.Features...), State: n.State}

@@ -22,6 +22,210 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// PastRun is a run under another scheduler. What was not measured is 0.
+type PastRun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uid   uint32                 `protobuf:"varint,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The job's name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// GPUs on each node, all of one of the cluster's types.
+	Gpus    uint32 `protobuf:"varint,3,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	GpuType string `protobuf:"bytes,4,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
+	// 0 when it did not come to its own end.
+	Seconds float64 `protobuf:"fixed64,5,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	// Of each node: the peak, and the mean of the cores in thousandths.
+	HostMemMib int64 `protobuf:"varint,6,opt,name=host_mem_mib,json=hostMemMib,proto3" json:"host_mem_mib,omitempty"`
+	CpuMilli   int64 `protobuf:"varint,7,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	// Of each GPU: the peak, and the mean in thousandths.
+	GpuMemMib     int64 `protobuf:"varint,8,opt,name=gpu_mem_mib,json=gpuMemMib,proto3" json:"gpu_mem_mib,omitempty"`
+	GpuUtilMilli  int64 `protobuf:"varint,9,opt,name=gpu_util_milli,json=gpuUtilMilli,proto3" json:"gpu_util_milli,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastRun) Reset() {
+	*x = PastRun{}
+	mi := &file_berth_api_v1_model_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastRun) ProtoMessage() {}
+
+func (x *PastRun) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_model_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastRun.ProtoReflect.Descriptor instead.
+func (*PastRun) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *PastRun) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *PastRun) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PastRun) GetGpus() uint32 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *PastRun) GetGpuType() string {
+	if x != nil {
+		return x.GpuType
+	}
+	return ""
+}
+
+func (x *PastRun) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *PastRun) GetHostMemMib() int64 {
+	if x != nil {
+		return x.HostMemMib
+	}
+	return 0
+}
+
+func (x *PastRun) GetCpuMilli() int64 {
+	if x != nil {
+		return x.CpuMilli
+	}
+	return 0
+}
+
+func (x *PastRun) GetGpuMemMib() int64 {
+	if x != nil {
+		return x.GpuMemMib
+	}
+	return 0
+}
+
+func (x *PastRun) GetGpuUtilMilli() int64 {
+	if x != nil {
+		return x.GpuUtilMilli
+	}
+	return 0
+}
+
+type ImportRunsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Oldest first, at most 1024.
+	Runs          []*PastRun `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportRunsRequest) Reset() {
+	*x = ImportRunsRequest{}
+	mi := &file_berth_api_v1_model_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportRunsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportRunsRequest) ProtoMessage() {}
+
+func (x *ImportRunsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_model_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportRunsRequest.ProtoReflect.Descriptor instead.
+func (*ImportRunsRequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ImportRunsRequest) GetRuns() []*PastRun {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+type ImportRunsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Jobs that they are of, by owner, name and GPUs.
+	Jobs          uint32 `protobuf:"varint,1,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportRunsResponse) Reset() {
+	*x = ImportRunsResponse{}
+	mi := &file_berth_api_v1_model_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportRunsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportRunsResponse) ProtoMessage() {}
+
+func (x *ImportRunsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_model_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportRunsResponse.ProtoReflect.Descriptor instead.
+func (*ImportRunsResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ImportRunsResponse) GetJobs() uint32 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
 // Model is one version of the weights. Version 0 is the built-in one.
 type Model struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -54,7 +258,7 @@ type Model struct {
 
 func (x *Model) Reset() {
 	*x = Model{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[0]
+	mi := &file_berth_api_v1_model_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -66,7 +270,7 @@ func (x *Model) String() string {
 func (*Model) ProtoMessage() {}
 
 func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[0]
+	mi := &file_berth_api_v1_model_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -79,7 +283,7 @@ func (x *Model) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model.ProtoReflect.Descriptor instead.
 func (*Model) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{0}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Model) GetVersion() uint64 {
@@ -203,7 +407,7 @@ type Accuracy struct {
 
 func (x *Accuracy) Reset() {
 	*x = Accuracy{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[1]
+	mi := &file_berth_api_v1_model_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -215,7 +419,7 @@ func (x *Accuracy) String() string {
 func (*Accuracy) ProtoMessage() {}
 
 func (x *Accuracy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[1]
+	mi := &file_berth_api_v1_model_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -228,7 +432,7 @@ func (x *Accuracy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Accuracy.ProtoReflect.Descriptor instead.
 func (*Accuracy) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{1}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Accuracy) GetRuns() uint32 {
@@ -302,7 +506,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[2]
+	mi := &file_berth_api_v1_model_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -314,7 +518,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[2]
+	mi := &file_berth_api_v1_model_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -327,7 +531,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{2}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{5}
 }
 
 type ListModelsResponse struct {
@@ -341,7 +545,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[3]
+	mi := &file_berth_api_v1_model_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -353,7 +557,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[3]
+	mi := &file_berth_api_v1_model_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -366,7 +570,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{3}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListModelsResponse) GetModels() []*Model {
@@ -394,7 +598,7 @@ type GetModelRequest struct {
 
 func (x *GetModelRequest) Reset() {
 	*x = GetModelRequest{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[4]
+	mi := &file_berth_api_v1_model_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -406,7 +610,7 @@ func (x *GetModelRequest) String() string {
 func (*GetModelRequest) ProtoMessage() {}
 
 func (x *GetModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[4]
+	mi := &file_berth_api_v1_model_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -419,7 +623,7 @@ func (x *GetModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModelRequest.ProtoReflect.Descriptor instead.
 func (*GetModelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{4}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetModelRequest) GetVersion() uint64 {
@@ -450,7 +654,7 @@ type GetModelResponse struct {
 
 func (x *GetModelResponse) Reset() {
 	*x = GetModelResponse{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[5]
+	mi := &file_berth_api_v1_model_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -462,7 +666,7 @@ func (x *GetModelResponse) String() string {
 func (*GetModelResponse) ProtoMessage() {}
 
 func (x *GetModelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[5]
+	mi := &file_berth_api_v1_model_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +679,7 @@ func (x *GetModelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModelResponse.ProtoReflect.Descriptor instead.
 func (*GetModelResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{5}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetModelResponse) GetModel() *Model {
@@ -531,7 +735,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[6]
+	mi := &file_berth_api_v1_model_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -543,7 +747,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[6]
+	mi := &file_berth_api_v1_model_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -556,7 +760,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{6}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -611,7 +815,7 @@ type PublishModelRequest struct {
 
 func (x *PublishModelRequest) Reset() {
 	*x = PublishModelRequest{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[7]
+	mi := &file_berth_api_v1_model_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +827,7 @@ func (x *PublishModelRequest) String() string {
 func (*PublishModelRequest) ProtoMessage() {}
 
 func (x *PublishModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[7]
+	mi := &file_berth_api_v1_model_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +840,7 @@ func (x *PublishModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishModelRequest.ProtoReflect.Descriptor instead.
 func (*PublishModelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{7}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PublishModelRequest) GetWeights() []byte {
@@ -655,7 +859,7 @@ type PublishModelResponse struct {
 
 func (x *PublishModelResponse) Reset() {
 	*x = PublishModelResponse{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[8]
+	mi := &file_berth_api_v1_model_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -667,7 +871,7 @@ func (x *PublishModelResponse) String() string {
 func (*PublishModelResponse) ProtoMessage() {}
 
 func (x *PublishModelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[8]
+	mi := &file_berth_api_v1_model_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -680,7 +884,7 @@ func (x *PublishModelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishModelResponse.ProtoReflect.Descriptor instead.
 func (*PublishModelResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{8}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PublishModelResponse) GetModel() *Model {
@@ -700,7 +904,7 @@ type RollbackModelRequest struct {
 
 func (x *RollbackModelRequest) Reset() {
 	*x = RollbackModelRequest{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[9]
+	mi := &file_berth_api_v1_model_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -712,7 +916,7 @@ func (x *RollbackModelRequest) String() string {
 func (*RollbackModelRequest) ProtoMessage() {}
 
 func (x *RollbackModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[9]
+	mi := &file_berth_api_v1_model_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -725,7 +929,7 @@ func (x *RollbackModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackModelRequest.ProtoReflect.Descriptor instead.
 func (*RollbackModelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{9}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RollbackModelRequest) GetVersion() uint64 {
@@ -744,7 +948,7 @@ type RollbackModelResponse struct {
 
 func (x *RollbackModelResponse) Reset() {
 	*x = RollbackModelResponse{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[10]
+	mi := &file_berth_api_v1_model_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +960,7 @@ func (x *RollbackModelResponse) String() string {
 func (*RollbackModelResponse) ProtoMessage() {}
 
 func (x *RollbackModelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[10]
+	mi := &file_berth_api_v1_model_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,7 +973,7 @@ func (x *RollbackModelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackModelResponse.ProtoReflect.Descriptor instead.
 func (*RollbackModelResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{10}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RollbackModelResponse) GetModel() *Model {
@@ -791,7 +995,7 @@ type PinModelRequest struct {
 
 func (x *PinModelRequest) Reset() {
 	*x = PinModelRequest{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[11]
+	mi := &file_berth_api_v1_model_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -803,7 +1007,7 @@ func (x *PinModelRequest) String() string {
 func (*PinModelRequest) ProtoMessage() {}
 
 func (x *PinModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[11]
+	mi := &file_berth_api_v1_model_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -816,7 +1020,7 @@ func (x *PinModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinModelRequest.ProtoReflect.Descriptor instead.
 func (*PinModelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{11}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PinModelRequest) GetVersion() uint64 {
@@ -842,7 +1046,7 @@ type PinModelResponse struct {
 
 func (x *PinModelResponse) Reset() {
 	*x = PinModelResponse{}
-	mi := &file_berth_api_v1_model_proto_msgTypes[12]
+	mi := &file_berth_api_v1_model_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -854,7 +1058,7 @@ func (x *PinModelResponse) String() string {
 func (*PinModelResponse) ProtoMessage() {}
 
 func (x *PinModelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_model_proto_msgTypes[12]
+	mi := &file_berth_api_v1_model_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -867,7 +1071,7 @@ func (x *PinModelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinModelResponse.ProtoReflect.Descriptor instead.
 func (*PinModelResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{12}
+	return file_berth_api_v1_model_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PinModelResponse) GetModel() *Model {
@@ -881,7 +1085,22 @@ var File_berth_api_v1_model_proto protoreflect.FileDescriptor
 
 const file_berth_api_v1_model_proto_rawDesc = "" +
 	"\n" +
-	"\x18berth/api/v1/model.proto\x12\fberth.api.v1\x1a\x16berth/api/v1/api.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x03\n" +
+	"\x18berth/api/v1/model.proto\x12\fberth.api.v1\x1a\x16berth/api/v1/api.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfd\x01\n" +
+	"\aPastRun\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04gpus\x18\x03 \x01(\rR\x04gpus\x12\x19\n" +
+	"\bgpu_type\x18\x04 \x01(\tR\agpuType\x12\x18\n" +
+	"\aseconds\x18\x05 \x01(\x01R\aseconds\x12 \n" +
+	"\fhost_mem_mib\x18\x06 \x01(\x03R\n" +
+	"hostMemMib\x12\x1b\n" +
+	"\tcpu_milli\x18\a \x01(\x03R\bcpuMilli\x12\x1e\n" +
+	"\vgpu_mem_mib\x18\b \x01(\x03R\tgpuMemMib\x12$\n" +
+	"\x0egpu_util_milli\x18\t \x01(\x03R\fgpuUtilMilli\">\n" +
+	"\x11ImportRunsRequest\x12)\n" +
+	"\x04runs\x18\x01 \x03(\v2\x15.berth.api.v1.PastRunR\x04runs\"(\n" +
+	"\x12ImportRunsResponse\x12\x12\n" +
+	"\x04jobs\x18\x01 \x01(\rR\x04jobs\"\xa9\x03\n" +
 	"\x05Model\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x15\n" +
 	"\x06in_use\x18\x02 \x01(\bR\x05inUse\x12\x16\n" +
@@ -950,14 +1169,16 @@ const file_berth_api_v1_model_proto_rawDesc = "" +
 	"\n" +
 	"\b_version\"=\n" +
 	"\x10PinModelResponse\x12)\n" +
-	"\x05model\x18\x01 \x01(\v2\x13.berth.api.v1.ModelR\x05model2\xa6\x03\n" +
+	"\x05model\x18\x01 \x01(\v2\x13.berth.api.v1.ModelR\x05model2\xf7\x03\n" +
 	"\fModelService\x12O\n" +
 	"\n" +
 	"ListModels\x12\x1f.berth.api.v1.ListModelsRequest\x1a .berth.api.v1.ListModelsResponse\x12I\n" +
 	"\bGetModel\x12\x1d.berth.api.v1.GetModelRequest\x1a\x1e.berth.api.v1.GetModelResponse\x12U\n" +
 	"\fPublishModel\x12!.berth.api.v1.PublishModelRequest\x1a\".berth.api.v1.PublishModelResponse\x12X\n" +
 	"\rRollbackModel\x12\".berth.api.v1.RollbackModelRequest\x1a#.berth.api.v1.RollbackModelResponse\x12I\n" +
-	"\bPinModel\x12\x1d.berth.api.v1.PinModelRequest\x1a\x1e.berth.api.v1.PinModelResponseB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
+	"\bPinModel\x12\x1d.berth.api.v1.PinModelRequest\x1a\x1e.berth.api.v1.PinModelResponse\x12O\n" +
+	"\n" +
+	"ImportRuns\x12\x1f.berth.api.v1.ImportRunsRequest\x1a .berth.api.v1.ImportRunsResponseB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
 
 var (
 	file_berth_api_v1_model_proto_rawDescOnce sync.Once
@@ -971,50 +1192,56 @@ func file_berth_api_v1_model_proto_rawDescGZIP() []byte {
 	return file_berth_api_v1_model_proto_rawDescData
 }
 
-var file_berth_api_v1_model_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_berth_api_v1_model_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_berth_api_v1_model_proto_goTypes = []any{
-	(*Model)(nil),                 // 0: berth.api.v1.Model
-	(*Accuracy)(nil),              // 1: berth.api.v1.Accuracy
-	(*ListModelsRequest)(nil),     // 2: berth.api.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),    // 3: berth.api.v1.ListModelsResponse
-	(*GetModelRequest)(nil),       // 4: berth.api.v1.GetModelRequest
-	(*GetModelResponse)(nil),      // 5: berth.api.v1.GetModelResponse
-	(*Interference)(nil),          // 6: berth.api.v1.Interference
-	(*PublishModelRequest)(nil),   // 7: berth.api.v1.PublishModelRequest
-	(*PublishModelResponse)(nil),  // 8: berth.api.v1.PublishModelResponse
-	(*RollbackModelRequest)(nil),  // 9: berth.api.v1.RollbackModelRequest
-	(*RollbackModelResponse)(nil), // 10: berth.api.v1.RollbackModelResponse
-	(*PinModelRequest)(nil),       // 11: berth.api.v1.PinModelRequest
-	(*PinModelResponse)(nil),      // 12: berth.api.v1.PinModelResponse
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*SharingAdvice)(nil),         // 14: berth.api.v1.SharingAdvice
+	(*PastRun)(nil),               // 0: berth.api.v1.PastRun
+	(*ImportRunsRequest)(nil),     // 1: berth.api.v1.ImportRunsRequest
+	(*ImportRunsResponse)(nil),    // 2: berth.api.v1.ImportRunsResponse
+	(*Model)(nil),                 // 3: berth.api.v1.Model
+	(*Accuracy)(nil),              // 4: berth.api.v1.Accuracy
+	(*ListModelsRequest)(nil),     // 5: berth.api.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),    // 6: berth.api.v1.ListModelsResponse
+	(*GetModelRequest)(nil),       // 7: berth.api.v1.GetModelRequest
+	(*GetModelResponse)(nil),      // 8: berth.api.v1.GetModelResponse
+	(*Interference)(nil),          // 9: berth.api.v1.Interference
+	(*PublishModelRequest)(nil),   // 10: berth.api.v1.PublishModelRequest
+	(*PublishModelResponse)(nil),  // 11: berth.api.v1.PublishModelResponse
+	(*RollbackModelRequest)(nil),  // 12: berth.api.v1.RollbackModelRequest
+	(*RollbackModelResponse)(nil), // 13: berth.api.v1.RollbackModelResponse
+	(*PinModelRequest)(nil),       // 14: berth.api.v1.PinModelRequest
+	(*PinModelResponse)(nil),      // 15: berth.api.v1.PinModelResponse
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*SharingAdvice)(nil),         // 17: berth.api.v1.SharingAdvice
 }
 var file_berth_api_v1_model_proto_depIdxs = []int32{
-	13, // 0: berth.api.v1.Model.published:type_name -> google.protobuf.Timestamp
-	0,  // 1: berth.api.v1.ListModelsResponse.models:type_name -> berth.api.v1.Model
-	0,  // 2: berth.api.v1.GetModelResponse.model:type_name -> berth.api.v1.Model
-	1,  // 3: berth.api.v1.GetModelResponse.accuracy:type_name -> berth.api.v1.Accuracy
-	6,  // 4: berth.api.v1.GetModelResponse.interference:type_name -> berth.api.v1.Interference
-	13, // 5: berth.api.v1.Interference.published:type_name -> google.protobuf.Timestamp
-	14, // 6: berth.api.v1.Interference.advice:type_name -> berth.api.v1.SharingAdvice
-	0,  // 7: berth.api.v1.PublishModelResponse.model:type_name -> berth.api.v1.Model
-	0,  // 8: berth.api.v1.RollbackModelResponse.model:type_name -> berth.api.v1.Model
-	0,  // 9: berth.api.v1.PinModelResponse.model:type_name -> berth.api.v1.Model
-	2,  // 10: berth.api.v1.ModelService.ListModels:input_type -> berth.api.v1.ListModelsRequest
-	4,  // 11: berth.api.v1.ModelService.GetModel:input_type -> berth.api.v1.GetModelRequest
-	7,  // 12: berth.api.v1.ModelService.PublishModel:input_type -> berth.api.v1.PublishModelRequest
-	9,  // 13: berth.api.v1.ModelService.RollbackModel:input_type -> berth.api.v1.RollbackModelRequest
-	11, // 14: berth.api.v1.ModelService.PinModel:input_type -> berth.api.v1.PinModelRequest
-	3,  // 15: berth.api.v1.ModelService.ListModels:output_type -> berth.api.v1.ListModelsResponse
-	5,  // 16: berth.api.v1.ModelService.GetModel:output_type -> berth.api.v1.GetModelResponse
-	8,  // 17: berth.api.v1.ModelService.PublishModel:output_type -> berth.api.v1.PublishModelResponse
-	10, // 18: berth.api.v1.ModelService.RollbackModel:output_type -> berth.api.v1.RollbackModelResponse
-	12, // 19: berth.api.v1.ModelService.PinModel:output_type -> berth.api.v1.PinModelResponse
-	15, // [15:20] is the sub-list for method output_type
-	10, // [10:15] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	0,  // 0: berth.api.v1.ImportRunsRequest.runs:type_name -> berth.api.v1.PastRun
+	16, // 1: berth.api.v1.Model.published:type_name -> google.protobuf.Timestamp
+	3,  // 2: berth.api.v1.ListModelsResponse.models:type_name -> berth.api.v1.Model
+	3,  // 3: berth.api.v1.GetModelResponse.model:type_name -> berth.api.v1.Model
+	4,  // 4: berth.api.v1.GetModelResponse.accuracy:type_name -> berth.api.v1.Accuracy
+	9,  // 5: berth.api.v1.GetModelResponse.interference:type_name -> berth.api.v1.Interference
+	16, // 6: berth.api.v1.Interference.published:type_name -> google.protobuf.Timestamp
+	17, // 7: berth.api.v1.Interference.advice:type_name -> berth.api.v1.SharingAdvice
+	3,  // 8: berth.api.v1.PublishModelResponse.model:type_name -> berth.api.v1.Model
+	3,  // 9: berth.api.v1.RollbackModelResponse.model:type_name -> berth.api.v1.Model
+	3,  // 10: berth.api.v1.PinModelResponse.model:type_name -> berth.api.v1.Model
+	5,  // 11: berth.api.v1.ModelService.ListModels:input_type -> berth.api.v1.ListModelsRequest
+	7,  // 12: berth.api.v1.ModelService.GetModel:input_type -> berth.api.v1.GetModelRequest
+	10, // 13: berth.api.v1.ModelService.PublishModel:input_type -> berth.api.v1.PublishModelRequest
+	12, // 14: berth.api.v1.ModelService.RollbackModel:input_type -> berth.api.v1.RollbackModelRequest
+	14, // 15: berth.api.v1.ModelService.PinModel:input_type -> berth.api.v1.PinModelRequest
+	1,  // 16: berth.api.v1.ModelService.ImportRuns:input_type -> berth.api.v1.ImportRunsRequest
+	6,  // 17: berth.api.v1.ModelService.ListModels:output_type -> berth.api.v1.ListModelsResponse
+	8,  // 18: berth.api.v1.ModelService.GetModel:output_type -> berth.api.v1.GetModelResponse
+	11, // 19: berth.api.v1.ModelService.PublishModel:output_type -> berth.api.v1.PublishModelResponse
+	13, // 20: berth.api.v1.ModelService.RollbackModel:output_type -> berth.api.v1.RollbackModelResponse
+	15, // 21: berth.api.v1.ModelService.PinModel:output_type -> berth.api.v1.PinModelResponse
+	2,  // 22: berth.api.v1.ModelService.ImportRuns:output_type -> berth.api.v1.ImportRunsResponse
+	17, // [17:23] is the sub-list for method output_type
+	11, // [11:17] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_model_proto_init() }
@@ -1023,16 +1250,16 @@ func file_berth_api_v1_model_proto_init() {
 		return
 	}
 	file_berth_api_v1_api_proto_init()
-	file_berth_api_v1_model_proto_msgTypes[0].OneofWrappers = []any{}
-	file_berth_api_v1_model_proto_msgTypes[4].OneofWrappers = []any{}
-	file_berth_api_v1_model_proto_msgTypes[11].OneofWrappers = []any{}
+	file_berth_api_v1_model_proto_msgTypes[3].OneofWrappers = []any{}
+	file_berth_api_v1_model_proto_msgTypes[7].OneofWrappers = []any{}
+	file_berth_api_v1_model_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_model_proto_rawDesc), len(file_berth_api_v1_model_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	ModelService_PublishModel_FullMethodName  = "/berth.api.v1.ModelService/PublishModel"
 	ModelService_RollbackModel_FullMethodName = "/berth.api.v1.ModelService/RollbackModel"
 	ModelService_PinModel_FullMethodName      = "/berth.api.v1.ModelService/PinModel"
+	ModelService_ImportRuns_FullMethodName    = "/berth.api.v1.ModelService/ImportRuns"
 )
 
 // ModelServiceClient is the client API for ModelService service.
@@ -45,6 +46,10 @@ type ModelServiceClient interface {
 	// PinModel keeps the cluster from replacing the version in use by what it
 	// learned, or lets it do so again.
 	PinModel(ctx context.Context, in *PinModelRequest, opts ...grpc.CallOption) (*PinModelResponse, error)
+	// ImportRuns teaches the predictor runs under another scheduler. A job that
+	// has not run here yet is then predicted from those of its owner's under the
+	// same name, on as many GPUs.
+	ImportRuns(ctx context.Context, in *ImportRunsRequest, opts ...grpc.CallOption) (*ImportRunsResponse, error)
 }
 
 type modelServiceClient struct {
@@ -105,6 +110,16 @@ func (c *modelServiceClient) PinModel(ctx context.Context, in *PinModelRequest, 
 	return out, nil
 }
 
+func (c *modelServiceClient) ImportRuns(ctx context.Context, in *ImportRunsRequest, opts ...grpc.CallOption) (*ImportRunsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ImportRunsResponse)
+	err := c.cc.Invoke(ctx, ModelService_ImportRuns_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ModelServiceServer is the server API for ModelService service.
 // All implementations must embed UnimplementedModelServiceServer
 // for forward compatibility.
@@ -124,6 +139,10 @@ type ModelServiceServer interface {
 	// PinModel keeps the cluster from replacing the version in use by what it
 	// learned, or lets it do so again.
 	PinModel(context.Context, *PinModelRequest) (*PinModelResponse, error)
+	// ImportRuns teaches the predictor runs under another scheduler. A job that
+	// has not run here yet is then predicted from those of its owner's under the
+	// same name, on as many GPUs.
+	ImportRuns(context.Context, *ImportRunsRequest) (*ImportRunsResponse, error)
 	mustEmbedUnimplementedModelServiceServer()
 }
 
@@ -148,6 +167,9 @@ func (UnimplementedModelServiceServer) RollbackModel(context.Context, *RollbackM
 }
 func (UnimplementedModelServiceServer) PinModel(context.Context, *PinModelRequest) (*PinModelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PinModel not implemented")
+}
+func (UnimplementedModelServiceServer) ImportRuns(context.Context, *ImportRunsRequest) (*ImportRunsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ImportRuns not implemented")
 }
 func (UnimplementedModelServiceServer) mustEmbedUnimplementedModelServiceServer() {}
 func (UnimplementedModelServiceServer) testEmbeddedByValue()                      {}
@@ -260,6 +282,24 @@ func _ModelService_PinModel_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ModelService_ImportRuns_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ImportRunsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ModelServiceServer).ImportRuns(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ModelService_ImportRuns_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ModelServiceServer).ImportRuns(ctx, req.(*ImportRunsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ModelService_ServiceDesc is the grpc.ServiceDesc for ModelService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -286,6 +326,10 @@ var ModelService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PinModel",
 			Handler:    _ModelService_PinModel_Handler,
+		},
+		{
+			MethodName: "ImportRuns",
+			Handler:    _ModelService_ImportRuns_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

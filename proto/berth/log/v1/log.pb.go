@@ -134,6 +134,7 @@ type Command struct {
 	//	*Command_UndoGang
 	//	*Command_DrainGpu
 	//	*Command_SetStanding
+	//	*Command_ImportRuns
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -428,6 +429,15 @@ func (x *Command) GetSetStanding() *SetStanding {
 	return nil
 }
 
+func (x *Command) GetImportRuns() *ImportRuns {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_ImportRuns); ok {
+			return x.ImportRuns
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -544,6 +554,10 @@ type Command_SetStanding struct {
 	SetStanding *SetStanding `protobuf:"bytes,28,opt,name=set_standing,json=setStanding,proto3,oneof"`
 }
 
+type Command_ImportRuns struct {
+	ImportRuns *ImportRuns `protobuf:"bytes,29,opt,name=import_runs,json=importRuns,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -599,6 +613,8 @@ func (*Command_UndoGang) isCommand_Kind() {}
 func (*Command_DrainGpu) isCommand_Kind() {}
 
 func (*Command_SetStanding) isCommand_Kind() {}
+
+func (*Command_ImportRuns) isCommand_Kind() {}
 
 // SubmitJob adds the jobs of one request, all or none, under ids that the
 // leader stamped: first_job and those that follow it.
@@ -6694,6 +6710,60 @@ func (x *Company) GetMilli() int64 {
 	return 0
 }
 
+// ImportRuns keeps samples of runs under another scheduler. Their numbers and
+// what only an attempt here has are not set.
+type ImportRuns struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Samples       []*Sample              `protobuf:"bytes,1,rep,name=samples,proto3" json:"samples,omitempty"`
+	By            uint32                 `protobuf:"varint,2,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportRuns) Reset() {
+	*x = ImportRuns{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportRuns) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportRuns) ProtoMessage() {}
+
+func (x *ImportRuns) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
+func (*ImportRuns) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *ImportRuns) GetSamples() []*Sample {
+	if x != nil {
+		return x.Samples
+	}
+	return nil
+}
+
+func (x *ImportRuns) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
 // Sample is what one finished attempt taught, for the predictor.
 type Sample struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6728,7 +6798,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6740,7 +6810,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6753,7 +6823,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -6901,7 +6971,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6913,7 +6983,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6926,7 +6996,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -7035,7 +7105,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7047,7 +7117,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7060,7 +7130,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Account) GetName() string {
@@ -7112,7 +7182,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7124,7 +7194,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7137,7 +7207,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Member) GetAccount() string {
@@ -7196,7 +7266,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7208,7 +7278,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7221,7 +7291,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *QOS) GetName() string {
@@ -7287,7 +7357,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7299,7 +7369,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7312,7 +7382,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Quota) GetAccount() string {
@@ -7417,7 +7487,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7429,7 +7499,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7442,7 +7512,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -7483,7 +7553,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7495,7 +7565,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7508,7 +7578,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Spent) GetAccount() string {
@@ -7576,7 +7646,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\x9a\x0e\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xd7\x0e\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -7617,7 +7687,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"requeueJob\x125\n" +
 	"\tundo_gang\x18\x1a \x01(\v2\x16.berth.log.v1.UndoGangH\x00R\bundoGang\x125\n" +
 	"\tdrain_gpu\x18\x1b \x01(\v2\x16.berth.log.v1.DrainGPUH\x00R\bdrainGpu\x12>\n" +
-	"\fset_standing\x18\x1c \x01(\v2\x19.berth.log.v1.SetStandingH\x00R\vsetStandingB\x06\n" +
+	"\fset_standing\x18\x1c \x01(\v2\x19.berth.log.v1.SetStandingH\x00R\vsetStanding\x12;\n" +
+	"\vimport_runs\x18\x1d \x01(\v2\x18.berth.log.v1.ImportRunsH\x00R\n" +
+	"importRunsB\x06\n" +
 	"\x04kind\"\xb9\x01\n" +
 	"\tSubmitJob\x12\x1b\n" +
 	"\tfirst_job\x18\x01 \x01(\x04R\bfirstJob\x12\x1d\n" +
@@ -8148,7 +8220,11 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\tsignature\x18\x01 \x01(\tR\tsignature\x12\x1d\n" +
 	"\n" +
 	"overlap_us\x18\x02 \x01(\x03R\toverlapUs\x12\x14\n" +
-	"\x05milli\x18\x03 \x01(\x03R\x05milli\"\xa2\x04\n" +
+	"\x05milli\x18\x03 \x01(\x03R\x05milli\"L\n" +
+	"\n" +
+	"ImportRuns\x12.\n" +
+	"\asamples\x18\x01 \x03(\v2\x14.berth.log.v1.SampleR\asamples\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\rR\x02by\"\xa2\x04\n" +
 	"\x06Sample\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
 	"\tsignature\x18\x02 \x01(\tR\tsignature\x12\x19\n" +
@@ -8246,7 +8322,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 	return file_berth_log_v1_log_proto_rawDescData
 }
 
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 82)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Entry)(nil),               // 0: berth.log.v1.Entry
 	(*Command)(nil),             // 1: berth.log.v1.Command
@@ -8322,14 +8398,15 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*WeightsPin)(nil),          // 71: berth.log.v1.WeightsPin
 	(*Interference)(nil),        // 72: berth.log.v1.Interference
 	(*Company)(nil),             // 73: berth.log.v1.Company
-	(*Sample)(nil),              // 74: berth.log.v1.Sample
-	(*Standing)(nil),            // 75: berth.log.v1.Standing
-	(*Account)(nil),             // 76: berth.log.v1.Account
-	(*Member)(nil),              // 77: berth.log.v1.Member
-	(*QOS)(nil),                 // 78: berth.log.v1.QOS
-	(*Quota)(nil),               // 79: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 80: berth.log.v1.AccountPolicy
-	(*Spent)(nil),               // 81: berth.log.v1.Spent
+	(*ImportRuns)(nil),          // 74: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 75: berth.log.v1.Sample
+	(*Standing)(nil),            // 76: berth.log.v1.Standing
+	(*Account)(nil),             // 77: berth.log.v1.Account
+	(*Member)(nil),              // 78: berth.log.v1.Member
+	(*QOS)(nil),                 // 79: berth.log.v1.QOS
+	(*Quota)(nil),               // 80: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 81: berth.log.v1.AccountPolicy
+	(*Spent)(nil),               // 82: berth.log.v1.Spent
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	1,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -8361,85 +8438,87 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	29,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
 	12,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
 	30,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	38,  // 29: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	3,   // 30: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	39,  // 31: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	45,  // 32: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	6,   // 33: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	7,   // 34: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	51,  // 35: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	45,  // 36: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	51,  // 37: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	46,  // 38: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	47,  // 39: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	48,  // 40: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	62,  // 41: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	67,  // 42: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	70,  // 43: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	63,  // 44: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	75,  // 45: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
-	37,  // 46: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	36,  // 47: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	37,  // 48: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	62,  // 49: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	52,  // 50: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	64,  // 51: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	66,  // 52: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	67,  // 53: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	68,  // 54: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	69,  // 55: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	74,  // 56: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	35,  // 57: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	69,  // 58: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	71,  // 59: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	72,  // 60: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	63,  // 61: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	75,  // 62: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	81,  // 63: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	44,  // 64: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	43,  // 65: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	41,  // 66: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	40,  // 67: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	42,  // 68: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	49,  // 69: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	50,  // 70: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	38,  // 71: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	39,  // 72: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	46,  // 73: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	45,  // 74: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	54,  // 75: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	55,  // 76: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	53,  // 77: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	46,  // 78: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	51,  // 79: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	45,  // 80: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	47,  // 81: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	48,  // 82: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	58,  // 83: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	56,  // 84: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	51,  // 85: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	57,  // 86: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	46,  // 87: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	47,  // 88: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	46,  // 89: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	48,  // 90: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	59,  // 91: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	60,  // 92: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	61,  // 93: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	65,  // 94: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	70,  // 95: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	45,  // 96: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	73,  // 97: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	76,  // 98: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	77,  // 99: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	78,  // 100: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	79,  // 101: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	80,  // 102: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	103, // [103:103] is the sub-list for method output_type
-	103, // [103:103] is the sub-list for method input_type
-	103, // [103:103] is the sub-list for extension type_name
-	103, // [103:103] is the sub-list for extension extendee
-	0,   // [0:103] is the sub-list for field type_name
+	74,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	38,  // 30: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	3,   // 31: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	39,  // 32: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	45,  // 33: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	6,   // 34: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	7,   // 35: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	51,  // 36: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	45,  // 37: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	51,  // 38: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	46,  // 39: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	47,  // 40: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	48,  // 41: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	62,  // 42: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	67,  // 43: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	70,  // 44: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	63,  // 45: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	76,  // 46: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	37,  // 47: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	36,  // 48: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	37,  // 49: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	62,  // 50: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	52,  // 51: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	64,  // 52: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	66,  // 53: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	67,  // 54: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	68,  // 55: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	69,  // 56: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	75,  // 57: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	35,  // 58: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	69,  // 59: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	71,  // 60: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	72,  // 61: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	63,  // 62: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	76,  // 63: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	82,  // 64: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	44,  // 65: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	43,  // 66: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	41,  // 67: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	40,  // 68: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	42,  // 69: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	49,  // 70: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	50,  // 71: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	38,  // 72: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	39,  // 73: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	46,  // 74: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	45,  // 75: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	54,  // 76: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	55,  // 77: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	53,  // 78: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	46,  // 79: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	51,  // 80: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	45,  // 81: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	47,  // 82: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	48,  // 83: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	58,  // 84: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	56,  // 85: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	51,  // 86: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	57,  // 87: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	46,  // 88: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	47,  // 89: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	46,  // 90: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	48,  // 91: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	59,  // 92: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	60,  // 93: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	61,  // 94: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	65,  // 95: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	70,  // 96: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	75,  // 97: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	45,  // 98: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	73,  // 99: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	77,  // 100: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	78,  // 101: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	79,  // 102: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	80,  // 103: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	81,  // 104: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	105, // [105:105] is the sub-list for method output_type
+	105, // [105:105] is the sub-list for method input_type
+	105, // [105:105] is the sub-list for extension type_name
+	105, // [105:105] is the sub-list for extension extendee
+	0,   // [0:105] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -8476,6 +8555,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_UndoGang)(nil),
 		(*Command_DrainGpu)(nil),
 		(*Command_SetStanding)(nil),
+		(*Command_ImportRuns)(nil),
 	}
 	file_berth_log_v1_log_proto_msgTypes[34].OneofWrappers = []any{
 		(*Record_Meta)(nil),
@@ -8496,7 +8576,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Standing)(nil),
 		(*Record_Spent)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[75].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[76].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -8509,7 +8589,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   82,
+			NumMessages:   83,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
