@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -73,32 +72,3 @@ const HangUpGrace = 2 * time.Second
 
 // ErrNotRunning says that a task's first process does not run (any more).
 var ErrNotRunning = cluster.Errorf(cluster.CodeConflict, "the job does not run here (any more)")
-
-// ShellOf is the command that Exec without arguments runs for a job with that
-// environment on the node's own file system: the user's $SHELL, if it is a
-// path.
-func ShellOf(env []string) []string {
-	shell := "/bin/sh"
-	for _, e := range env {
-		if v, ok := strings.CutPrefix(e, "SHELL="); ok && strings.HasPrefix(v, "/") {
-			shell = v
-		}
-	}
-	return []string{shell}
-}
-
-// Environ is env with the lines of more, which win.
-func Environ(env, more []string) []string {
-	out := make([]string, 0, len(env)+len(more))
-	for _, e := range env {
-		key, _, _ := strings.Cut(e, "=")
-		replaced := false
-		for _, m := range more {
-			replaced = replaced || strings.HasPrefix(m, key+"=")
-		}
-		if !replaced {
-			out = append(out, e)
-		}
-	}
-	return append(out, more...)
-}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/ranks"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -41,15 +42,15 @@ func (a *Agent) placeRanks(l *Launch, as *nodev1.Assignment) {
 	if r == nil || r.Tasks < 2 || l.Ranks != nil {
 		return
 	}
-	cfg := ranks.Config{
+	cfg := launch.Ranks{
 		Tasks: int(r.Tasks), First: int(r.NodeRank * r.Tasks), Grace: a.cfg.Grace, Slurm: len(as.Script) > 0,
 	}
 	if as.Grace != nil {
 		cfg.Grace = as.Grace.AsDuration()
 	}
 	perRank := func(pattern []byte) []byte {
-		p := expandPath(string(pattern), as, string(a.cfg.Node), ranks.Mark)
-		if as.Image != "" || !strings.Contains(p, ranks.Mark) {
+		p := expandPath(string(pattern), as, string(a.cfg.Node), launch.RankMark)
+		if as.Image != "" || !strings.Contains(p, launch.RankMark) {
 			return nil
 		}
 		if !filepath.IsAbs(p) {

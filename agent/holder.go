@@ -2,7 +2,7 @@ package agent
 
 import (
 	"github.com/berth-scheduler/berth/agent/hold"
-	"github.com/berth-scheduler/berth/agent/ranks"
+	"github.com/berth-scheduler/berth/agent/launch"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -20,6 +20,6 @@ func (a *Agent) placeHold(l *Launch, kept bool) {
 		cfg = hold.Defaults()
 	}
 	l.Args = []string{"/bin/sh"} // of which nothing becomes
-	l.Ranks = &ranks.Config{Tasks: 1, Hold: &cfg}
+	l.Ranks = &launch.Ranks{Tasks: 1, Hold: &cfg}
 	l.Env = append(l.Env, hold.Variable+"="+hold.Name())
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 func needRoot(t *testing.T) {
@@ -112,12 +112,12 @@ func TestOpenAllDoesNotWait(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	_, err := OpenAll(&agent.Launch{Stdout: fifo, Stderr: fifo})
-	if le, ok := errors.AsType[*agent.LaunchError](err); !ok || le.Reason != "OUTPUT" || !errors.Is(err, syscall.ENXIO) {
+	_, err := OpenAll(&launch.Launch{Stdout: fifo, Stderr: fifo})
+	if le, ok := errors.AsType[*launch.Error](err); !ok || le.Reason != "OUTPUT" || !errors.Is(err, syscall.ENXIO) {
 		t.Errorf("FIFO that nobody reads: got %v", err)
 	}
 	out := filepath.Join(dir, "out")
-	f, err := OpenAll(&agent.Launch{Stdout: out, Stderr: out})
+	f, err := OpenAll(&launch.Launch{Stdout: out, Stderr: out})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,11 +158,11 @@ func TestLookPath(t *testing.T) {
 	} {
 		var got string
 		err := Do(ID{UID: 65534, GID: 65534}, func() (err error) {
-			got, err = LookPath(&agent.Launch{Args: []string{c.arg}, Env: []string{"PATH=" + c.path}, Dir: dir})
+			got, err = LookPath(&launch.Launch{Args: []string{c.arg}, Env: []string{"PATH=" + c.path}, Dir: dir})
 			return err
 		})
 		code := 0
-		if le, ok := errors.AsType[*agent.LaunchError](err); ok {
+		if le, ok := errors.AsType[*launch.Error](err); ok {
 			code = le.Code
 		} else if err != nil {
 			t.Errorf("%s: got %v", c.name, err)

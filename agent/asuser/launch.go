@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"path"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 // Files are what a job's first process gets as its standard files. Out and
@@ -27,12 +28,12 @@ func (f *Files) Close() {
 }
 
 // User is the identity of a launch.
-func User(l *agent.Launch) ID { return ID{UID: l.UID, GID: l.GID, Groups: l.Groups} }
+func User(l *launch.Launch) ID { return ID{UID: l.UID, GID: l.GID, Groups: l.Groups} }
 
 // OpenOutputs opens the output files of l for appending, emptied if it says so,
 // and makes them where they are missing. Call it inside Do, or as the user. Errors that no retry
-// mends are *agent.LaunchError, here and below.
-func OpenOutputs(l *agent.Launch) (*Files, error) {
+// mends are *launch.Error, here and below.
+func OpenOutputs(l *launch.Launch) (*Files, error) {
 	out, err := openOutput(l, l.Stdout)
 	if err != nil {
 		return nil, err
@@ -48,14 +49,14 @@ func OpenOutputs(l *agent.Launch) (*Files, error) {
 }
 
 // OpenAll opens the output files of l and its input, /dev/null by default.
-func OpenAll(l *agent.Launch) (*Files, error) {
+func OpenAll(l *launch.Launch) (*Files, error) {
 	path := l.Stdin
 	if path == "" {
 		path = os.DevNull
 	}
 	in, err := openPlain(path, os.O_RDONLY)
 	if err != nil {
-		return nil, &agent.LaunchError{Code: 125, Reason: "INPUT", Err: err}
+		return nil, &launch.Error{Code: 125, Reason: "INPUT", Err: err}
 	}
 	f, err := OpenOutputs(l)
 	if err != nil {
@@ -65,14 +66,14 @@ func OpenAll(l *agent.Launch) (*Files, error) {
 	return f, nil
 }
 
-func openOutput(l *agent.Launch, path string) (*os.File, error) {
+func openOutput(l *launch.Launch, path string) (*os.File, error) {
 	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
 	if l.Truncate {
 		flags |= os.O_TRUNC
 	}
 	f, err := openPlain(path, flags)
 	if err != nil {
-		return nil, &agent.LaunchError{Code: 125, Reason: "OUTPUT", Err: err}
+		return nil, &launch.Error{Code: 125, Reason: "OUTPUT", Err: err}
 	}
 	return f, nil
 }
@@ -96,13 +97,13 @@ var barred = []string{"/proc", "/sys", "/dev"}
 
 // CheckDir tells whether the user may work in the directory of l, which is a
 // path of the node. Call it inside Do.
-func CheckDir(l *agent.Launch) error {
-	fail := func(err error) error { return &agent.LaunchError{Code: 125, Reason: "WORKDIR", Err: err} }
-	real, err := filepath.EvalSymlinks(l.Dir)
+func CheckDir(l *launch.Launch) error {
+	fail := func(err error) error { return &launch.Error{Code: 125, Reason: "WORKDIR", Err: err} }
+	real, err := realPath(l.Dir)
 	if err != nil {
 		return fail(err)
 	}
-	for _, dir := range []string{filepath.Clean(l.Dir), real} {
+	for _, dir := range []string{path.Clean(l.Dir), real} {
 		for _, bad := range barred {
 			if dir == bad || strings.HasPrefix(dir, bad+"/") {
 				return fail(fmt.Errorf("%s may not lie under %s", l.Dir, bad))
@@ -122,6 +123,16 @@ func CheckDir(l *agent.Launch) error {
 	return nil
 }
 
+// realPath is the name that the kernel has for a directory, with no link in it.
+func realPath(dir string) (string, error) {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	return name, errors.Join(err, unix.Close(fd))
+}
+
 // mayExecute asks with the thread's file system identity. The kernel's
 // faccessat2 knows AT_EACCESS since 5.8, where it means that identity; before
 // that, execve and chdir are what tells.
@@ -132,11 +143,11 @@ func mayExecute(path string) bool {
 
 // LookPath finds the program of l on the node in the job's own PATH. Call it
 // inside Do.
-func LookPath(l *agent.Launch) (string, error) {
+func LookPath(l *launch.Launch) (string, error) {
 	name := l.Args[0]
 	if strings.Contains(name, "/") {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(l.Dir, name)
+		if !path.IsAbs(name) {
+			name = path.Join(l.Dir, name)
 		}
 		st, err := os.Stat(name)
 		switch {
@@ -149,18 +160,21 @@ func LookPath(l *agent.Launch) (string, error) {
 		}
 		return name, nil
 	}
-	path := ""
+	paths := ""
 	for _, e := range l.Env {
 		if v, ok := strings.CutPrefix(e, "PATH="); ok {
-			path = v
+			paths = v
 		}
 	}
 	denied := false
-	for _, dir := range filepath.SplitList(path) {
-		if !filepath.IsAbs(dir) {
-			dir = filepath.Join(l.Dir, dir)
+	for dir := range strings.SplitSeq(paths, ":") {
+		if paths == "" {
+			break
 		}
-		p := filepath.Join(dir, name)
+		if !path.IsAbs(dir) {
+			dir = path.Join(l.Dir, dir)
+		}
+		p := path.Join(dir, name)
 		st, err := os.Stat(p)
 		if err != nil || st.IsDir() {
 			continue
@@ -173,7 +187,7 @@ func LookPath(l *agent.Launch) (string, error) {
 	if denied {
 		return "", ExecError(name, syscall.EACCES)
 	}
-	return "", &agent.LaunchError{Code: 127, Reason: "COMMAND", Err: fmt.Errorf("%s: command not found", name)}
+	return "", &launch.Error{Code: 127, Reason: "COMMAND", Err: fmt.Errorf("%s: command not found", name)}
 }
 
 // ExecError speaks of an error of execve as a shell does: 127 for a program
@@ -189,5 +203,5 @@ func ExecError(prog string, err error) error {
 	default:
 		return fmt.Errorf("run %s: %w", prog, err)
 	}
-	return &agent.LaunchError{Code: code, Reason: "COMMAND", Err: fmt.Errorf("%s: %w", prog, err)}
+	return &launch.Error{Code: code, Reason: "COMMAND", Err: fmt.Errorf("%s: %w", prog, err)}
 }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 // TestNoWayThroughOurOwnFiles: an output of one user is open here; it may be
@@ -44,7 +44,7 @@ func TestNoWayThroughOurOwnFiles(t *testing.T) {
 		}
 		return path
 	}
-	l := &agent.Launch{UID: 65534, GID: 65534}
+	l := &launch.Launch{UID: 65534, GID: 65534}
 	fd := int(held.Fd())
 	for _, tc := range []struct {
 		name, path string

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,9 +14,9 @@ import (
 // (O_PATH), and follows no link, neither at its end nor on the way: each
 // component is opened from the one before it. openat2's RESOLVE_NO_SYMLINKS
 // does the same in one call, but not before Linux 5.6. Call it inside Do.
-func OpenPath(path string) (*os.File, error) {
-	if !filepath.IsAbs(path) {
-		return nil, fmt.Errorf("%s is not an absolute path", path)
+func OpenPath(name string) (*os.File, error) {
+	if !path.IsAbs(name) {
+		return nil, fmt.Errorf("%s is not an absolute path", name)
 	}
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Open("/", flags|unix.O_DIRECTORY, 0)
@@ -24,12 +24,12 @@ func OpenPath(path string) (*os.File, error) {
 		return nil, &os.PathError{Op: "open", Path: "/", Err: err}
 	}
 	at := "/"
-	for name := range strings.SplitSeq(strings.Trim(filepath.Clean(path), "/"), "/") {
-		if name == "" {
+	for part := range strings.SplitSeq(strings.Trim(path.Clean(name), "/"), "/") {
+		if part == "" {
 			break // the root itself
 		}
-		at = filepath.Join(at, name)
-		next, err := unix.Openat(fd, name, flags, 0)
+		at = path.Join(at, part)
+		next, err := unix.Openat(fd, part, flags, 0)
 		if err == nil {
 			err = notLink(next)
 			if err != nil {
@@ -41,7 +41,7 @@ func OpenPath(path string) (*os.File, error) {
 		}
 		fd = next
 	}
-	return os.NewFile(uintptr(fd), filepath.Clean(path)), nil
+	return os.NewFile(uintptr(fd), path.Clean(name)), nil
 }
 
 // ErrLink says that a path leads over a symbolic link.

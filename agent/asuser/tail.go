@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 // tailTimeout bounds how long Tail waits for a file system that hangs.
@@ -17,7 +17,7 @@ const tailTimeout = 5 * time.Second
 // Tail returns the last n bytes of a plain file, read with the rights of the
 // user of l: a link leads where that user may go and no further. What hangs is
 // given up after 5 s; its goroutine ends when the file system answers.
-func Tail(ctx context.Context, l *agent.Launch, path string, n int64) ([]byte, error) {
+func Tail(ctx context.Context, l *launch.Launch, path string, n int64) ([]byte, error) {
 	type result struct {
 		tail []byte
 		err  error

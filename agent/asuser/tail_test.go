@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/asuser"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 func TestTail(t *testing.T) {
@@ -50,7 +50,7 @@ func TestTail(t *testing.T) {
 		{"a link to another's file", link, "", "permission denied", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			l := &agent.Launch{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
+			l := &launch.Launch{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
 			if os.Getuid() == 0 {
 				l.UID, l.GID = 65534, 65534
 			} else if tc.root {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/berth-scheduler/berth/agent/jobside"
 	"os"
 	"slices"
 	"strconv"
@@ -86,7 +87,7 @@ func checkAsUser(l *agent.Launch) error {
 	})
 }
 
-// writeHelperSpec writes what LoggerMain reads. The job's user may read the
+// writeHelperSpec writes what the helper reads. The job's user may read the
 // file, but reaches it only where it is mounted in a container of the user's.
 func (r *Runtime) writeHelperSpec(l *agent.Launch) error {
 	bare := *l
@@ -95,7 +96,7 @@ func (r *Runtime) writeHelperSpec(l *agent.Launch) error {
 		_, bare.Env = splitEnv(l.Env)
 	}
 	home := slices.ContainsFunc(l.Env, func(e string) bool { return strings.HasPrefix(e, "HOME=") })
-	data, err := json.Marshal(helperSpec{Exec: l.Image == "", DropHome: !home, MaxBytes: r.cfg.Policy.LogBytes, Launch: &bare})
+	data, err := json.Marshal(jobside.Spec{Exec: l.Image == "", DropHome: !home, MaxBytes: r.cfg.Policy.LogBytes, Launch: &bare})
 	if err != nil {
 		return err
 	}
@@ -150,7 +151,7 @@ func (r *Runtime) createWith(ctx context.Context, l *agent.Launch, b *binds) err
 	}
 	output := cio.NullIO // the helper in the container opens the files
 	if l.Image != "" {
-		output = cio.BinaryIO(r.cfg.Logger, map[string]string{loggerArg: r.file(l.ID, kindHelper)})
+		output = cio.BinaryIO(r.cfg.Logger, map[string]string{jobside.LoggerArg: r.file(l.ID, kindHelper)})
 	}
 	if err := r.newTask(ctx, c, output); err != nil {
 		return launchError(err)

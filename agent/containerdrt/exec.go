@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"github.com/berth-scheduler/berth/agent/jobside"
+	"github.com/berth-scheduler/berth/agent/launch"
 	"io"
 	"os"
 	"path/filepath"
@@ -25,8 +27,6 @@ import (
 )
 
 const (
-	// enterArg makes the helper EnterMain.
-	enterArg = "container-enter"
 	// kindExec names the record of a process that Exec started, so that the next
 	// agent can end it: its shim would keep it for good.
 	kindExec = "exec"
@@ -86,15 +86,15 @@ func (r *Runtime) Exec(ctx context.Context, id cluster.AttemptID, x *agent.Exec)
 func enterSpec(spec *specs.Spec, x *agent.Exec) *specs.Process {
 	own := *spec.Process
 	proc := &own
-	proc.Env = agent.Environ(own.Env, x.Env)
+	proc.Env = launch.Environ(own.Env, x.Env)
 	proc.Terminal = x.Terminal
 	if x.Terminal && x.Window.Rows > 0 {
 		proc.ConsoleSize = &specs.Box{Height: uint(x.Window.Rows), Width: uint(x.Window.Columns)}
 	}
 	proc.Cwd = "/"
-	if len(own.Args) > 2 && own.Args[0] == helperBinary {
+	if len(own.Args) > 2 && own.Args[0] == jobside.Binary {
 		// A host job: the helper knows the directory, and what is no text.
-		proc.Args = append([]string{helperBinary, enterArg, helperFile}, x.Args...)
+		proc.Args = append([]string{jobside.Binary, jobside.EnterArg, jobside.File}, x.Args...)
 		return proc
 	}
 	proc.Args = x.Args

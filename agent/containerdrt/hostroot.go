@@ -3,6 +3,7 @@ package containerdrt
 import (
 	"errors"
 	"fmt"
+	"github.com/berth-scheduler/berth/agent/jobside"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,13 +21,6 @@ import (
 
 // ownMounts are top-level directories that a container has of its own.
 var ownMounts = map[string]struct{}{"proc": {}, "sys": {}, "dev": {}, "lost+found": {}}
-
-// Where a host job finds its helper.
-const (
-	helperDir    = "/.berth"
-	helperBinary = helperDir + "/exec"
-	helperFile   = helperDir + "/job"
-)
 
 func (r *Runtime) rootDir(id cluster.AttemptID) string {
 	return filepath.Join(r.cfg.Dir, "roots", id.String())
@@ -67,11 +61,11 @@ func (r *Runtime) hostRoot(id cluster.AttemptID) (dir string, mounts []specs.Mou
 // helperMounts shows a host job our own binary, wherever it lies and whoever
 // may reach it there, and what it is to do.
 func (r *Runtime) helperMounts(id cluster.AttemptID) ([]specs.Mount, error) {
-	if err := os.MkdirAll(filepath.Join(r.rootDir(id), helperDir), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(r.rootDir(id), jobside.Dir), 0o755); err != nil {
 		return nil, err
 	}
 	var mounts []specs.Mount
-	for _, m := range []struct{ name, source string }{{helperBinary, r.cfg.Logger}, {helperFile, r.file(id, kindHelper)}} {
+	for _, m := range []struct{ name, source string }{{jobside.Binary, r.cfg.Logger}, {jobside.File, r.file(id, kindHelper)}} {
 		point := filepath.Join(r.rootDir(id), m.name)
 		if err := os.WriteFile(point, nil, 0o600); err != nil {
 			return nil, err
@@ -92,7 +86,7 @@ func (r *Runtime) removeRoot(id cluster.AttemptID) error {
 	if err != nil {
 		return err
 	}
-	points := []string{filepath.Join(dir, helperBinary), filepath.Join(dir, helperFile)}
+	points := []string{filepath.Join(dir, jobside.Binary), filepath.Join(dir, jobside.File)}
 	others, _ := filepath.Glob(filepath.Join(dir, probeOther) + "*") // of a probe
 	for _, point := range append(points, others...) {
 		if err := os.Remove(point); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -3,6 +3,7 @@ package containerdrt
 import (
 	"errors"
 	"fmt"
+	"github.com/berth-scheduler/berth/agent/jobside"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -155,7 +156,7 @@ func (r *Runtime) allowed(source string) error {
 }
 
 // ownTargets are places in a container that are ours to fill.
-var ownTargets = []string{"/proc", "/sys", "/dev", "/etc/hosts", "/etc/resolv.conf", helperDir}
+var ownTargets = []string{"/proc", "/sys", "/dev", "/etc/hosts", "/etc/resolv.conf", jobside.Dir}
 
 func checkTarget(target string, taken map[string]struct{}) error {
 	clean := filepath.Clean(target)

@@ -8,6 +8,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"github.com/berth-scheduler/berth/agent/jobside"
 	"io"
 	"os"
 	"path"
@@ -35,8 +36,8 @@ const (
 	probeJob   = cluster.JobID(1<<63 - 1)
 	probeImage = "berth.local/device-probe:1"
 	probeTime  = 30 * time.Second
-	probeLib   = helperDir + "/lib"
-	probeOther = helperDir + "/other" // card nodes are laid here
+	probeLib   = jobside.Dir + "/lib"
+	probeOther = jobside.Dir + "/other" // card nodes are laid here
 )
 
 // ProbeMain opens each path as a job would and writes a line for each: the
@@ -71,7 +72,7 @@ func (r *Runtime) ProbeDevices(ctx context.Context, p cdi.Probe) (map[string]sys
 	defer os.Remove(out)
 	l := &agent.Launch{
 		ID: id, Token: 1, Groups: []uint32{0}, Dir: "/", Stdout: out, Stderr: out, CDIDevices: p.Names,
-		Args: append([]string{helperBinary, ProbeArg}, p.Open...), Env: []string{"PATH=/usr/bin:/bin"}, MemBytes: 256 << 20,
+		Args: append([]string{jobside.Binary, ProbeArg}, p.Open...), Env: []string{"PATH=/usr/bin:/bin"}, MemBytes: 256 << 20,
 	}
 	b := &binds{}
 	paths := map[string]string{}
@@ -185,7 +186,7 @@ func (r *Runtime) probeInImage(ctx context.Context, l *agent.Launch, b *binds) e
 	if err != nil {
 		return err
 	}
-	libs[helperBinary] = r.cfg.Logger
+	libs[jobside.Binary] = r.cfg.Logger
 	for at, from := range libs {
 		b.specs = append(b.specs, specs.Mount{Destination: at, Type: "bind", Source: from, Options: []string{"bind", "ro", "nosuid", "nodev"}})
 	}
@@ -244,7 +245,7 @@ func libraries(exe string) (map[string]string, error) {
 func emptyImage(name string) ([]byte, error) {
 	var layer bytes.Buffer
 	tw := tar.NewWriter(&layer)
-	for _, d := range []string{"dev", "proc", "sys", "tmp", "run", "etc", "usr", "lib", "lib64", strings.TrimPrefix(helperDir, "/")} {
+	for _, d := range []string{"dev", "proc", "sys", "tmp", "run", "etc", "usr", "lib", "lib64", strings.TrimPrefix(jobside.Dir, "/")} {
 		if err := tw.WriteHeader(&tar.Header{Name: d + "/", Typeflag: tar.TypeDir, Mode: 0o755}); err != nil {
 			return nil, err
 		}

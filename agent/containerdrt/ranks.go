@@ -2,6 +2,7 @@ package containerdrt
 
 import (
 	"fmt"
+	"github.com/berth-scheduler/berth/agent/jobside"
 	"path"
 	"strings"
 
@@ -29,7 +30,7 @@ func (r *Runtime) imageArgs(l *agent.Launch) (args []string, mounts []specs.Moun
 	mount := func(at, from string) {
 		mounts = append(mounts, specs.Mount{Destination: at, Type: "bind", Source: from, Options: []string{"bind", "ro", "nosuid", "nodev"}})
 	}
-	args = l.RankArgs(helperBinary)
+	args = l.RankArgs(jobside.Binary)
 	for at, from := range libs {
 		if !strings.HasPrefix(at, probeLib+"/") {
 			at = imageLoader
@@ -37,6 +38,6 @@ func (r *Runtime) imageArgs(l *agent.Launch) (args []string, mounts []specs.Moun
 		}
 		mount(at, from)
 	}
-	mount(helperBinary, r.cfg.Logger)
+	mount(jobside.Binary, r.cfg.Logger)
 	return args, mounts, nil
 }

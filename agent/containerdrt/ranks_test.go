@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent/ranks"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 // TestRanks: several processes of one job, in an image that has no library of
@@ -21,7 +21,7 @@ func TestRanks(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			l := b.job(900+i, image, "/bin/sh", "-c", "echo rank $RANK local $LOCAL_RANK; test $RANK = 5 || exec sleep 600; sleep 0.2; exit 9")
-			l.Ranks = &ranks.Config{Tasks: 3, First: 4, Grace: 5 * time.Second}
+			l.Ranks = &launch.Ranks{Tasks: 3, First: 4, Grace: 5 * time.Second}
 			b.start(l)
 			got := b.lines(l, 3)
 			slices.Sort(got)

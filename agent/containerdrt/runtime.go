@@ -33,7 +33,7 @@ type Config struct {
 	Dir string
 	// CgroupParent is the group under which each attempt gets its own.
 	CgroupParent string
-	// Logger is the binary that "container-logger FILE" makes LoggerMain.
+	// Logger is a program that links agent/jobside.
 	Logger string
 	// PullPause is how long to wait before a registry is asked again, the
 	// first time; 0 is 2 s. It doubles each time.
@@ -48,7 +48,7 @@ type Config struct {
 
 // Kinds of files in Config.Dir, one each an attempt.
 const (
-	kindHelper  = "helper"  // what LoggerMain is to do
+	kindHelper  = "helper"  // what the helper is to do
 	kindStarted = "started" // when its first process was let go
 	kindSignal  = "signal"  // what Signal ended it with in the name of
 	kindExit    = "exit"    // how it ended
@@ -56,7 +56,6 @@ const (
 
 const (
 	labelToken   = "berth/token"
-	loggerArg    = "container-logger"
 	dialTimeout  = 10 * time.Second
 	answerWait   = 30 * time.Second
 	exitsQueue   = 1024

@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/agent/containerdrt/daemon"
+	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/ranks"
 	"github.com/berth-scheduler/berth/agent/runtimetest"
 )
 
-// TestMain makes the test binary its own helper, as berth is its, and a job
-// that tries what jobs may not.
+// TestMain makes the test binary a job that tries what jobs may not. Its own
+// helper, as berth is its, it is by what it links.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == ProbeArg {
 		if err := ProbeMain(os.Args[2:], os.Stdout); err != nil {
@@ -27,22 +28,8 @@ func TestMain(m *testing.M) {
 		probe()
 		return
 	}
-	if len(os.Args) > 2 && os.Args[1] == ranks.Arg {
+	if len(os.Args) > 2 && os.Args[1] == launch.RanksArg {
 		os.Exit(ranks.Main(os.Args[2:], os.Stderr))
-	}
-	if len(os.Args) == 3 && os.Args[1] == loggerArg {
-		if err := LoggerMain(os.Args[2]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	if len(os.Args) > 2 && os.Args[1] == enterArg {
-		if err := EnterMain(os.Args[2], os.Args[3:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
 	}
 	os.Exit(m.Run())
 }

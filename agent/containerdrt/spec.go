@@ -2,6 +2,7 @@ package containerdrt
 
 import (
 	"context"
+	"github.com/berth-scheduler/berth/agent/jobside"
 	"path"
 	"strconv"
 	"strings"
@@ -58,7 +59,7 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string, b *binds) ([]oci.
 			oci.WithoutMounts("/etc/hosts", "/etc/resolv.conf"), oci.WithRootFSPath(root), oci.WithMounts(mounts),
 			// The helper goes to the directory itself: runc would make one that
 			// is not there, as root.
-			oci.WithProcessCwd("/"), oci.WithProcessArgs(helperBinary, loggerArg, helperFile))
+			oci.WithProcessCwd("/"), oci.WithProcessArgs(jobside.Binary, jobside.LoggerArg, jobside.File))
 	} else {
 		args, helper, err := r.imageArgs(l)
 		if err != nil {

@@ -30,8 +30,6 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case "play-agent":
 			play = func() error { return playAgent(os.Args[2]) }
-		case "container-logger":
-			play = func() error { return containerdrt.LoggerMain(os.Args[2]) }
 		case "process-keeper":
 			fs := flag.NewFlagSet("process-keeper", flag.ExitOnError)
 			dir, parent := fs.String("dir", "", ""), fs.String("cgroup", "", "")

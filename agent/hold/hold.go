@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 // Arg is the first argument of a process that is to be Main.
@@ -39,11 +41,7 @@ const (
 )
 
 // Config says when a holder ends by itself. It travels as an argument.
-type Config struct {
-	// First is how long the first keeper may take to come, Again how long the
-	// next one after the last has gone. 0 waits for good.
-	First, Again time.Duration
-}
+type Config = launch.Hold
 
 // Defaults are the times of a session whose user may lose the connection.
 func Defaults() Config { return Config{First: 10 * time.Minute, Again: 5 * time.Minute} }

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/asuser"
 	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 // The keeper's part of Exec: one connection, one process. The process is in
@@ -148,9 +149,9 @@ func (k *keeper) forkEntry(t *task, x *execRequest, files *asuser.Files) (int, e
 	for _, e := range x.Env {
 		more = append(more, string(e))
 	}
-	l.Env = agent.Environ(l.Env, more)
+	l.Env = launch.Environ(l.Env, more)
 	if len(l.Args) == 0 {
-		l.Args = agent.ShellOf(l.Env)
+		l.Args = launch.ShellOf(l.Env)
 	}
 	if x.Terminal && os.Getuid() == 0 {
 		if err := unix.Fchown(int(files.In.Fd()), int(l.UID), -1); err != nil {

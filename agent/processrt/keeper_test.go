@@ -41,7 +41,7 @@ func newTest(t testing.TB) (rt *Runtime, dir string) {
 	return rt, dir
 }
 
-func launch(n uint64, args ...string) *agent.Launch {
+func newLaunch(n uint64, args ...string) *agent.Launch {
 	return &agent.Launch{
 		ID: cluster.AttemptID{Job: cluster.JobID(n), No: 1}, Token: 3, UID: 65534, GID: 65534,
 		Args: args, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/", Stdout: os.DevNull, Stderr: os.DevNull,
@@ -98,14 +98,14 @@ func listenerPID(t testing.TB, dir string) int {
 func TestKeeperKilled(t *testing.T) {
 	runtimetest.Require(t, runtimetest.Root())
 	rt, dir := newTest(t)
-	running := start(t, rt, launch(1, "sh", "-c", "sleep 1000 & sleep 1000"))
-	start(t, rt, launch(2, "sh", "-c", "exit 6"))
+	running := start(t, rt, newLaunch(1, "sh", "-c", "sleep 1000 & sleep 1000"))
+	start(t, rt, newLaunch(2, "sh", "-c", "exit 6"))
 	stopped := cluster.AttemptID{Job: 2, No: 1}
 	until(t, "the exit", func() bool {
 		task, err := rt.Inspect(t.Context(), stopped)
 		return err == nil && task.Phase == agent.TaskStopped
 	})
-	if err := rt.Create(t.Context(), launch(3, "true")); err != nil {
+	if err := rt.Create(t.Context(), newLaunch(3, "true")); err != nil {
 		t.Fatal(err)
 	}
 	group, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", running.PID))
@@ -171,7 +171,7 @@ func TestOOMScore(t *testing.T) {
 		}
 	})
 	rt, _ := newTest(t) // the keeper inherits it
-	task := start(t, rt, launch(1, "sleep", "1000"))
+	task := start(t, rt, newLaunch(1, "sleep", "1000"))
 	got, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", task.PID))
 	if err != nil || strings.TrimSpace(string(got)) != "0" {
 		t.Errorf("oom_score_adj of a job is %q (%v), want 0", got, err)
@@ -274,7 +274,7 @@ func TestEndLogCompacts(t *testing.T) {
 // TestDamagedRecord has one bad file not keep the keeper from all the others.
 func TestDamagedRecord(t *testing.T) {
 	rt, dir := newTest(t)
-	if err := rt.Create(t.Context(), launch(1, "true")); err != nil {
+	if err := rt.Create(t.Context(), newLaunch(1, "true")); err != nil {
 		t.Fatal(err)
 	}
 	bad := filepath.Join(dir, "tasks", "j2-a1.json")
@@ -301,7 +301,7 @@ func TestStartTwice(t *testing.T) {
 	if err := os.WriteFile(out, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	l := launch(1, "sh", "-c", "echo ran")
+	l := newLaunch(1, "sh", "-c", "echo ran")
 	l.UID, l.GID = uint32(os.Getuid()), uint32(os.Getgid())
 	l.Stdout = out
 	if err := rt.Create(t.Context(), l); err != nil {
@@ -333,13 +333,13 @@ func TestStartTwice(t *testing.T) {
 // old end, which may still be in the log, is not that of the new task.
 func TestEndsOfEarlierTasks(t *testing.T) {
 	rt, dir := newTest(t)
-	first := launch(1, "true")
+	first := newLaunch(1, "true")
 	start(t, rt, first)
 	until(t, "the exit", func() bool {
 		task, err := rt.Inspect(t.Context(), first.ID)
 		return err == nil && task.Phase == agent.TaskStopped
 	})
-	again := launch(1, "true")
+	again := newLaunch(1, "true")
 	again.Token = first.Token + 1
 	if err := errors.Join(rt.Delete(t.Context(), first.ID), rt.Create(t.Context(), again)); err != nil {
 		t.Fatal(err)
@@ -390,13 +390,13 @@ func withoutGroups(t *testing.T, allow bool) (rt *Runtime, out string) {
 func TestWithoutControlGroups(t *testing.T) {
 	runtimetest.Require(t, runtimetest.Root())
 	rt, out := withoutGroups(t, false)
-	capped := launch(1, "true")
+	capped := newLaunch(1, "true")
 	capped.MemBytes = 64 << 20
 	le, ok := errors.AsType[*agent.LaunchError](rt.Create(t.Context(), capped))
 	if !ok || le.Reason != "MEMORY" || le.Code != 125 {
 		t.Fatalf("a cap that cannot be kept: got %v, want a launch error MEMORY", le)
 	}
-	free := launch(2, "sh", "-c", "sleep 1000 & echo $!; wait")
+	free := newLaunch(2, "sh", "-c", "sleep 1000 & echo $!; wait")
 	free.Stdout = out
 	task := start(t, rt, free)
 	var left int
@@ -421,7 +421,7 @@ func TestWithoutControlGroups(t *testing.T) {
 func TestAllowUncapped(t *testing.T) {
 	runtimetest.Require(t, runtimetest.Root())
 	rt, _ := withoutGroups(t, true)
-	capped := launch(1, "sh", "-c", "exit 6")
+	capped := newLaunch(1, "sh", "-c", "exit 6")
 	capped.MemBytes = 64 << 20
 	start(t, rt, capped)
 	until(t, "exit 6", func() bool {
@@ -449,7 +449,7 @@ func TestInherited(t *testing.T) {
 	if err := errors.Join(os.WriteFile(out, nil, 0o666), os.Chmod(out, 0o666)); err != nil {
 		t.Fatal(err)
 	}
-	l := launch(1, "sh", "-c", "umask; ulimit -S -c")
+	l := newLaunch(1, "sh", "-c", "umask; ulimit -S -c")
 	l.UID, l.GID = uint32(os.Getuid()), uint32(os.Getgid())
 	l.Stdout = out
 	start(t, rt, l)

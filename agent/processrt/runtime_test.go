@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/ranks"
 	"github.com/berth-scheduler/berth/agent/runtimetest"
 )
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	if len(os.Args) > 2 && os.Args[1] == ranks.Arg {
+	if len(os.Args) > 2 && os.Args[1] == launch.RanksArg {
 		os.Exit(ranks.Main(os.Args[2:], os.Stderr))
 	}
 	os.Exit(m.Run())

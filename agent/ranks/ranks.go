@@ -19,46 +19,15 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/agent/hold"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
-// Arg is the first argument of a process that is to be Main.
-const Arg = "ranks"
-
-// Config says which processes there are. It travels as one argument.
-type Config struct {
-	// Tasks is how many processes this node has, First the rank of its first
-	// among those of all nodes.
-	Tasks, First int
-	// Grace is what the others get between SIGTERM and SIGKILL once one failed.
-	Grace time.Duration
-	// Stdout and Stderr are files of each process, in which its rank stands
-	// for Mark; empty is what this process has. Paths are bytes.
-	Stdout, Stderr []byte `json:",omitempty"`
-	// Slurm adds what scripts written for Slurm read.
-	Slurm bool `json:",omitempty"`
-	// Hold runs none, and keeps what the attempt has.
-	Hold *hold.Config `json:",omitempty"`
-}
-
-// Mark stands for the rank in Config.Stdout and Stderr. No path holds it by
-// accident: it has a NUL byte.
-const Mark = "\x00rank\x00"
-
-// Args is the argument vector of a process that runs argv once for each rank.
-func Args(name string, cfg Config, argv []string) []string {
-	text, err := json.Marshal(cfg)
-	if err != nil {
-		panic("ranks: encode configuration: " + err.Error()) // it holds nothing that fails
-	}
-	return append([]string{name, Arg, string(text), "--"}, argv...)
-}
-
-// Main runs what args, those after Arg, tell, and returns the exit code of the
-// first process that failed, 0 when none did. One that a signal ended counts as
-// 128 and its number, as in a shell. Its environment and standard files are the
-// processes' own; the first of them alone has the input.
+// Main runs what args, those after launch.RanksArg, tell, and returns the exit
+// code of the first process that failed, 0 when none did. One that a signal ended
+// counts as 128 and its number, as in a shell. Its environment and standard files
+// are the processes' own; the first of them alone has the input.
 func Main(args []string, stderr io.Writer) int {
-	var cfg Config
+	var cfg launch.Ranks
 	if len(args) < 3 || args[1] != "--" || json.Unmarshal([]byte(args[0]), &cfg) != nil || cfg.Tasks < 1 {
 		fmt.Fprintln(stderr, "berth: ranks: started with the wrong arguments; it is for the agent to start")
 		return 125
@@ -75,7 +44,7 @@ func Main(args []string, stderr io.Writer) int {
 type end struct{ local, code int }
 
 type group struct {
-	cfg    Config
+	cfg    launch.Ranks
 	argv   []string
 	procs  []*exec.Cmd
 	ended  chan end
@@ -158,7 +127,7 @@ func Env(rank, local int, slurm bool) []string {
 // redirect gives the process files of its own, where it is to have some.
 func (g *group) redirect(cmd *exec.Cmd, rank int) (files []*os.File, err error) {
 	open := func(pattern []byte) (*os.File, error) {
-		path := strings.ReplaceAll(string(pattern), Mark, strconv.Itoa(rank))
+		path := strings.ReplaceAll(string(pattern), launch.RankMark, strconv.Itoa(rank))
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0o644)
 		if err == nil {
 			files = append(files, f)

@@ -10,19 +10,21 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == Arg {
+	if len(os.Args) > 1 && os.Args[1] == launch.RanksArg {
 		os.Exit(Main(os.Args[2:], os.Stderr))
 	}
 	os.Exit(m.Run())
 }
 
 // command runs a script once for each of n ranks, the first being first.
-func command(t *testing.T, cfg Config, script string) (*exec.Cmd, *bytes.Buffer) {
+func command(t *testing.T, cfg launch.Ranks, script string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
-	args := Args(os.Args[0], cfg, []string{"/bin/sh", "-c", script})
+	args := cfg.Args(os.Args[0], []string{"/bin/sh", "-c", script})
 	cmd := exec.Command(args[0], args[1:]...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -42,7 +44,7 @@ func exitCode(err error) int {
 // TestEachRankKnowsItself: every process has its own rank, and all of them run.
 func TestEachRankKnowsItself(t *testing.T) {
 	t.Parallel()
-	cmd, out := command(t, Config{Tasks: 3, First: 6, Slurm: true}, "echo $RANK $LOCAL_RANK $BERTH_RANK $SLURM_PROCID $SLURM_LOCALID")
+	cmd, out := command(t, launch.Ranks{Tasks: 3, First: 6, Slurm: true}, "echo $RANK $LOCAL_RANK $BERTH_RANK $SLURM_PROCID $SLURM_LOCALID")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err, out)
 	}
@@ -68,7 +70,7 @@ func TestFirstFailureIsTold(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			cmd, out := command(t, Config{Tasks: 3, Grace: 500 * time.Millisecond}, tc.script)
+			cmd, out := command(t, launch.Ranks{Tasks: 3, Grace: 500 * time.Millisecond}, tc.script)
 			cmd.WaitDelay = time.Second // a shell's child may hold the pipe
 			if got := exitCode(cmd.Run()); got != tc.want {
 				t.Errorf("code %d, want %d: %s", got, tc.want, out)
@@ -88,12 +90,12 @@ func TestWhatDoesNotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int{"no-such-program-" + filepath.Base(dir): 127, plain: 126} {
-		args := Args(os.Args[0], Config{Tasks: 2}, []string{name})
+		args := launch.Ranks{Tasks: 2}.Args(os.Args[0], []string{name})
 		if got := exitCode(exec.Command(args[0], args[1:]...).Run()); got != want {
 			t.Errorf("%s: code %d, want %d", name, got, want)
 		}
 	}
-	if got := exitCode(exec.Command(os.Args[0], Arg, "{", "--", "true").Run()); got != 125 {
+	if got := exitCode(exec.Command(os.Args[0], launch.RanksArg, "{", "--", "true").Run()); got != 125 {
 		t.Errorf("a damaged configuration: code %d", got)
 	}
 }
@@ -102,7 +104,7 @@ func TestWhatDoesNotStart(t *testing.T) {
 func TestSignalsReachEveryRank(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cmd, out := command(t, Config{Tasks: 2, Grace: time.Minute},
+	cmd, out := command(t, launch.Ranks{Tasks: 2, Grace: time.Minute},
 		"trap 'echo saved > "+dir+"/s$RANK; exit 0' USR1; touch "+dir+"/up$RANK; while :; do sleep 0.05; done")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -123,7 +125,7 @@ func TestSignalsReachEveryRank(t *testing.T) {
 func TestRanksDieWithTheirParent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cmd, _ := command(t, Config{Tasks: 2}, "echo $$ > "+dir+"/p$RANK.new; mv "+dir+"/p$RANK.new "+dir+"/p$RANK; exec sleep 600")
+	cmd, _ := command(t, launch.Ranks{Tasks: 2}, "echo $$ > "+dir+"/p$RANK.new; mv "+dir+"/p$RANK.new "+dir+"/p$RANK; exec sleep 600")
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -149,7 +151,7 @@ func TestRanksDieWithTheirParent(t *testing.T) {
 func TestFilesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cmd, out := command(t, Config{Tasks: 2, First: 2, Stdout: []byte(dir + "/out-" + Mark)}, "echo I am $RANK; echo err >&2")
+	cmd, out := command(t, launch.Ranks{Tasks: 2, First: 2, Stdout: []byte(dir + "/out-" + launch.RankMark)}, "echo I am $RANK; echo err >&2")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err, out)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime/debug"
 
+	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/ranks"
 	"github.com/berth-scheduler/berth/cmd/internal/cli"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
@@ -17,7 +18,7 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 2 && os.Args[1] == ranks.Arg {
+	if len(os.Args) > 2 && os.Args[1] == launch.RanksArg {
 		// It is part of a job, and starts as fast as it can.
 		os.Exit(ranks.Main(os.Args[2:], os.Stderr))
 	}

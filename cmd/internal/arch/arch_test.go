@@ -82,6 +82,7 @@ func TestRulesCatch(t *testing.T) {
 		{"numbered file", "fsm/apply2.go", "package fsm\n", "not by number"},
 		{"numbered subject", "agent/cgroup2.go", "package agent\n", ""},
 		{"init", "fsm/a.go", "package fsm\nfunc init() {}\n", "init hides"},
+		{"init in place of main", "agent/jobside/jobside.go", "package jobside\nfunc init() {}\n", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f, err := parse(tc.path, []byte(tc.src))

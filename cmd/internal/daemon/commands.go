@@ -23,7 +23,7 @@ import (
 // Commands returns the commands that run and set up daemons.
 func Commands(version string) []*cobra.Command {
 	return []*cobra.Command{
-		newCoordinatorCommand(version), newAgentCommand(version), newKeeperCommand(), newLoggerCommand(), newEnterCommand(), newProbeCommand(), newDoctorCommand(), newConfigCommand(), newClusterCommand(),
+		newCoordinatorCommand(version), newAgentCommand(version), newKeeperCommand(), newProbeCommand(), newDoctorCommand(), newConfigCommand(), newClusterCommand(),
 	}
 }
 
@@ -154,30 +154,12 @@ func newKeeperCommand() *cobra.Command {
 	return cmd
 }
 
-// newLoggerCommand copies a container's output to its user's files. The
-// container's shim starts it.
-func newLoggerCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "container-logger FILE", Short: "Copy a container's output (started by its shim)", Hidden: true, Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return containerdrt.LoggerMain(args[0]) },
-	}
-}
-
 // newProbeCommand opens device nodes in a container that the agent made to see
 // which it can.
 func newProbeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: containerdrt.ProbeArg + " PATH...", Short: "Try to open device nodes (run by the agent in a container)", Hidden: true, Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return containerdrt.ProbeMain(args, cmd.OutOrStdout()) },
-	}
-}
-
-// newEnterCommand becomes a user's command inside of a host job's container.
-func newEnterCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "container-enter FILE [COMMAND [ARG...]]", Short: "Run a command in a job's container (started by the agent)", Hidden: true,
-		DisableFlagParsing: true, Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return containerdrt.EnterMain(args[0], args[1:]) },
 	}
 }
 

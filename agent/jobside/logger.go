@@ -1,7 +1,6 @@
-package containerdrt
+package jobside
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,23 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/asuser"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
-
-// helperSpec tells the helper, which is our own binary again, what to do for
-// one container. Its launch carries no environment, which may hold secrets, but
-// for variables that are no text.
-type helperSpec struct {
-	// Exec makes it the first process of a host job, which becomes the job.
-	// Otherwise it is the logger of an image job, on the node.
-	Exec bool
-	// DropHome removes the HOME that runc adds where the launch has none.
-	DropHome bool
-	// MaxBytes caps what a logger adds to each file; 0 is no cap.
-	MaxBytes int64
-	Launch   *agent.Launch
-}
 
 // File descriptors that containerd's shim hands to a logging binary.
 const (
@@ -36,18 +21,15 @@ const (
 	fdReady  = 5
 )
 
-// LoggerMain connects a job with its user's files, in one of two ways; either
+// logger connects a job with its user's files, in one of two ways; either
 // lives as long as the container does, whatever becomes of the agent and of
 // containerd, and opens the files with the user's rights: no path of a user's
-// is ever followed as root. DESIGN.md says why there are two.
-func LoggerMain(specFile string) error {
-	data, err := os.ReadFile(specFile)
+// is ever followed as root. DESIGN.md of agent/containerdrt says why there are
+// two.
+func logger(specFile string) error {
+	s, err := read(specFile)
 	if err != nil {
 		return err
-	}
-	var s helperSpec
-	if err := json.Unmarshal(data, &s); err != nil || s.Launch == nil {
-		return fmt.Errorf("helper's spec %s is damaged: %w", specFile, err)
 	}
 	if s.Exec {
 		if s.DropHome {
@@ -62,12 +44,12 @@ func LoggerMain(specFile string) error {
 
 // becomeJob opens the job's files and runs its command in this process. It
 // returns only if it cannot; then the process ends as a shell would.
-func becomeJob(l *agent.Launch) error {
+func becomeJob(l *launch.Launch) error {
 	// What runc gave us is the job's, with what CDI devices add.
 	l.Env = append(syscall.Environ(), l.Env...)
 	err := execJob(l)
 	code := 125
-	if le, ok := errors.AsType[*agent.LaunchError](err); ok {
+	if le, ok := errors.AsType[*launch.Error](err); ok {
 		code = le.Code
 	}
 	fmt.Fprintf(os.NewFile(2, "stderr"), "berth: %v\n", err)
@@ -76,7 +58,7 @@ func becomeJob(l *agent.Launch) error {
 }
 
 // execJob runs inside the container, with the user's rights and no others.
-func execJob(l *agent.Launch) error {
+func execJob(l *launch.Launch) error {
 	files, err := asuser.OpenAll(l)
 	if err != nil {
 		return err
@@ -87,7 +69,7 @@ func execJob(l *agent.Launch) error {
 		}
 	}
 	if err := os.Chdir(l.Dir); err != nil {
-		return &agent.LaunchError{Code: 125, Reason: "WORKDIR", Err: err}
+		return &launch.Error{Code: 125, Reason: "WORKDIR", Err: err}
 	}
 	prog, err := asuser.LookPath(l)
 	if err != nil {
@@ -95,13 +77,13 @@ func execJob(l *agent.Launch) error {
 	}
 	args := l.Args
 	if l.Ranks != nil {
-		prog, args = helperBinary, l.RankArgs("berth")
+		prog, args = Binary, l.RankArgs("berth")
 	}
 	return asuser.ExecError(prog, syscall.Exec(prog, args, l.Env))
 }
 
 // copyOutput copies what the shim reads of a container to its user's files.
-func copyOutput(l *agent.Launch, most int64) error {
+func copyOutput(l *launch.Launch, most int64) error {
 	var files *asuser.Files
 	err := asuser.Do(asuser.User(l), func() (err error) {
 		files, err = asuser.OpenOutputs(l)

@@ -1,28 +1,23 @@
-package containerdrt
+package jobside
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"syscall"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/asuser"
+	"github.com/berth-scheduler/berth/agent/launch"
 )
 
-// EnterMain becomes a command inside of a host job: in the job's directory,
+// enter becomes a command inside of a host job: in the job's directory,
 // with its variables. It runs in the job's container as the job's user. It
 // returns only on an error of ours; one of the command ends the process as in
 // a shell.
-func EnterMain(specFile string, args []string) error {
-	data, err := os.ReadFile(specFile)
+func enter(specFile string, args []string) error {
+	s, err := read(specFile)
 	if err != nil {
 		return err
-	}
-	var s helperSpec
-	if err := json.Unmarshal(data, &s); err != nil || s.Launch == nil {
-		return fmt.Errorf("helper's spec %s is damaged: %w", specFile, err)
 	}
 	if s.DropHome {
 		if err := os.Unsetenv("HOME"); err != nil {
@@ -30,13 +25,13 @@ func EnterMain(specFile string, args []string) error {
 		}
 	}
 	l := s.Launch
-	l.Env = agent.Environ(l.Env, syscall.Environ())
+	l.Env = launch.Environ(l.Env, syscall.Environ())
 	if l.Args = args; len(l.Args) == 0 {
-		l.Args = agent.ShellOf(l.Env)
+		l.Args = launch.ShellOf(l.Env)
 	}
 	err = enterJob(l)
 	code := 125
-	if le, ok := errors.AsType[*agent.LaunchError](err); ok {
+	if le, ok := errors.AsType[*launch.Error](err); ok {
 		code = le.Code
 	}
 	fmt.Fprintf(os.NewFile(2, "stderr"), "berth: %v\n", err)
@@ -44,9 +39,9 @@ func EnterMain(specFile string, args []string) error {
 	return err
 }
 
-func enterJob(l *agent.Launch) error {
+func enterJob(l *launch.Launch) error {
 	if err := os.Chdir(l.Dir); err != nil {
-		return &agent.LaunchError{Code: 125, Reason: "WORKDIR", Err: err}
+		return &launch.Error{Code: 125, Reason: "WORKDIR", Err: err}
 	}
 	prog, err := asuser.LookPath(l)
 	if err != nil {
