@@ -1,19 +1,14 @@
 package containerdrt
 
 import (
-	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/berth-scheduler/berth/cluster"
 )
 
 // bundleFiles are what containerd and a shim put into a task's directory.
@@ -23,44 +18,14 @@ var bundleFiles = []string{
 
 const runcTimeout = 10 * time.Second
 
-// clearBundle removes the directory of a task that a containerd left which died
-// while it made the task, or whose client did: containerd knows of no task, and
-// none can be made there. It is asked for only when nothing was let go of this
-// task, so that a shim that is still there, and the process that it holds before
-// its first step, may be ended. It removes what is empty or known, and nothing
-// below a mount.
-func (r *Runtime) clearBundle(ctx context.Context, err error, id string) bool {
-	_, text, _ := strings.Cut(err.Error(), "failed to start shim: mkdir ")
-	dir, _, ok := strings.Cut(text, ": file exists")
-	ns := filepath.Base(filepath.Dir(dir))
-	if !ok || filepath.Base(dir) != id || ns != r.cfg.Namespace || filepath.Base(filepath.Dir(filepath.Dir(dir))) != "io.containerd.runtime.v2.task" {
-		return false
-	}
-	attempt, perr := cluster.ParseAttemptID(id)
-	if perr != nil {
-		return false
-	}
-	for _, pid := range r.shimsOf(id) {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be on its way out
-	}
-	if err := r.group(attempt).Kill(); err != nil {
-		r.cfg.Log.Warn("cannot end what an earlier try left", "task", id, "err", err)
-	}
-	if _, err := os.Stat(filepath.Join(runcRoot, ns, id)); err == nil {
-		cctx, cancel := context.WithTimeout(ctx, runcTimeout)
-		defer cancel()
-		out, err := exec.CommandContext(cctx, "runc", "--root", filepath.Join(runcRoot, ns), "delete", "--force", id).CombinedOutput()
-		if err != nil {
-			r.cfg.Log.Warn("cannot clear up an earlier try", "task", id, "err", err, "output", string(out))
-		}
-	}
+// removeBundle removes a task's directory that nobody uses: what is empty or
+// known, and nothing below a mount.
+func removeBundle(dir string) error {
 	_ = unix.Unmount(filepath.Join(dir, "rootfs"), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // of an image; else there is no mount
 	for _, name := range bundleFiles {
 		_ = os.Remove(filepath.Join(dir, name)) // what stays keeps the directory
 	}
-	err = os.Remove(dir)
-	r.cfg.Log.Info("an earlier try was in the way of a task", "task", id, "dir", dir, "err", err)
-	return err == nil
+	return os.Remove(dir)
 }
 
 // runcRoot is where shims have runc keep its notes.

@@ -15,7 +15,6 @@ import (
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
-	"github.com/containerd/errdefs"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -34,11 +33,11 @@ func (r *Runtime) Create(ctx context.Context, l *agent.Launch) error {
 	if t, err := r.Inspect(ctx, l.ID); err != nil || t.Phase != agent.TaskAbsent {
 		return err
 	}
-	if err := r.makeWay(l.ID); err != nil {
-		return fmt.Errorf("create: %w", err)
-	}
 	if err := checkAsUser(l); err != nil {
 		return err
+	}
+	if err := r.nextTry(ctx, l.ID); err != nil {
+		return fmt.Errorf("create: %w", err)
 	}
 	if err := r.writeHelperSpec(l); err != nil {
 		return fmt.Errorf("create: %w", err)
@@ -50,7 +49,7 @@ func (r *Runtime) Create(ctx context.Context, l *agent.Launch) error {
 	// The context may be what ended it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callDeadline)
 	defer cancel()
-	if derr := r.Delete(ctx, l.ID); derr != nil {
+	if derr := r.clear(ctx, l.ID); derr != nil {
 		r.cfg.Log.Warn("cannot clear up after a failed launch", "task", l.ID.String(), "err", derr)
 	}
 	return err
@@ -137,7 +136,7 @@ func (r *Runtime) createWith(ctx context.Context, l *agent.Launch, b *binds) err
 			return err
 		}
 		// The name keeps the image from being evicted; nothing else is taken.
-		opts = append(opts, containerd.WithImageName(img.Name()), containerd.WithNewSnapshot(l.ID.String(), img))
+		opts = append(opts, containerd.WithImageName(img.Name()), containerd.WithNewSnapshot(r.name(l.ID), img))
 	}
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
@@ -145,7 +144,7 @@ func (r *Runtime) createWith(ctx context.Context, l *agent.Launch, b *binds) err
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
-	c, err := r.container(ctx, l.ID, append(opts, containerd.WithNewSpec(specOpts...)))
+	c, err := r.client.NewContainer(ctx, r.name(l.ID), append(opts, containerd.WithNewSpec(specOpts...))...)
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
@@ -153,62 +152,17 @@ func (r *Runtime) createWith(ctx context.Context, l *agent.Launch, b *binds) err
 	if l.Image != "" {
 		output = cio.BinaryIO(r.cfg.Logger, map[string]string{jobside.LoggerArg: r.file(l.ID, kindHelper)})
 	}
-	if err := r.newTask(ctx, c, output); err != nil {
+	task, err := c.NewTask(ctx, output)
+	if err != nil {
 		return launchError(err)
+	}
+	if r.try(l.ID) > 1 {
+		r.clearBundles(l.ID, int(task.Pid()))
 	}
 	if err := r.group(l.ID).Verify(r.caps(l)); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
 	return nil
-}
-
-// container makes a container. What an agent that died in the middle left of
-// an earlier try has no task, and makes way.
-func (r *Runtime) container(ctx context.Context, id cluster.AttemptID, opts []containerd.NewContainerOpts) (containerd.Container, error) {
-	c, err := r.client.NewContainer(ctx, id.String(), opts...)
-	if !errdefs.IsAlreadyExists(err) {
-		return c, err
-	}
-	old, err := r.client.LoadContainer(ctx, id.String())
-	switch {
-	case err == nil:
-		err = r.deleteContainer(ctx, old)
-	case errdefs.IsNotFound(err):
-		err = r.client.SnapshotService("").Remove(ctx, id.String())
-	}
-	if err != nil && !errdefs.IsNotFound(err) {
-		return nil, fmt.Errorf("clear up an earlier try: %w", err)
-	}
-	return r.client.NewContainer(ctx, id.String(), opts...)
-}
-
-// newTask makes the task of a container. A containerd that died after it had
-// started the shim, and before the shim had made anything, comes back with a
-// task that is there when one is made and not there when it is asked for.
-func (r *Runtime) newTask(ctx context.Context, c containerd.Container, output cio.Creator) error {
-	_, err := c.NewTask(ctx, output)
-	if err != nil && r.clearBundle(ctx, err, c.ID()) {
-		_, err = c.NewTask(ctx, output)
-	}
-	if !errdefs.IsAlreadyExists(err) {
-		return err
-	}
-	switch old, terr := c.Task(ctx, nil); {
-	case terr == nil:
-		// Of an earlier try, and never let go. When its root was cleared away the
-		// kernel took its mounts with it: it could not start.
-		if _, derr := old.Delete(ctx, containerd.WithProcessKill); derr != nil && !errdefs.IsNotFound(derr) {
-			return errors.Join(err, derr)
-		}
-	case !errdefs.IsNotFound(terr):
-		return terr
-	default:
-		if derr := forget(ctx, r.client, c.ID()); derr != nil {
-			return errors.Join(err, derr)
-		}
-	}
-	_, err = c.NewTask(ctx, output)
-	return err
 }
 
 // forget has containerd delete a task of which it knows little more than that

@@ -46,7 +46,7 @@ func (r *Runtime) Exec(ctx context.Context, id cluster.AttemptID, x *agent.Exec)
 	}
 	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
 	defer cancel()
-	c, err := r.client.LoadContainer(ctx, id.String())
+	c, err := r.client.LoadContainer(ctx, r.name(id))
 	if errdefs.IsNotFound(err) {
 		return nil, agent.ErrNotRunning
 	}
@@ -60,7 +60,7 @@ func (r *Runtime) Exec(ctx context.Context, id cluster.AttemptID, x *agent.Exec)
 	if err != nil {
 		return nil, fmt.Errorf("exec: %w", err)
 	}
-	if st, err := task.Status(ctx); err != nil || st.Status != containerd.Running {
+	if st, err := task.Status(ctx); err != nil || st.Status != containerd.Running && (st.Status != containerd.Created || r.gate(id) != gateOpen) {
 		return nil, errors.Join(agent.ErrNotRunning, err)
 	}
 	spec, err := c.Spec(ctx)

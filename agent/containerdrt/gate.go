@@ -2,7 +2,6 @@ package containerdrt
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -38,12 +37,12 @@ const gatesDir = "/run/berth-starts"
 // unwritten is the time of modification of a fifo that nobody wrote to.
 var unwritten = time.Unix(1, 0)
 
-func (r *Runtime) fifo(id cluster.AttemptID) string {
-	return filepath.Join(runcRoot, r.cfg.Namespace, id.String(), "exec.fifo")
+func (r *Runtime) fifo(name string) string {
+	return filepath.Join(runcRoot, r.cfg.Namespace, name, "exec.fifo")
 }
 
-func (r *Runtime) gateFile(id cluster.AttemptID) string {
-	return filepath.Join(gatesDir, r.cfg.Namespace+"."+id.String())
+func (r *Runtime) gateFile(name string) string {
+	return filepath.Join(gatesDir, r.cfg.Namespace+"."+name)
 }
 
 // markGate makes the fifo tell whether it was written to. It must be called
@@ -53,43 +52,32 @@ func (r *Runtime) markGate(id cluster.AttemptID) error {
 	if err := os.MkdirAll(gatesDir, 0o700); err != nil {
 		return err
 	}
-	if err := r.removeGate(id); err != nil { // of an earlier try
+	name := r.name(id)
+	if err := r.removeGate(name); err != nil { // of an agent that died before the start
 		return err
 	}
-	if err := os.Chtimes(r.fifo(id), unwritten, unwritten); err != nil {
+	if err := os.Chtimes(r.fifo(name), unwritten, unwritten); err != nil {
 		return err
 	}
-	return os.Link(r.fifo(id), r.gateFile(id))
+	return os.Link(r.fifo(name), r.gateFile(name))
 }
 
-func (r *Runtime) removeGate(id cluster.AttemptID) error {
-	if err := os.Remove(r.gateFile(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (r *Runtime) removeGate(name string) error {
+	if err := os.Remove(r.gateFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
 // gate tells of a task whether its first process went through.
-func (r *Runtime) gate(id cluster.AttemptID) gate {
-	switch st, err := os.Lstat(r.gateFile(id)); {
+func (r *Runtime) gate(id cluster.AttemptID) gate { return r.gateOf(r.name(id)) }
+
+func (r *Runtime) gateOf(name string) gate {
+	switch st, err := os.Lstat(r.gateFile(name)); {
 	case err != nil:
 		return gateUnknown
 	case st.ModTime().Equal(unwritten):
 		return gateShut
 	}
 	return gateOpen
-}
-
-// makeWay ends what is left of a task that certainly never began, so that it
-// can be made again, and forgets that it was to start.
-func (r *Runtime) makeWay(id cluster.AttemptID) error {
-	if r.startedAt(id).IsZero() {
-		return nil
-	}
-	if err := r.group(id).Kill(); err != nil {
-		return fmt.Errorf("end what never began: %w", err)
-	}
-	r.letGo(id)
-	r.cfg.Log.Info("a task that was cut off in its start, before its first step, is made again", "task", id.String())
-	return os.Remove(r.file(id, kindStarted))
 }

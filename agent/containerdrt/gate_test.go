@@ -3,7 +3,6 @@ package containerdrt
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -54,7 +53,7 @@ func (b *bench) cutStart(l *agent.Launch, read bool) {
 	if err := errors.Join(b.rt.Create(b.Context(), l), b.rt.aboutToStart(l.ID)); err != nil {
 		b.Fatal(err)
 	}
-	fifo := filepath.Join(runcRoot, filepath.Base(b.dir), l.ID.String(), "exec.fifo")
+	fifo := b.rt.fifo(b.rt.name(l.ID))
 	if read {
 		f, err := os.Open(fifo)
 		if err != nil {

@@ -26,9 +26,9 @@ func (r *Runtime) List(ctx context.Context) ([]agent.Task, error) {
 	}
 	out := make([]agent.Task, 0, len(cs))
 	for _, c := range cs {
-		id, err := cluster.ParseAttemptID(c.ID())
-		if err != nil {
-			continue // not ours
+		id, _, err := parseName(c.ID())
+		if err != nil || r.name(id) != c.ID() {
+			continue // not ours, or of an earlier try
 		}
 		t, err := r.Inspect(ctx, id)
 		if err != nil {
@@ -46,7 +46,7 @@ func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (agent.Task
 	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
 	defer cancel()
 	t := agent.Task{ID: id}
-	c, err := r.client.LoadContainer(ctx, id.String())
+	c, err := r.client.LoadContainer(ctx, r.name(id))
 	if errdefs.IsNotFound(err) {
 		return t, nil
 	}

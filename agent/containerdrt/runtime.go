@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"sync"
 	"time"
@@ -48,6 +47,7 @@ type Config struct {
 
 // Kinds of files in Config.Dir, one each an attempt.
 const (
+	kindTry     = "try"     // how often its container was made
 	kindHelper  = "helper"  // what the helper is to do
 	kindStarted = "started" // when its first process was let go
 	kindSignal  = "signal"  // what Signal ended it with in the name of
@@ -78,6 +78,7 @@ type Runtime struct {
 	waiting map[cluster.AttemptID]struct{}
 	firsts  map[cluster.AttemptID]int // descriptors of first processes
 	shims   map[cluster.AttemptID]shim
+	tries   map[cluster.AttemptID]int // see try
 	// sound holds the digests of images whose roots were looked at.
 	sound sync.Map
 }
@@ -113,7 +114,7 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 		cfg: cfg, client: c, groups: h, exits: make(chan cluster.AttemptID, exitsQueue),
 		images: newImages(c, ImagesConfig{Address: cfg.Address, Namespace: cfg.Namespace, PullPause: cfg.PullPause, Log: cfg.Log}),
 		ctx:    wctx, stop: stop, waiting: map[cluster.AttemptID]struct{}{},
-		firsts: map[cluster.AttemptID]int{}, shims: map[cluster.AttemptID]shim{},
+		firsts: map[cluster.AttemptID]int{}, shims: map[cluster.AttemptID]shim{}, tries: map[cluster.AttemptID]int{},
 	}
 	if err := r.answer(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -187,7 +188,7 @@ func (r *Runtime) file(id cluster.AttemptID, kind string) string {
 }
 
 func (r *Runtime) task(ctx context.Context, id cluster.AttemptID) (containerd.Task, error) {
-	c, err := r.client.LoadContainer(ctx, id.String())
+	c, err := r.client.LoadContainer(ctx, r.name(id))
 	if err != nil {
 		return nil, err
 	}
@@ -263,29 +264,40 @@ func (r *Runtime) awaitOnce(id cluster.AttemptID) bool {
 
 // Delete implements agent.Runtime.
 func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
-	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
-	defer cancel()
-	c, err := r.client.LoadContainer(ctx, id.String())
-	if err != nil && !errdefs.IsNotFound(err) {
+	if err := r.clear(ctx, id); err != nil {
 		return err
 	}
-	if err == nil {
-		if err := r.deleteContainer(ctx, c); err != nil {
+	return r.forgetTries(id)
+}
+
+// clear removes all of an attempt but the number of its tries.
+func (r *Runtime) clear(ctx context.Context, id cluster.AttemptID) error {
+	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
+	defer cancel()
+	for n := 1; n < r.try(id); n++ {
+		if err := r.clearTry(ctx, nameOf(id, n)); err != nil {
 			return err
 		}
+	}
+	c, err := r.client.LoadContainer(ctx, r.name(id))
+	switch {
+	case errdefs.IsNotFound(err):
+		err = r.clearTry(ctx, r.name(id))
+	case err == nil:
+		err = r.deleteContainer(ctx, c)
+	}
+	if err != nil {
+		return err
 	}
 	// A shim that died leaves processes and groups.
 	g := r.group(id)
 	if err := errors.Join(g.Kill(), g.Remove()); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
-	if err := errors.Join(r.removeRoot(id), unstage(r.bindDir(id))); err != nil {
+	if err := errors.Join(r.removeRoot(id), unstage(r.bindDir(id)), r.removeGate(r.name(id))); err != nil {
 		return err
 	}
 	r.letGo(id)
-	if err := r.removeGate(id); err != nil {
-		return err
-	}
 	for _, kind := range []string{kindHelper, kindStarted, kindSignal, kindExit} {
 		if err := os.Remove(r.file(id, kind)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -301,8 +313,7 @@ func (r *Runtime) deleteContainer(ctx context.Context, c containerd.Container) e
 		if err != nil && !errdefs.IsNotFound(err) {
 			return err
 		}
-		id, _ := cluster.ParseAttemptID(c.ID()) // all of ours are
-		if st.Status == containerd.Running || st.Status == containerd.Paused || st.Status == containerd.Created && r.gate(id) == gateOpen {
+		if st.Status == containerd.Running || st.Status == containerd.Paused || st.Status == containerd.Created && r.gateOf(c.ID()) == gateOpen {
 			return fmt.Errorf("delete: task %s runs", c.ID())
 		}
 		if _, err := task.Delete(ctx, containerd.WithProcessKill); err != nil && !errdefs.IsNotFound(err) {
@@ -322,7 +333,3 @@ func (r *Runtime) deleteContainer(ctx context.Context, c containerd.Container) e
 
 // Group is the control group of an attempt.
 func (r *Runtime) Group(id cluster.AttemptID) *cgroup.Group { return r.group(id) }
-
-func (r *Runtime) group(id cluster.AttemptID) *cgroup.Group {
-	return r.groups.Open(path.Join("/", r.cfg.CgroupParent, id.String()))
-}

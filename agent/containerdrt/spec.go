@@ -36,7 +36,7 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string, b *binds) ([]oci.
 		oci.WithCapabilities(nil),
 		oci.WithNoNewPrivileges,
 		oci.WithHostHostsFile, oci.WithHostResolvconf,
-		oci.WithCgroup(path.Join(r.cfg.CgroupParent, l.ID.String())),
+		oci.WithCgroup(path.Join(r.cfg.CgroupParent, r.name(l.ID))),
 		withOOMScore(0),
 	}
 	policy, err := r.cfg.Policy.sized(l)

@@ -165,6 +165,7 @@ func attemptOf(text, parent string) (attempt string, ours bool) {
 		}
 		ours = true
 		first, _, _ := strings.Cut(rest, "/")
+		first, _, _ = strings.Cut(first, ".") // a container that was made again
 		if _, err := cluster.ParseAttemptID(first); err != nil {
 			continue
 		}

@@ -26,6 +26,7 @@ func TestAttemptOf(t *testing.T) {
 		{"v1", "12:memory:/berth/j7-a1\n3:cpu,cpuacct:/berth/j7-a1\n1:name=systemd:/\n", "/berth", "j7-a1", true},
 		{"hybrid", "5:memory:/berth/j7-a2\n0::/system.slice/x.service\n", "/berth", "j7-a2", true},
 		{"a parent of several parts", "0::/system.slice/berth.slice/j1-a1\n", "/system.slice/berth.slice", "j1-a1", true},
+		{"a container that was made again", "0::/berth/j1-a1.2\n", "/berth", "j1-a1", true},
 		{"the root as parent", "0::/j1-a1\n", "/", "j1-a1", true},
 		{"its group was removed", "0::/berth/j12-a1 (deleted)\n", "/berth", "j12-a1", true},
 		{"ours, of no attempt", "0::/berth/mps-0\n", "/berth", "", true},

@@ -1,0 +1,195 @@
+package containerdrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/agent/proc"
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Each try to make a container has a name and a control group of its own, that
+// of the attempt and from the second try on a number. containerd clears up
+// after a shim that ended, and after a request that was given up, when it gets
+// round to it, and then has runc kill whatever has the name.
+
+func nameOf(id cluster.AttemptID, try int) string {
+	if try <= 1 {
+		return id.String()
+	}
+	return id.String() + "." + strconv.Itoa(try)
+}
+
+// parseName reads what nameOf wrote.
+func parseName(name string) (id cluster.AttemptID, try int, err error) {
+	first, no, again := strings.Cut(name, ".")
+	if id, err = cluster.ParseAttemptID(first); err != nil {
+		return id, 0, err
+	}
+	if try = 1; again {
+		if try, err = strconv.Atoi(no); err != nil || nameOf(id, try) != name || try <= 1 {
+			return id, 0, fmt.Errorf("%q is not the name of a container of ours", name)
+		}
+	}
+	return id, try, nil
+}
+
+// try is the number of the newest try, 0 before the first.
+func (r *Runtime) try(id cluster.AttemptID) int {
+	r.mu.Lock()
+	n, known := r.tries[id]
+	r.mu.Unlock()
+	if known {
+		return n
+	}
+	data, err := os.ReadFile(r.file(id, kindTry))
+	if err != nil {
+		return 0
+	}
+	if n, err = strconv.Atoi(string(data)); err != nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if newer, known := r.tries[id]; known {
+		return newer
+	}
+	r.tries[id] = n
+	return n
+}
+
+// name is that of the attempt's container.
+func (r *Runtime) name(id cluster.AttemptID) string { return nameOf(id, r.try(id)) }
+
+func (r *Runtime) group(id cluster.AttemptID) *cgroup.Group { return r.groupOf(r.name(id)) }
+
+func (r *Runtime) groupOf(name string) *cgroup.Group {
+	return r.groups.Open(path.Join("/", r.cfg.CgroupParent, name))
+}
+
+// nextTry makes way for a container of an attempt that has none, or one that
+// certainly never began. No process of an earlier try is left afterwards.
+func (r *Runtime) nextTry(ctx context.Context, id cluster.AttemptID) error {
+	n := r.try(id)
+	if n > 0 {
+		if err := r.group(id).Kill(); err != nil {
+			return fmt.Errorf("end an earlier try: %w", err)
+		}
+		if !r.startedAt(id).IsZero() {
+			r.cfg.Log.Info("a task that was cut off in its start, before its first step, is made again", "task", id.String())
+			if err := os.Remove(r.file(id, kindStarted)); err != nil {
+				return err
+			}
+		}
+		r.letGo(id)
+		if err := r.clearTry(ctx, nameOf(id, n)); err != nil {
+			r.cfg.Log.Warn("an earlier try is cleared away later", "task", id.String(), "err", err)
+		}
+	}
+	// Written beside and renamed: half a number is another one.
+	next := r.file(id, kindTry)
+	if err := os.WriteFile(next+".new", []byte(strconv.Itoa(n+1)), 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(next+".new", next); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tries[id] = n + 1
+	return nil
+}
+
+// forgetTries is for an attempt of which nothing is left.
+func (r *Runtime) forgetTries(id cluster.AttemptID) error {
+	for _, kind := range []string{kindTry + ".new", kindTry} {
+		if err := os.Remove(r.file(id, kind)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.tries, id)
+	return nil
+}
+
+// clearTry removes what a try left, wherever it was broken off: a container, a
+// task without one, a snapshot without one, a shim of which containerd does not
+// know, runc's notes, control groups.
+func (r *Runtime) clearTry(ctx context.Context, name string) error {
+	c, err := r.client.LoadContainer(ctx, name)
+	switch {
+	case err == nil:
+		if err := r.deleteContainer(ctx, c); err != nil {
+			return err
+		}
+	case !errdefs.IsNotFound(err):
+		return err
+	default:
+		if err := forget(ctx, r.client, name); err != nil {
+			r.cfg.Log.Debug("a task without a container is left to containerd", "container", name, "err", err)
+		}
+		if err := r.client.SnapshotService("").Remove(ctx, name); err != nil && !errdefs.IsNotFound(err) {
+			return fmt.Errorf("remove the snapshot of %s: %w", name, err)
+		}
+	}
+	r.endShims(ctx, name)
+	g := r.groupOf(name)
+	if err := errors.Join(g.Kill(), g.Remove()); err != nil {
+		return fmt.Errorf("end what is left of %s: %w", name, err)
+	}
+	return r.removeGate(name)
+}
+
+// endShims ends the shims of a container that is no more, and clears away what
+// they and runc had on it.
+func (r *Runtime) endShims(ctx context.Context, name string) {
+	var bundles []string
+	for _, pid := range r.shimsOf(name) {
+		if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil && filepath.Base(dir) == name {
+			bundles = append(bundles, dir)
+		}
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be on its way out
+	}
+	if _, err := os.Stat(filepath.Join(runcRoot, r.cfg.Namespace, name)); err == nil {
+		cctx, cancel := context.WithTimeout(ctx, runcTimeout)
+		defer cancel()
+		out, err := exec.CommandContext(cctx, "runc", "--root", filepath.Join(runcRoot, r.cfg.Namespace), "delete", "--force", name).CombinedOutput()
+		if err != nil {
+			r.cfg.Log.Warn("cannot clear up an earlier try", "container", name, "err", err, "output", string(out))
+		}
+	}
+	for _, dir := range bundles {
+		err := removeBundle(dir)
+		r.cfg.Log.Info("a shim was left of an earlier try", "container", name, "dir", dir, "err", err)
+	}
+}
+
+// clearBundles removes the directories of earlier tries, which containerd
+// forgets when it dies at certain moments. They lie beside the one in which the
+// shim of a first process works.
+func (r *Runtime) clearBundles(id cluster.AttemptID, first int) {
+	pid, err := proc.Parent(first)
+	if err != nil {
+		return
+	}
+	dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	if err != nil || filepath.Base(dir) != r.name(id) {
+		return
+	}
+	for n := 1; n < r.try(id); n++ {
+		_ = removeBundle(filepath.Join(filepath.Dir(dir), nameOf(id, n))) // it is seldom there
+	}
+}
