@@ -31,6 +31,7 @@ func (s *historyServer) ListHistory(req *apiv1.ListHistoryRequest, stream grpc.S
 		return toStatus(ctx, s.c.log, err)
 	}
 	q.Limit, q.OldestFirst = int(min(req.Limit, 1<<30)), req.OldestFirst
+	q.Before = history.Place{Index: req.AfterIndex, Job: cluster.JobID(req.AfterJob)}
 	out := &historyPages{c: s.c, who: callerOf(ctx), stream: stream}
 	if req.Unfinished {
 		for _, j := range s.c.unfinished(&q) {

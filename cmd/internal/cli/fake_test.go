@@ -62,6 +62,7 @@ type fakeServer struct {
 	apiv1.UnimplementedJobServiceServer
 	apiv1.UnimplementedClusterServiceServer
 	apiv1.UnimplementedModelServiceServer
+	apiv1.UnimplementedHistoryServiceServer
 	mu        sync.Mutex
 	jobs      []*apiv1.Job
 	nodes     []*apiv1.Node
@@ -72,6 +73,8 @@ type fakeServer struct {
 	changed   chan struct{} // closed and replaced on each change
 	warnings  []string
 	lastList  *apiv1.ListJobsRequest
+	// incomplete is what it says of its history.
+	incomplete bool
 }
 
 func newFake() *fakeServer {
@@ -422,6 +425,7 @@ func (w *world) serveWith(socket string, f *fakeServer, c apiv1.ClusterServiceSe
 	apiv1.RegisterJobServiceServer(s, f)
 	apiv1.RegisterClusterServiceServer(s, c)
 	apiv1.RegisterModelServiceServer(s, f)
+	apiv1.RegisterHistoryServiceServer(s, f)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Serve(l) })
 	w.t.Cleanup(func() { s.Stop(); wg.Wait() })

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli/acctcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/admin"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
@@ -46,6 +47,7 @@ func newRoot(env *console.Env, c *client.Client, extra ...*cobra.Command) *cobra
 		modelcmd.NewPredictCmd(env, c), modelcmd.NewFeaturesCmd(env), modelcmd.NewModelCmd(env, c), simcmd.NewSimCmd(env, c), slurmcmd.NewLintCmd(env), slurmcmd.NewSbatchCmd(env, c), slurmcmd.NewSqueueCmd(env, c), slurmcmd.NewScancelCmd(env, c), slurmcmd.NewSinfoCmd(env, c), slurmcmd.NewScontrolCmd(env, c), slurmcmd.NewSacctCmd(env, c), newCompletionCmd(env), newVersionCmd(env),
 	)
 	root.AddCommand(admin.NewImageCmd(env), enter.NewShellCmd(env, c), enter.NewExecCmd(env, c))
+	root.AddCommand(acctcmd.NewHistoryCmd(env, c), acctcmd.NewEffCmd(env, c), acctcmd.NewReportCmd(env, c))
 	root.AddCommand(importcmd.NewImportCmd(env, c, again(env, c)))
 	for _, x := range extra {
 		addOrMerge(root, x)

@@ -64,6 +64,13 @@ type Job struct {
 	Requeue          bool
 	Restarts         int
 	MaxRSSMiB        int64
+	// Waited is how long it waited for its start, CPUUsed its time of processors;
+	// GPUMemMiB and GPUUtilMilli the most memory that it held on a GPU and how busy
+	// it kept them on average. 0 is not known.
+	Waited, CPUUsed                  time.Duration
+	EnergyJ, ReadBytes, WrittenBytes int64
+	GPUMemMiB, GPUUtilMilli          int64
+	Cluster                          string
 }
 
 // Waiting tells whether it has not started.

@@ -4,135 +4,124 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// acctFormat is sacct's own list of fields.
-const acctFormat = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
+// What sacct prints without -o, with -b, and with -l.
+const (
+	acctFormat  = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
+	acctBrief   = "JobID,State,ExitCode"
+	acctLong    = "JobID,JobIDRaw,JobName,Partition,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSize,MaxRSS,MaxRSSNode,MaxRSSTask,AveRSS,MaxPages,MaxPagesNode,MaxPagesTask,AvePages,MinCPU,MinCPUNode,MinCPUTask,AveCPU,NTasks,AllocCPUS,Elapsed,State,ExitCode,AveCPUFreq,ReqCPUFreqMin,ReqCPUFreqMax,ReqCPUFreqGov,ReqMem,ConsumedEnergy,MaxDiskRead,MaxDiskReadNode,MaxDiskReadTask,AveDiskRead,MaxDiskWrite,MaxDiskWriteNode,MaxDiskWriteTask,AveDiskWrite,ReqTRES,AllocTRES,TRESUsageInAve,TRESUsageInMax,TRESUsageInMaxNode,TRESUsageInMaxTask,TRESUsageInMin,TRESUsageInMinNode,TRESUsageInMinTask,TRESUsageInTot,TRESUsageOutMax,TRESUsageOutMaxNode,TRESUsageOutMaxTask,TRESUsageOutAve,TRESUsageOutTot"
+	acctColumns = 4 // of --helpformat
+)
 
 // Sacct is what sacct was asked for.
 type Sacct struct {
 	// Format names fields, each with %WIDTH or %-WIDTH to the left; "" is Slurm's.
-	Format string
+	// Brief and Long choose others in its place.
+	Format      string
+	Brief, Long bool
 	// NoHead is -n; Parsable ends each field with Delimiter and Parsable2 parts
 	// them by it, none cut. "" is a vertical bar.
 	NoHead, Parsable, Parsable2 bool
 	Delimiter                   string
 }
 
-// acctField is a field of sacct: how wide it is, to the left if negative.
-type acctField struct {
-	name  string
-	width int
-	value func(*Job) string
-}
-
-// acctFields are in the order of --helpformat.
-var acctFields = []acctField{
-	{"Account", 10, func(j *Job) string { return j.Account }},
-	{"AllocCPUS", 10, func(j *Job) string { return number(j.CPUs) }},
-	{"AllocNodes", 10, func(j *Job) string { return number(j.Nodes) }},
-	{"AllocTRES", 10, func(j *Job) string { return j.tres() }},
-	{"Comment", 14, func(j *Job) string { return j.Comment }},
-	{"CPUTime", 10, func(j *Job) string { return long(j.Ran * time.Duration(j.CPUs)) }},
-	{"CPUTimeRAW", 10, func(j *Job) string { return number(int64(j.Ran/time.Second) * j.CPUs) }},
-	{"Elapsed", 10, func(j *Job) string { return long(j.Ran) }},
-	{"ElapsedRaw", 10, func(j *Job) string { return number(int64(j.Ran / time.Second)) }},
-	{"Eligible", 19, func(j *Job) string { return stamp(j.Eligible, "Unknown") }},
-	{"End", 19, func(j *Job) string { return stamp(j.Ended, "Unknown") }},
-	{"ExitCode", 8, func(j *Job) string { return fmt.Sprintf("%d:%d", j.ExitCode, j.Signal) }},
-	{"Group", 9, func(j *Job) string { return j.Group }},
-	{"GID", 6, func(j *Job) string { return number(j.GID) }},
-	{"JobID", -12, (*Job).shown},
-	{"JobIDRaw", -12, (*Job).id},
-	{"JobName", 10, func(j *Job) string { return j.Name }},
-	{"MaxRSS", 10, func(j *Job) string {
-		if j.MaxRSSMiB == 0 {
-			return ""
-		}
-		return strconv.FormatInt(j.MaxRSSMiB<<10, 10) + "K"
-	}},
-	{"NCPUS", 10, func(j *Job) string { return number(j.CPUs) }},
-	{"NNodes", 8, func(j *Job) string { return number(j.Nodes) }},
-	{"NodeList", 15, func(j *Job) string { return cmp.Or(j.NodeList, "None assigned") }},
-	{"NTasks", 8, func(j *Job) string { return number(max(1, j.Tasked)) }},
-	{"Partition", 10, func(j *Job) string { return j.Partition }},
-	{"Priority", 10, func(j *Job) string { return number(j.Priority) }},
-	{"QOS", 10, func(j *Job) string { return j.QOS }},
-	{"Reason", 22, func(j *Job) string { return j.Reason }},
-	{"ReqCPUS", 8, func(j *Job) string { return number(j.CPUs) }},
-	{"ReqMem", 10, func(j *Job) string { return memory(j.MinMemMiB) }},
-	{"ReqNodes", 8, func(j *Job) string { return number(j.Nodes) }},
-	{"ReqTRES", 10, func(j *Job) string { return j.tres() }},
-	{"Start", 19, func(j *Job) string { return stamp(j.Started, "Unknown") }},
-	{"State", 10, func(j *Job) string { return j.State }},
-	{"Submit", 19, func(j *Job) string { return stamp(j.Submitted, "Unknown") }},
-	{"Timelimit", 10, func(j *Job) string {
-		if j.Limit == 0 {
-			return "UNLIMITED"
-		}
-		return long(j.Limit)
-	}},
-	{"TimelimitRaw", 12, func(j *Job) string {
-		if j.Limit == 0 {
-			return "UNLIMITED"
-		}
-		return number(int64(j.Limit / time.Minute))
-	}},
-	{"UID", 6, func(j *Job) string { return number(j.UID) }},
-	{"User", 9, func(j *Job) string { return j.User }},
-	{"WorkDir", 20, func(j *Job) string { return j.Dir }},
-}
-
-// AcctFields are the names of the fields that sacct knows, in order.
-func AcctFields() []string {
-	names := make([]string, len(acctFields))
+// HelpFormat lists the fields in columns, as -e does.
+func HelpFormat() string {
+	var b strings.Builder
 	for i, f := range acctFields {
-		names[i] = f.name
+		switch {
+		case i == 0:
+		case i%acctColumns == 0:
+			b.WriteByte('\n')
+		default:
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%-19s", f.name)
 	}
-	return names
+	return b.String()
+}
+
+// Printer prints jobs as they come.
+type Printer struct {
+	a      *Sacct
+	w      io.Writer
+	fields []acctField
+	begun  bool
+}
+
+// Printer checks the fields. The error names one that is not known.
+func (a *Sacct) Printer(w io.Writer) (*Printer, error) {
+	fields, err := a.fields()
+	return &Printer{a: a, w: w, fields: fields}, err
+}
+
+// Print writes jobs as sacct does, the heads before the first of them.
+func (p *Printer) Print(jobs []Job) error {
+	var b strings.Builder
+	if !p.begun && !p.a.NoHead {
+		p.a.line(&b, p.fields, func(f *acctField) string { return f.head(p.a) })
+		if !p.a.Parsable && !p.a.Parsable2 {
+			p.a.line(&b, p.fields, func(f *acctField) string { return strings.Repeat("-", max(f.width, -f.width)) })
+		}
+	}
+	p.begun = true
+	for i := range jobs {
+		p.a.line(&b, p.fields, func(f *acctField) string { return f.value(&jobs[i]) })
+	}
+	_, err := io.WriteString(p.w, b.String())
+	return err
 }
 
 // Print writes the jobs as sacct does. The error names a field that is not
 // known; then nothing was written.
 func (a *Sacct) Print(w io.Writer, jobs []Job) error {
-	fields, err := a.fields()
+	p, err := a.Printer(w)
 	if err != nil {
 		return err
 	}
-	var b strings.Builder
-	if !a.NoHead {
-		a.line(&b, fields, func(f *acctField) string { return f.name })
-		if !a.Parsable && !a.Parsable2 {
-			a.line(&b, fields, func(f *acctField) string { return strings.Repeat("-", max(f.width, -f.width)) })
-		}
+	return p.Print(jobs)
+}
+
+// head is the field's name, in tables cut to its width without a mark.
+func (f *acctField) head(a *Sacct) string {
+	if a.Parsable || a.Parsable2 {
+		return f.name
 	}
-	for i := range jobs {
-		a.line(&b, fields, func(f *acctField) string { return f.value(&jobs[i]) })
-	}
-	_, err = io.WriteString(w, b.String())
-	return err
+	return f.name[:min(len(f.name), max(f.width, -f.width))]
 }
 
 func (a *Sacct) fields() ([]acctField, error) {
 	var out []acctField
-	for _, s := range strings.Split(cmp.Or(a.Format, acctFormat), ",") {
+	list := cmp.Or(a.Format, acctFormat)
+	switch {
+	case a.Format != "":
+	case a.Brief:
+		list = acctBrief
+	case a.Long:
+		list = acctLong
+	}
+	for _, s := range strings.Split(list, ",") {
 		name, width, sized := strings.Cut(strings.TrimSpace(s), "%")
-		found := false
-		for _, f := range acctFields {
-			if !strings.EqualFold(f.name, name) {
-				continue
-			}
-			if n, err := strconv.Atoi(width); sized && err == nil && n != 0 && -maxWidth <= n && n <= maxWidth {
-				f.width = n
-			}
-			out, found = append(out, f), true
+		if strings.EqualFold(name, "all") {
+			out = append(out, acctFields...)
+			continue
 		}
-		if !found {
+		k := slices.IndexFunc(acctFields, func(f acctField) bool { // the beginning of a name is enough
+			return len(f.name) >= len(name) && strings.EqualFold(f.name[:len(name)], name)
+		})
+		if k < 0 || name == "" {
 			return nil, Message(fmt.Sprintf("Invalid field requested: \"%s\"", name))
 		}
+		f := acctFields[k]
+		if n, err := strconv.Atoi(width); sized && err == nil && n != 0 && -maxWidth <= n && n <= maxWidth {
+			f.width = n
+		}
+		out = append(out, f)
 	}
 	return out, nil
 }
@@ -159,4 +148,93 @@ func (a *Sacct) line(b *strings.Builder, fields []acctField, text func(*acctFiel
 		}
 	}
 	b.WriteByte('\n')
+}
+
+// exits is the exit code and the signal. A code that only stands for the signal,
+// as shells write it, is 0 to Slurm.
+func (j *Job) exits() string {
+	code := j.ExitCode
+	if j.Signal != 0 && code == 128+j.Signal {
+		code = 0
+	}
+	return fmt.Sprintf("%d:%d", code, j.Signal)
+}
+
+func (j *Job) limitLong() string {
+	if j.Limit == 0 {
+		return "UNLIMITED"
+	}
+	return long(j.Limit)
+}
+
+func (j *Job) limitMinutes() string {
+	if j.Limit == 0 {
+		return "UNLIMITED"
+	}
+	return number(int64(j.Limit / time.Minute))
+}
+
+func kib(mib int64) string {
+	if mib == 0 {
+		return ""
+	}
+	return strconv.FormatInt(mib<<10, 10) + "K"
+}
+
+func positive(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// scaled is a number with Slurm's letters for thousands: 950, 1.50K, 2M.
+func scaled(n int64) string {
+	v, unit := float64(n), ""
+	for _, u := range []string{"K", "M", "G", "T"} {
+		if v < 1000 {
+			break
+		}
+		v, unit = v/1000, u
+	}
+	switch {
+	case n <= 0:
+		return ""
+	case v == float64(int64(v)):
+		return strconv.FormatInt(int64(v), 10) + unit
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64) + unit
+}
+
+// bytesText is an amount of bytes as sacct writes those of disks, in MiB.
+func bytesText(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	return strconv.FormatFloat(float64(n)/(1<<20), 'f', 2, 64) + "M"
+}
+
+// cpuTime is time of processors with thousandths of a second: 01:02.345,
+// 1:01:02, 1-00:00:00.
+func cpuTime(d time.Duration) string {
+	if d < time.Hour {
+		return fmt.Sprintf("%02d:%02d.%03d", d/time.Minute, d/time.Second%60, d/time.Millisecond%1000)
+	}
+	return long(d)
+}
+
+// used is what was used of what is counted, as far as it was measured.
+func (j *Job) used(gpuMilli int64) string {
+	var out []string
+	add := func(ok bool, format string, v ...any) {
+		if ok {
+			out = append(out, fmt.Sprintf(format, v...))
+		}
+	}
+	add(j.CPUUsed > 0, "cpu=%s", long(j.CPUUsed))
+	add(j.EnergyJ > 0, "energy=%d", j.EnergyJ)
+	add(j.GPUMemMiB > 0, "gres/gpumem=%dM", j.GPUMemMiB)
+	add(j.GPUMemMiB > 0 || gpuMilli > 0, "gres/gpuutil=%d", (gpuMilli+5)/10)
+	add(j.MaxRSSMiB > 0, "mem=%s", kib(j.MaxRSSMiB))
+	return strings.Join(out, ",")
 }

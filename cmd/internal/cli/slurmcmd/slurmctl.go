@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -336,102 +334,4 @@ func leadersFirst(a, b *apiv1.Member) int {
 		return 1
 	}
 	return cmp.Compare(a.GetId(), b.GetId())
-}
-
-const sacctExamples = "  berth sacct -X -S now-1day\n  ln -s /usr/bin/berth /usr/local/bin/sacct && sacct -j 12 -P -o JobID,State,Elapsed"
-
-// NewSacctCmd returns the command sacct.
-func NewSacctCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var a slurm.Sacct
-	var jobs, users, states, parts, from, to string
-	var alloc, allUsers, help, brief bool
-	return slurmCommand(e, "sacct [OPTIONS…]", "List jobs, ended ones too, as Slurm's sacct does", sacctExamples, func(fs *pflag.FlagSet) {
-		fs.StringVarP(&jobs, "jobs", "j", "", "only these jobs")
-		fs.StringVarP(&users, "user", "u", "", "only jobs of these users")
-		fs.BoolVarP(&allUsers, "allusers", "a", false, "jobs of all users")
-		fs.StringVarP(&states, "state", "s", "", "only jobs in these states")
-		fs.StringVarP(&parts, "partition", "r", "", "only jobs of these partitions")
-		fs.StringVarP(&from, "starttime", "S", "", "jobs that ended after this, or have not ended; midnight without -j")
-		fs.StringVarP(&to, "endtime", "E", "", "jobs that were submitted before this")
-		fs.StringVarP(&a.Format, "format", "o", "", "fields, each with %WIDTH")
-		fs.BoolVarP(&a.NoHead, "noheader", "n", false, "leave out the heads of the columns")
-		fs.BoolVarP(&a.Parsable, "parsable", "p", false, "fields end with |")
-		fs.BoolVarP(&a.Parsable2, "parsable2", "P", false, "fields are parted by |")
-		fs.StringVar(&a.Delimiter, "delimiter", "", "instead of |")
-		fs.BoolVarP(&alloc, "allocations", "X", false, "no steps; there never are any")
-		fs.BoolVarP(&brief, "brief", "b", false, "JobID, State and ExitCode")
-		fs.BoolVarP(&help, "helpformat", "e", false, "list the fields")
-	}, func(ctx context.Context, args []string) error {
-		if help {
-			e.Printf("%s\n", strings.Join(slurm.AcctFields(), "\n"))
-			return nil
-		}
-		if brief && a.Format == "" {
-			a.Format = "JobID,State,ExitCode"
-		}
-		ids, err := jobNumbers(jobs, "Invalid job id: %s")
-		if err != nil {
-			return err
-		}
-		w, err := acctWindow(from, to, e.Now(), len(ids) > 0)
-		if err != nil {
-			return err
-		}
-		q := slurm.Squeue{Jobs: ids, Users: listOf(users), Partitions: listOf(parts), States: []string{"ALL"}}
-		if states != "" {
-			q.States = listOf(strings.ToUpper(states))
-		}
-		if users == "" && !allUsers && len(ids) == 0 && e.User() != "0" {
-			q.Users = []string{e.User()}
-		}
-		return runSacct(ctx, e, c, &a, &q, w)
-	})
-}
-
-// window is the time that sacct looks at.
-type window struct{ from, to time.Time }
-
-func runSacct(ctx context.Context, e *console.Env, c *client.Client, a *slurm.Sacct, q *slurm.Squeue, w window) error {
-	got, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: q.Jobs, Finished: true})
-	if err != nil {
-		return err
-	}
-	var jobs []slurm.Job
-	for _, j := range got {
-		s := slurmJob(j, e.Now())
-		s.MaxRSSMiB = j.GetMeasured().GetHostMemMib()
-		if s.State == "CANCELLED" && j.GetReason() == "CancelledByUser" {
-			s.State = "CANCELLED by " + strconv.FormatUint(uint64(j.GetUid()), 10)
-		}
-		known := s
-		known.State, _, _ = strings.Cut(s.State, " ")
-		if !q.Wants(&known) || !s.Ended.IsZero() && s.Ended.Before(w.from) || !w.to.IsZero() && s.Submitted.After(w.to) {
-			continue
-		}
-		jobs = append(jobs, s)
-	}
-	return a.Print(e.Out, jobs)
-}
-
-// acctWindow reads -S and -E. Without jobs named the window begins at
-// midnight, as with sacct.
-func acctWindow(from, to string, now time.Time, named bool) (w window, err error) {
-	if from == "" && !named {
-		y, m, d := now.Date()
-		w.from = time.Date(y, m, d, 0, 0, 0, 0, now.Location())
-	}
-	for _, x := range []struct {
-		text string
-		to   *time.Time
-	}{{from, &w.from}, {to, &w.to}} {
-		if x.text == "" {
-			continue
-		}
-		t, ok := slurm.ParseTime(x.text, now)
-		if !ok {
-			return w, slurm.Message("Invalid time specification (pos=0): " + x.text)
-		}
-		*x.to = t
-	}
-	return w, nil
 }

@@ -143,7 +143,11 @@ type ListHistoryRequest struct {
 	OldestFirst bool `protobuf:"varint,3,opt,name=oldest_first,json=oldestFirst,proto3" json:"oldest_first,omitempty"`
 	// Also those that have not ended, before the others; the bounds of the end do
 	// not concern them.
-	Unfinished    bool `protobuf:"varint,4,opt,name=unfinished,proto3" json:"unfinished,omitempty"`
+	Unfinished bool `protobuf:"varint,4,opt,name=unfinished,proto3" json:"unfinished,omitempty"`
+	// Go on behind the job that ended at this index (its revision) and has this
+	// id, at any coordinator.
+	AfterIndex    uint64 `protobuf:"varint,5,opt,name=after_index,json=afterIndex,proto3" json:"after_index,omitempty"`
+	AfterJob      uint64 `protobuf:"varint,6,opt,name=after_job,json=afterJob,proto3" json:"after_job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -204,6 +208,20 @@ func (x *ListHistoryRequest) GetUnfinished() bool {
 		return x.Unfinished
 	}
 	return false
+}
+
+func (x *ListHistoryRequest) GetAfterIndex() uint64 {
+	if x != nil {
+		return x.AfterIndex
+	}
+	return 0
+}
+
+func (x *ListHistoryRequest) GetAfterJob() uint64 {
+	if x != nil {
+		return x.AfterJob
+	}
+	return 0
 }
 
 type ListHistoryResponse struct {
@@ -543,14 +561,17 @@ const file_berth_api_v1_history_proto_rawDesc = "" +
 	"\n" +
 	"ended_from\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tendedFrom\x12=\n" +
 	"\fended_before\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\vendedBefore\x12E\n" +
-	"\x10submitted_before\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x0fsubmittedBefore\"\xa2\x01\n" +
+	"\x10submitted_before\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x0fsubmittedBefore\"\xe0\x01\n" +
 	"\x12ListHistoryRequest\x123\n" +
 	"\x06filter\x18\x01 \x01(\v2\x1b.berth.api.v1.HistoryFilterR\x06filter\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12!\n" +
 	"\foldest_first\x18\x03 \x01(\bR\voldestFirst\x12\x1e\n" +
 	"\n" +
 	"unfinished\x18\x04 \x01(\bR\n" +
-	"unfinished\"r\n" +
+	"unfinished\x12\x1f\n" +
+	"\vafter_index\x18\x05 \x01(\x04R\n" +
+	"afterIndex\x12\x1b\n" +
+	"\tafter_job\x18\x06 \x01(\x04R\bafterJob\"r\n" +
 	"\x13ListHistoryResponse\x12%\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.berth.api.v1.JobR\x04jobs\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1e\n" +

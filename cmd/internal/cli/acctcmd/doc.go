@@ -1,0 +1,2 @@
+// Package acctcmd has the commands that look back: history, eff and report.
+package acctcmd

@@ -1,0 +1,127 @@
+package acctcmd
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// formatCSV is comma-separated values, as in RFC 4180.
+const formatCSV console.Format = "csv"
+
+// filterFlags are the flags that choose jobs.
+type filterFlags struct {
+	users, accounts, partitions, states, names string
+	since, until, last                         string
+	me                                         bool
+}
+
+func (f *filterFlags) add(fs *pflag.FlagSet) {
+	fs.StringVarP(&f.users, "user", "u", "", "only jobs of these users, a comma-separated `LIST` of names or numbers")
+	fs.BoolVar(&f.me, "me", false, "only jobs of mine")
+	fs.StringVarP(&f.accounts, "account", "A", "", "only jobs of these accounts, a comma-separated `LIST`")
+	fs.StringVarP(&f.partitions, "partition", "p", "", "only jobs of these partitions, a comma-separated `LIST`")
+	fs.StringVarP(&f.states, "state", "t", "", "only jobs that ended so, a comma-separated `LIST` of names or codes")
+	fs.StringVarP(&f.names, "name", "n", "", "only jobs of these names, a comma-separated `LIST`")
+	fs.StringVar(&f.since, "since", "", "only jobs that ended at this `TIME` or later: 2026-03-01, 2026-03-01T08:00, 08:00, today, now-2hours")
+	fs.StringVar(&f.until, "until", "", "only jobs that ended before this `TIME`")
+	fs.StringVar(&f.last, "last", "", "only jobs that ended in the last `TIME`, such as 12h, 7d, 4w")
+}
+
+// filter reads the flags and the ids that were typed.
+func (f *filterFlags) filter(e *console.Env, args []string) (*apiv1.HistoryFilter, error) {
+	ids, err := console.ParseIDs(args)
+	if err != nil {
+		return nil, err
+	}
+	q := &apiv1.HistoryFilter{Ids: ids, Users: list(f.users), Accounts: list(f.accounts), Partitions: list(f.partitions), Names: list(f.names)}
+	if f.me {
+		me := e.User()
+		if me == "" {
+			return nil, console.Usagef("--me: it is not known who you are; give your name with --user")
+		}
+		q.Users = append(q.Users, me)
+	}
+	for _, s := range list(f.states) {
+		st, err := cluster.ParseJobState(strings.ToUpper(s))
+		if err != nil || !st.Terminal() {
+			var known []string
+			for k := cluster.JobCompleted; k <= cluster.JobDeadline; k++ {
+				known = append(known, k.String())
+			}
+			return nil, console.Usagef("--state %s: want some of %s%s", console.ShortQuote(s), strings.Join(known, ", "), console.DidYouMean(s, known))
+		}
+		q.States = append(q.States, st.String())
+	}
+	return q, f.times(q, e.Now())
+}
+
+func (f *filterFlags) times(q *apiv1.HistoryFilter, now time.Time) error {
+	if f.last != "" && f.since != "" {
+		return console.Usagef("--last and --since: give one of them")
+	}
+	if f.last != "" {
+		d, err := lastSpan(f.last)
+		if err != nil {
+			return err
+		}
+		q.EndedFrom = timestamppb.New(now.Add(-d))
+	}
+	for _, x := range []struct {
+		flag, text string
+		to         **timestamppb.Timestamp
+	}{{"--since", f.since, &q.EndedFrom}, {"--until", f.until, &q.EndedBefore}} {
+		if x.text == "" {
+			continue
+		}
+		t, ok := slurm.ParseTime(x.text, now)
+		if !ok {
+			return console.Usagef("%s %s: want a time such as 2026-03-01, 2026-03-01T08:00, 08:00, today or now-2hours", x.flag, console.ShortQuote(x.text))
+		}
+		*x.to = timestamppb.New(t)
+	}
+	if q.EndedFrom != nil && q.EndedBefore != nil && !q.EndedBefore.AsTime().After(q.EndedFrom.AsTime()) {
+		return console.Usagef("--until: is not after the beginning, so that no job can have ended between")
+	}
+	return nil
+}
+
+// lastSpan reads a time back from now; weeks too.
+func lastSpan(text string) (time.Duration, error) {
+	if n, ok := strings.CutSuffix(text, "w"); ok {
+		if d, err := units.ParseDuration(n + "d"); err == nil && d <= units.MaxTime/7 {
+			return 7 * d, nil
+		}
+	}
+	d, err := units.ParseDuration(text)
+	if err != nil || !strings.ContainsAny(text, "smhd") {
+		return 0, console.Usagef("--last %s: want a time such as 90m, 12h, 7d or 4w", console.ShortQuote(text))
+	}
+	return d, nil
+}
+
+func list(s string) []string {
+	var out []string
+	for part := range strings.SplitSeq(s, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+// bounded tells whether the filter says of which time jobs are wanted, or which.
+func bounded(q *apiv1.HistoryFilter) bool {
+	return q.EndedFrom != nil || q.EndedBefore != nil || len(q.Ids) > 0
+}
+
+const stillFetching = "the coordinator that answered still fetches a part of the history from the others; jobs may be missing"

@@ -1,0 +1,206 @@
+package acctcmd
+
+import (
+	"cmp"
+	"context"
+	"encoding/csv"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// boardLength is how many lines the waste board has.
+const boardLength = 5
+
+type reportOptions struct {
+	filterFlags
+	by, output string
+}
+
+// NewReportCmd returns the command report.
+func NewReportCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var o reportOptions
+	cmd := &cobra.Command{
+		Use:   "report",
+		Short: "Add up what jobs held and used",
+		Long: "Add up jobs that have ended, by user, account, partition or type of GPU, of the last 7 days\n" +
+			"unless --since or --last says otherwise. ALLOCATED is hours of GPUs that jobs ran on, CHARGED the\n" +
+			"same times the share that they held, and USED times how busy they kept them, of those that were\n" +
+			"looked at. The waste board names who held most GPU-hours without using them.",
+		Example: "  berth report --by account --last 30d\n  berth report --by gpu-type --since 2026-03-01 --until 2026-04-01 -o csv",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runReport(cmd.Context(), e, c, &o) },
+	}
+	fs := cmd.Flags()
+	o.add(fs)
+	fs.StringVar(&o.by, "by", "user", "a line for each: user, account, partition or gpu-type")
+	console.AddFormat(cmd, &o.output, console.FormatTable, console.FormatJSON, formatCSV, console.FormatYAML)
+	return cmd
+}
+
+// reportView is what -o json and yaml print.
+type reportView struct {
+	By    string     `json:"by"`
+	From  *time.Time `json:"from"`
+	Until *time.Time `json:"until"`
+	Lines []lineView `json:"lines"`
+	Total lineView   `json:"total"`
+	// Incomplete tells that jobs may be missing.
+	Incomplete bool `json:"incomplete"`
+}
+
+type lineView struct {
+	Key               string  `json:"key"`
+	Jobs              uint64  `json:"jobs"`
+	Completed         uint64  `json:"completed"`
+	Failed            uint64  `json:"failed"`
+	Cancelled         uint64  `json:"cancelled"`
+	AllocatedGPUHours float64 `json:"allocated_gpu_hours"`
+	ChargedGPUHours   float64 `json:"charged_gpu_hours"`
+	MeasuredGPUHours  float64 `json:"measured_gpu_hours"`
+	UsedGPUHours      float64 `json:"used_gpu_hours"`
+	WastedGPUHours    float64 `json:"wasted_gpu_hours"`
+	CoreHours         float64 `json:"core_hours"`
+	WaitP50Seconds    float64 `json:"wait_p50_seconds"`
+	WaitP95Seconds    float64 `json:"wait_p95_seconds"`
+}
+
+func viewLine(l *apiv1.ReportLine) lineView {
+	hours := func(s float64) float64 { return float64(int64(s/3.6+0.5)) / 1000 }
+	return lineView{
+		Key: l.GetKey(), Jobs: l.GetJobs(), Completed: l.GetCompleted(), Failed: l.GetFailed(), Cancelled: l.GetCancelled(),
+		AllocatedGPUHours: hours(l.GetAllocatedGpuSeconds()), ChargedGPUHours: hours(l.GetChargedGpuSeconds()),
+		MeasuredGPUHours: hours(l.GetMeasuredGpuSeconds()), UsedGPUHours: hours(l.GetUsedGpuSeconds()), WastedGPUHours: hours(wasted(l)),
+		CoreHours: hours(l.GetCoreSeconds()), WaitP50Seconds: l.GetWaitP50Seconds(), WaitP95Seconds: l.GetWaitP95Seconds(),
+	}
+}
+
+// wasted is seconds of GPUs that were held, looked at and idle.
+func wasted(l *apiv1.ReportLine) float64 {
+	return max(0, l.GetMeasuredGpuSeconds()-l.GetUsedGpuSeconds())
+}
+
+func runReport(ctx context.Context, e *console.Env, c *client.Client, o *reportOptions) error {
+	if !slices.Contains([]string{"user", "account", "partition", "gpu-type"}, o.by) {
+		return console.Usagef("--by %s: want user, account, partition or gpu-type", console.ShortQuote(o.by))
+	}
+	if o.since == "" && o.last == "" {
+		o.last = "7d"
+	}
+	q, err := o.filter(e, nil)
+	if err != nil {
+		return err
+	}
+	var r *apiv1.GetReportResponse
+	err = c.Histories(ctx, client.Reads, func(ctx context.Context, s apiv1.HistoryServiceClient) (err error) {
+		r, err = s.GetReport(ctx, &apiv1.GetReportRequest{Filter: q, By: o.by})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	v := &reportView{By: o.by, From: instant(q.EndedFrom), Until: instant(q.EndedBefore), Lines: []lineView{}, Total: viewLine(r.GetTotal()), Incomplete: r.GetIncomplete()}
+	for _, l := range r.GetLines() {
+		v.Lines = append(v.Lines, viewLine(l))
+	}
+	if err := printReport(e, console.Format(o.output), v); err != nil {
+		return err
+	}
+	if r.GetIncomplete() {
+		e.Warnf(stillFetching)
+	}
+	return nil
+}
+
+func instant(t *timestamppb.Timestamp) *time.Time {
+	if t == nil {
+		return nil
+	}
+	at := t.AsTime()
+	return &at
+}
+
+func printReport(e *console.Env, f console.Format, v *reportView) error {
+	if f == formatCSV {
+		return reportCSV(e, v)
+	}
+	if done, err := console.PrintList(e, f, v); done {
+		return err
+	}
+	heads := map[string]string{"user": "USER", "account": "ACCOUNT", "partition": "PARTITION", "gpu-type": "TYPE"}
+	t := &console.Table{Cols: []console.Column{{Head: heads[v.By], Shrink: true}}}
+	for _, h := range []string{"JOBS", "OK", "FAILED", "ALLOCATED", "CHARGED", "USED", "USED%", "WAIT P50", "WAIT P95"} {
+		t.Cols = append(t.Cols, console.Column{Head: h, Right: true})
+	}
+	for i := range v.Lines {
+		addLine(t, &v.Lines[i], console.OrDash(v.Lines[i].Key))
+	}
+	addLine(t, &v.Total, "all")
+	t.Print(e)
+	board(e, v)
+	return nil
+}
+
+func addLine(t *console.Table, l *lineView, key string) {
+	used := "-"
+	if l.MeasuredGPUHours > 0 {
+		used = fmt.Sprintf("%.0f%%", 100*l.UsedGPUHours/l.MeasuredGPUHours)
+	}
+	ok := "-"
+	if ran := l.Completed + l.Failed; ran > 0 {
+		ok = fmt.Sprintf("%d%%", 100*l.Completed/ran)
+	}
+	t.Add(key, strconv.FormatUint(l.Jobs, 10), ok, strconv.FormatUint(l.Failed, 10), hoursText(l.AllocatedGPUHours), hoursText(l.ChargedGPUHours),
+		hoursText(l.UsedGPUHours), used, console.Clock(time.Duration(l.WaitP50Seconds*float64(time.Second))), console.Clock(time.Duration(l.WaitP95Seconds*float64(time.Second))))
+}
+
+func hoursText(h float64) string { return strconv.FormatFloat(h, 'f', 1, 64) + "h" }
+
+// board names who held GPUs and did not use them.
+func board(e *console.Env, v *reportView) {
+	lines := slices.DeleteFunc(slices.Clone(v.Lines), func(l lineView) bool { return l.WastedGPUHours < 0.05 })
+	if len(lines) == 0 {
+		return
+	}
+	slices.SortStableFunc(lines, func(a, b lineView) int { return cmp.Compare(b.WastedGPUHours, a.WastedGPUHours) })
+	e.Printf("\nHeld and not used\n")
+	t := &console.Table{NoHead: true, Cols: []console.Column{{Head: ""}, {Head: "", Right: true}, {Head: ""}}}
+	for _, l := range lines[:min(len(lines), boardLength)] {
+		t.Add("  "+console.OrDash(l.Key), hoursText(l.WastedGPUHours), fmt.Sprintf("of %s, some %s", hoursText(l.MeasuredGPUHours), gpusFor(l.WastedGPUHours, v)))
+	}
+	t.Print(e)
+}
+
+// gpusFor says how many GPUs an amount of hours is, over the time of the report.
+func gpusFor(hours float64, v *reportView) string {
+	if v.From == nil || v.Until == nil {
+		return fmt.Sprintf("%.1f GPU-days", hours/24)
+	}
+	span := v.Until.Sub(*v.From)
+	return fmt.Sprintf("%.1f GPUs for %s", hours/span.Hours(), units.HumanDuration(span))
+}
+
+func reportCSV(e *console.Env, v *reportView) error {
+	w := csv.NewWriter(e.Out)
+	_ = w.Write([]string{v.By, "jobs", "completed", "failed", "cancelled", "allocated_gpu_hours", "charged_gpu_hours", "measured_gpu_hours", "used_gpu_hours",
+		"wasted_gpu_hours", "core_hours", "wait_p50_seconds", "wait_p95_seconds"})
+	f := func(x float64) string { return strconv.FormatFloat(x, 'f', 3, 64) }
+	n := func(x uint64) string { return strconv.FormatUint(x, 10) }
+	for i := range v.Lines {
+		l := &v.Lines[i]
+		_ = w.Write([]string{console.Escape(l.Key), n(l.Jobs), n(l.Completed), n(l.Failed), n(l.Cancelled), f(l.AllocatedGPUHours), f(l.ChargedGPUHours),
+			f(l.MeasuredGPUHours), f(l.UsedGPUHours), f(l.WastedGPUHours), f(l.CoreHours), f(l.WaitP50Seconds), f(l.WaitP95Seconds)})
+	}
+	w.Flush()
+	return w.Error()
+}

@@ -1,0 +1,230 @@
+package slurmcmd
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+const sacctExamples = "  berth sacct -X -S now-1day\n  ln -s /usr/bin/berth /usr/local/bin/sacct && sacct -j 12 -P -o JobID,State,Elapsed"
+
+// acctOptions are the options of sacct.
+type acctOptions struct {
+	print                                                 slurm.Sacct
+	jobs, users, accounts, names, states, parts, qos      string
+	from, to                                              string
+	allocations, allUsers, help, json, dups, local, trunc bool
+}
+
+// NewSacctCmd returns the command sacct.
+func NewSacctCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var o acctOptions
+	return slurmCommand(e, "sacct [OPTIONS…]", "List jobs, ended ones too, as Slurm's sacct does", sacctExamples, o.flags, func(ctx context.Context, args []string) error {
+		if o.help {
+			e.Printf("%s\n", slurm.HelpFormat())
+			return nil
+		}
+		return runSacct(ctx, e, c, &o)
+	})
+}
+
+func (o *acctOptions) flags(fs *pflag.FlagSet) {
+	fs.StringVarP(&o.jobs, "jobs", "j", "", "only these jobs, arrays or tasks, as 12,17_3")
+	fs.StringVarP(&o.users, "user", "u", "", "only jobs of these users")
+	fs.StringVar(&o.users, "uid", "", "the same")
+	fs.BoolVarP(&o.allUsers, "allusers", "a", false, "jobs of all users")
+	fs.StringVarP(&o.accounts, "accounts", "A", "", "only jobs of these accounts")
+	fs.StringVar(&o.names, "name", "", "only jobs of these names")
+	fs.StringVarP(&o.states, "state", "s", "", "only jobs in these states")
+	fs.StringVarP(&o.parts, "partition", "r", "", "only jobs of these partitions")
+	fs.StringVarP(&o.qos, "qos", "q", "", "only jobs of these qualities of service")
+	fs.StringVarP(&o.from, "starttime", "S", "", "jobs that ended after this, or have not ended; midnight without -j")
+	fs.StringVarP(&o.to, "endtime", "E", "", "jobs that were submitted before this")
+	fs.StringVarP(&o.print.Format, "format", "o", "", "fields, each with %WIDTH")
+	fs.BoolVarP(&o.print.NoHead, "noheader", "n", false, "leave out the heads of the columns")
+	fs.BoolVarP(&o.print.Parsable, "parsable", "p", false, "fields end with |")
+	fs.BoolVarP(&o.print.Parsable2, "parsable2", "P", false, "fields are parted by |")
+	fs.StringVar(&o.print.Delimiter, "delimiter", "", "instead of |")
+	fs.BoolVarP(&o.allocations, "allocations", "X", false, "no steps; there never are any")
+	fs.BoolVarP(&o.print.Brief, "brief", "b", false, "JobID, State and ExitCode")
+	fs.BoolVarP(&o.print.Long, "long", "l", false, "a long list of fields")
+	fs.BoolVarP(&o.help, "helpformat", "e", false, "list the fields")
+	fs.BoolVar(&o.json, "json", false, "print JSON")
+	fs.BoolVarP(&o.dups, "duplicates", "D", false, "taken for Slurm's sake: a job is one line, however often it ran")
+	fs.BoolVarP(&o.trunc, "truncate", "T", false, "taken for Slurm's sake")
+	fs.BoolVarP(&o.local, "allclusters", "L", false, "taken for Slurm's sake")
+}
+
+// window is the time that sacct looks at.
+type window struct{ from, to time.Time }
+
+// acctJob is what -j names: a job or an array, or one task of that.
+type acctJob struct {
+	id   uint64
+	task int64 // -1 for none
+}
+
+func (a acctJob) is(j *apiv1.Job) bool {
+	if a.task >= 0 {
+		return j.GetArrayJobId() == a.id && j.ArrayTaskId != nil && int64(j.GetArrayTaskId()) == a.task
+	}
+	return j.GetId() == a.id || j.GetArrayJobId() == a.id
+}
+
+// acctJobs reads -j; steps count as their job.
+func acctJobs(text string) ([]acctJob, error) {
+	var out []acctJob
+	for _, s := range listOf(text) {
+		job, _, _ := strings.Cut(s, ".")
+		id, task, isTask := strings.Cut(job, "_")
+		a := acctJob{task: -1}
+		var err error
+		if a.id, err = strconv.ParseUint(id, 10, 63); err == nil && isTask {
+			a.task, err = strconv.ParseInt(task, 10, 32)
+		}
+		if err != nil {
+			return nil, slurm.Message("Bad job/step specified: " + s)
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOptions) error {
+	named, err := acctJobs(o.jobs)
+	if err != nil {
+		return err
+	}
+	w, err := acctWindow(o.from, o.to, e.Now(), len(named) > 0)
+	if err != nil {
+		return err
+	}
+	p, err := o.print.Printer(e.Out)
+	if err != nil {
+		return err
+	}
+	req := &apiv1.ListHistoryRequest{Unfinished: true, OldestFirst: true, Filter: &apiv1.HistoryFilter{
+		Users: listOf(o.users), Accounts: listOf(o.accounts), Names: listOf(o.names), EndedFrom: instantOf(w.from), SubmittedBefore: instantOf(w.to),
+	}}
+	for _, a := range named {
+		req.Filter.Ids = append(req.Filter.Ids, a.id)
+	}
+	if o.users == "" && !o.allUsers && len(named) == 0 && e.User() != "0" {
+		req.Filter.Users = []string{e.User()}
+	}
+	q := slurm.Squeue{Partitions: listOf(o.parts), States: []string{"ALL"}}
+	if o.states != "" {
+		q.States = listOf(strings.ToUpper(o.states))
+	}
+	var jobs []*apiv1.Job
+	incomplete, err := client.ListHistory(ctx, c, req, func(page []*apiv1.Job) error {
+		jobs = append(jobs, slices.DeleteFunc(page, func(j *apiv1.Job) bool { return !o.wants(&q, named, j, e.Now()) })...)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(jobs, func(a, b *apiv1.Job) int { return cmp.Compare(a.GetId(), b.GetId()) })
+	if incomplete {
+		e.Warnf("the coordinator that answered still fetches a part of the history from the others; jobs may be missing")
+	}
+	if o.json {
+		views := []view.JobView{}
+		for _, j := range jobs {
+			views = append(views, view.Job(j))
+		}
+		_, err := console.PrintList(e, console.FormatJSON, map[string]any{"jobs": views})
+		return err
+	}
+	rows := make([]slurm.Job, len(jobs))
+	for i, j := range jobs {
+		rows[i] = acctRow(j, e.Now())
+	}
+	return p.Print(rows)
+}
+
+// wants chooses what the server cannot: by Slurm's names of states, by tasks,
+// and among what has not ended.
+func (o *acctOptions) wants(q *slurm.Squeue, named []acctJob, j *apiv1.Job, now time.Time) bool {
+	if len(named) > 0 && !slices.ContainsFunc(named, func(a acctJob) bool { return a.is(j) }) {
+		return false
+	}
+	if qos := listOf(o.qos); len(qos) > 0 && !slices.Contains(qos, j.GetQos()) {
+		return false
+	}
+	s := slurmJob(j, now)
+	return q.Wants(&s)
+}
+
+// acctRow is a job in sacct's terms.
+func acctRow(j *apiv1.Job, now time.Time) slurm.Job {
+	s := slurmJob(j, now)
+	m := j.GetMeasured()
+	if s.State == "CANCELLED" && j.GetReason() == "CancelledByUser" {
+		s.State = "CANCELLED by " + strconv.FormatUint(uint64(j.GetUid()), 10)
+	}
+	if s.Array == "" && j.GetArrayJobId() != 0 {
+		s.Array = arrayLabel(j)
+	}
+	s.MaxRSSMiB, s.GPUMemMiB, s.GPUUtilMilli = m.GetHostMemMib(), m.GetGpuMemMib(), m.GetGpuUtilMilli()
+	s.CPUUsed = time.Duration(m.GetSeconds() * float64(m.GetCpuMilli()) * float64(time.Millisecond))
+	p := m.GetProfile()
+	s.EnergyJ, s.ReadBytes, s.WrittenBytes = p.GetEnergyJ(), p.GetReadBytes(), p.GetWrittenBytes()
+	if !s.Started.IsZero() {
+		s.Waited = max(0, s.Started.Sub(s.Eligible))
+	}
+	return s
+}
+
+// arrayLabel is 12_3, or 12_[4-9] for tasks that are one still.
+func arrayLabel(j *apiv1.Job) string {
+	array := strconv.FormatUint(j.GetArrayJobId(), 10)
+	if j.GetArrayCount() > 1 {
+		return array + "_[" + j.GetArrayTasks() + "]"
+	}
+	return array + "_" + strconv.FormatUint(uint64(j.GetArrayTaskId()), 10)
+}
+
+func instantOf(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// acctWindow reads -S and -E. Without jobs named the window begins at
+// midnight, as with sacct.
+func acctWindow(from, to string, now time.Time, named bool) (w window, err error) {
+	if from == "" && !named {
+		y, m, d := now.Date()
+		w.from = time.Date(y, m, d, 0, 0, 0, 0, now.Location())
+	}
+	for _, x := range []struct {
+		text string
+		to   *time.Time
+	}{{from, &w.from}, {to, &w.to}} {
+		if x.text == "" {
+			continue
+		}
+		t, ok := slurm.ParseTime(x.text, now)
+		if !ok {
+			return w, slurm.Message("Invalid time specification (pos=0): " + x.text)
+		}
+		*x.to = t
+	}
+	return w, nil
+}
