@@ -207,6 +207,8 @@ type Attempt struct {
 	// ones; see ShareMilli. It is 0 without GPUs, and for attempts placed before
 	// this was kept.
 	GPUMilli int64
+	// Marks are those of its time limit that were told of.
+	Marks MailEvents
 }
 
 // MaxNeighbours bounds Attempt.Neighbours.

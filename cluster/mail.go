@@ -11,7 +11,8 @@ type MailEvents uint16
 
 // The events, by their names in capitals and in Slurm's order. MailEnd is the
 // end of any kind, MailFail an end other than COMPLETED. The marks of the time
-// limit tell that so much of it is used. Without MailArrayTasks an array is
+// limit tell that so much of it is used; MailIdle, which is not Slurm's, that its
+// GPUs stand idle and what becomes of it. Without MailArrayTasks an array is
 // written about as a whole. Nothing is staged out, so that MailStageOut only
 // stands where it was asked for.
 const (
@@ -26,13 +27,16 @@ const (
 	MailTimeLimit80
 	MailTimeLimit90
 	MailTimeLimit
+	MailIdle
 
-	mailKnown = MailTimeLimit<<1 - 1
+	mailKnown = MailIdle<<1 - 1
+	// MailMarks are those that a clock alone brings.
+	MailMarks = MailTimeLimit50 | MailTimeLimit80 | MailTimeLimit90
 	// MailAll is what ALL stands for, as in Slurm.
 	MailAll = MailInvalidDepend | MailBegin | MailEnd | MailFail | MailRequeue | MailStageOut
 )
 
-var mailNames = [...]string{"ARRAY_TASKS", "INVALID_DEPEND", "BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT", "TIME_LIMIT_50", "TIME_LIMIT_80", "TIME_LIMIT_90", "TIME_LIMIT"}
+var mailNames = [...]string{"ARRAY_TASKS", "INVALID_DEPEND", "BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT", "TIME_LIMIT_50", "TIME_LIMIT_80", "TIME_LIMIT_90", "TIME_LIMIT", "IDLE"}
 
 // Bounds of whom mail goes to.
 const (

@@ -101,6 +101,8 @@ type Config struct {
 	// MaxStreams is how many shells, commands and outputs users may have open
 	// here at once, MaxStreamsPerUser how many one of them; 0 means 512 and 32.
 	MaxStreams, MaxStreamsPerUser int
+	// Notices says how users are told of jobs; it may be left zero.
+	Notices Notices
 	// Gossip is the address to gossip at; optional. GossipKey is 32 bytes.
 	Gossip      string
 	GossipPeers []string

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/notify"
 )
 
 // metrics are what a coordinator exports. Labels come from small fixed sets.
@@ -17,6 +18,7 @@ type metrics struct {
 	started    *prometheus.CounterVec
 	rejections *prometheus.CounterVec
 	preempted  *prometheus.CounterVec
+	notices    *notify.Metrics
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -43,6 +45,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "berth_preemptions_total", Help: "Attempts that were asked to make room: order is for a job that goes before them, slowdown because they ran too slowly beside others.",
 		}, []string{"reason"}),
 	}
+	m.notices = notify.NewMetrics(reg)
 	for _, why := range []string{forAnother, forSpeed} {
 		m.preempted.WithLabelValues(why) // so that it can be told from one that is missing
 	}

@@ -85,7 +85,7 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 		if err != nil {
 			return nil, err
 		}
-		for _, w := range more {
+		for _, w := range append(more, s.c.mailDoubts(job.Spec)...) {
 			if !slices.Contains(warnings, w) {
 				warnings = append(warnings, w)
 			}

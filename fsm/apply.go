@@ -79,6 +79,14 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.removePartition(k.RemovePartition)
 	case *logv1.Command_SetStanding:
 		r = s.setStanding(index, k.SetStanding)
+	case *logv1.Command_AddWebhook:
+		r = s.addWebhook(k.AddWebhook)
+	case *logv1.Command_RemoveWebhook:
+		r = s.removeWebhook(k.RemoveWebhook)
+	case *logv1.Command_SettleNotices:
+		r = s.settleNotices(k.SettleNotices)
+	case *logv1.Command_MarkAttempt:
+		r = s.mark(index, k.MarkAttempt)
 	case *logv1.Command_Checkpoint:
 		// The FSM compares it: it keeps the hashes.
 	case *logv1.Command_InitCluster:

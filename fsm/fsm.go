@@ -119,6 +119,8 @@ type Result struct {
 	// learned from them.
 	Absurd bool
 	Token  *TokenInfo
+	// Webhook is the id of the webhook that was added.
+	Webhook uint64
 	// Lost and Requeued are the jobs that a fence ended, or made wait again.
 	Lost, Requeued []cluster.JobID
 }
@@ -127,6 +129,8 @@ type Result struct {
 // coordinators do not know it.
 func NeedsVersion(cmd *logv1.Command) uint32 {
 	switch k := cmd.Kind.(type) {
+	case *logv1.Command_AddWebhook, *logv1.Command_RemoveWebhook, *logv1.Command_SettleNotices, *logv1.Command_MarkAttempt:
+		return tellVersion
 	case *logv1.Command_DrainGpu:
 		return healthVersion
 	case *logv1.Command_SetPartition:

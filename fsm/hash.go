@@ -30,6 +30,10 @@ const (
 	kindPartition
 	kindStanding
 	kindSpent
+	kindNotice
+	kindHook
+	kindDead
+	kindTelling
 )
 
 // entity names a thing of which there are few: all but jobs, requests and
@@ -59,6 +63,8 @@ type hasher struct {
 	jobs     part[cluster.JobID]
 	requests part[requestKey]
 	samples  part[uint64]
+	notices  part[uint64]
+	dead     part[uint64]
 	rest     part[entity]
 	buf      []byte
 }
@@ -74,7 +80,7 @@ func newPart[K comparable]() part[K] {
 }
 
 func newHasher() hasher {
-	return hasher{jobs: newPart[cluster.JobID](), requests: newPart[requestKey](), samples: newPart[uint64](), rest: newPart[entity]()}
+	return hasher{jobs: newPart[cluster.JobID](), requests: newPart[requestKey](), samples: newPart[uint64](), notices: newPart[uint64](), dead: newPart[uint64](), rest: newPart[entity]()}
 }
 
 func (p *part[K]) touch(key K) { p.dirty[key] = struct{}{} }
@@ -116,6 +122,8 @@ func (s *State) hashNow() []byte {
 	h := &s.hash
 	h.requests.settle(&h.sum, len(h.requests.dirty), s.requestDigest)
 	h.samples.settle(&h.sum, len(h.samples.dirty), s.sampleDigest)
+	h.notices.settle(&h.sum, len(h.notices.dirty), s.noticeDigest)
+	h.dead.settle(&h.sum, len(h.dead.dirty), s.deadDigest)
 	h.rest.settle(&h.sum, len(h.rest.dirty), s.entityDigest)
 	h.jobs.settle(&h.sum, len(h.jobs.dirty), s.jobDigest)
 	sum := h.sum
@@ -135,6 +143,9 @@ func (s *State) hashSome() {
 	}
 	if len(h.requests.dirty) > maxDirty {
 		h.requests.settle(&h.sum, someDirty, s.requestDigest)
+	}
+	if len(h.notices.dirty) > maxDirty {
+		h.notices.settle(&h.sum, someDirty, s.noticeDigest)
 	}
 }
 
@@ -160,6 +171,22 @@ func (s *State) sampleDigest(seq uint64) (digest, bool) {
 		return digest{}, false
 	}
 	return s.hash.digest(kindSample, binary.BigEndian.AppendUint64(nil, seq), x.record()), true
+}
+
+func (s *State) noticeDigest(seq uint64) (digest, bool) {
+	n := s.notice(seq)
+	if n == nil {
+		return digest{}, false
+	}
+	return s.hash.digest(kindNotice, binary.BigEndian.AppendUint64(nil, seq), n), true
+}
+
+func (s *State) deadDigest(seq uint64) (digest, bool) {
+	d := s.deadNotice(seq)
+	if d == nil {
+		return digest{}, false
+	}
+	return s.hash.digest(kindDead, binary.BigEndian.AppendUint64(nil, seq), d), true
 }
 
 func (s *State) entityDigest(e entity) (digest, bool) {

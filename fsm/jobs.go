@@ -11,6 +11,7 @@ import (
 // true. It does not touch the ledger.
 func (s *State) putJob(old, j *cluster.Job) {
 	s.place(old, j)
+	s.tell(old, j)
 	if j.State.Terminal() && (old == nil || !old.State.Terminal()) {
 		s.addFinished(j)
 		s.forgetOldest()

@@ -48,7 +48,7 @@ func (w *world) spec() *cluster.Spec {
 	if ps := w.f.Partitions(); len(ps) > 0 && w.draw("partition", 3) > 0 {
 		s.Partition = rapid.SampledFrom(append(ps, &cluster.Partition{Name: "none"})).Draw(w.t, "of").Name
 	}
-	s.Name = rapid.SampledFrom([]string{"x", "y"}).Draw(w.t, "name")
+	s.Name, s.Mail = rapid.SampledFrom([]string{"x", "y"}).Draw(w.t, "name"), w.mail()
 	s.Hold = w.draw("held", 8) == 0
 	if w.draw("begins", 8) == 0 {
 		s.Begin = w.f.Now().Add(time.Duration(w.draw("in", 600)) * time.Second)
@@ -273,23 +273,10 @@ func (w *world) node() *logv1.Command {
 	return registerCmd(n)
 }
 
-// preempt asks a job to make room, mostly one that can.
-func (w *world) preempt() *logv1.Command {
-	j, ok := w.pick(cluster.JobRunning)
-	if w.draw("any", 4) == 0 || !ok {
-		if j, ok = w.pick(); !ok {
-			return preemptCmd(cluster.Preemption{Job: 99, Attempt: 1})
-		}
-	}
-	p := cluster.Preemption{Job: j.ID, Attempt: uint32(len(j.Attempts)), For: cluster.JobID(w.draw("for", 5)), Why: "at random"}
-	if w.draw("stale", 6) == 0 {
-		p.Attempt++
-	}
-	return preemptCmd(p)
-}
-
 func (w *world) command() *logv1.Command {
-	switch w.draw("command", 19) {
+	switch w.draw("command", 20) {
+	case 19:
+		return w.telling()
 	case 18:
 		return w.undo()
 	case 16:

@@ -63,6 +63,14 @@ func (s *State) record(e entity) proto.Message {
 		if s.company != nil {
 			return s.company
 		}
+	case kindHook:
+		if h := s.hookRecord(e.key); h != nil {
+			return h
+		}
+	case kindTelling:
+		if s.out.told != (telling{}) {
+			return s.out.told.record()
+		}
 	}
 	return nil
 }
@@ -133,6 +141,7 @@ func (s *State) each(put func(*logv1.Record) error) error {
 	for i := range s.samples {
 		w.send(&logv1.Record{Kind: &logv1.Record_Sample{Sample: s.samples[i].record()}})
 	}
+	s.eachTelling(w)
 	return w.err
 }
 
@@ -210,6 +219,14 @@ func (s *State) load(r *logv1.Record) error {
 		s.hash.rest.touch(entity{kind: kindInterference})
 	case *logv1.Record_Sample:
 		return s.loadSample(k.Sample)
+	case *logv1.Record_Telling:
+		s.loadTelling(k.Telling)
+	case *logv1.Record_Webhook:
+		return s.loadWebhook(k.Webhook)
+	case *logv1.Record_Notice:
+		return s.loadNotice(k.Notice)
+	case *logv1.Record_DeadNotice:
+		return s.loadDead(k.DeadNotice)
 	default:
 		return fmt.Errorf("record of unknown kind %T", r.Kind)
 	}

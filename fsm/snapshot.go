@@ -35,7 +35,7 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 		jobs: s.jobs.clone(), nodes: maps.Clone(s.nodes), queues: maps.Clone(s.queues), reqOrder: slices.Clone(s.reqOrder),
 		parts: maps.Clone(s.parts), tokens: maps.Clone(s.tokens), denied: maps.Clone(s.denied),
 		weights: s.weights, kept: s.kept, pin: s.pin, company: s.company, samples: slices.Clone(s.samples), sampleNo: s.sampleNo,
-		standing: s.standing.view(),
+		standing: s.standing.view(), out: s.outView(),
 	}
 	return &snapshot{view: view, hash: s.hashNow(), version: f.opts.Version}, nil
 }

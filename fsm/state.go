@@ -32,6 +32,7 @@ type State struct {
 	samples  []Sample            // oldest first
 	sampleNo uint64
 	standing standing
+	out      outbox
 	lastHash uint64 // index of the last checkpoint
 	format   uint32 // highest version of an entry so far, 0 while it is 1
 
@@ -68,6 +69,7 @@ func newState() *State {
 		ledger:   cluster.NewLedger(nil), nodeJobs: map[cluster.NodeID]*jobSet{},
 		gpuJobs: map[cluster.GPUID][]cluster.JobID{}, gpuNode: map[cluster.GPUID]cluster.NodeID{},
 		hash: newHasher(), cache: newCache(), named: map[nameKey]*names{}, dependents: map[cluster.JobID][]cluster.JobID{},
+		out: newOutbox(),
 	}
 }
 

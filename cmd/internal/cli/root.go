@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/importcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/modelcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/notifycmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/simcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
 )
@@ -48,6 +49,7 @@ func newRoot(env *console.Env, c *client.Client, extra ...*cobra.Command) *cobra
 	)
 	root.AddCommand(admin.NewImageCmd(env), enter.NewShellCmd(env, c), enter.NewExecCmd(env, c))
 	root.AddCommand(acctcmd.NewHistoryCmd(env, c), acctcmd.NewEffCmd(env, c), acctcmd.NewReportCmd(env, c))
+	root.AddCommand(notifycmd.NewWebhookCmd(env, c))
 	root.AddCommand(importcmd.NewImportCmd(env, c, again(env, c)))
 	for _, x := range extra {
 		addOrMerge(root, x)

@@ -29,6 +29,7 @@ type Coordinator struct {
 	Limits     Limits            `yaml:"limits"`
 	Learner    Learner           `yaml:"learner"`
 	History    History           `yaml:"history"`
+	Notify     Notify            `yaml:"notify"`
 	Log        Log               `yaml:"log"`
 }
 
@@ -251,6 +252,7 @@ func DefaultCoordinator() Coordinator {
 		Limits:  Limits{QueuedTotal: 200_000, StreamsTotal: 512, StreamsPerUser: 32},
 		Learner: Learner{MinSamples: 32, Interval: 10 * time.Second},
 		History: History{Keep: 90 * 24 * time.Hour, MaxJobs: 1_000_000, InState: 20_000},
+		Notify:  Notify{Webhooks: "users"},
 		Log:     Log{Level: "info", Format: "auto"},
 	}
 }
@@ -318,6 +320,7 @@ func (c *Coordinator) Validate() error {
 	p.span("history.keep", c.History.Keep, time.Hour, 10*365*24*time.Hour)
 	p.number("history.max_jobs", c.History.MaxJobs, 1000, 100_000_000)
 	p.number("history.in_state", c.History.InState, 1, 1_000_000)
+	p.notify(&c.Notify)
 	p.log(c.Log)
 	return p.err()
 }

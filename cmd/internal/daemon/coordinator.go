@@ -187,6 +187,9 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 		SnapshotThreshold: uint64(cfg.Raft.SnapshotThreshold), SnapshotInterval: cfg.Raft.SnapshotInterval,
 		Learning: coordinator.Learning{MinSamples: cfg.Learner.MinSamples, Every: cfg.Learner.Interval},
 	}
+	if cc.Notices, err = noticesOf(&cfg.Notify); err != nil {
+		return nil, err
+	}
 	for _, peer := range cfg.Peers {
 		cc.Peers = append(cc.Peers, raftnode.Server{ID: peer.ID, Addr: peer.Addr})
 	}

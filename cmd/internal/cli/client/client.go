@@ -305,5 +305,12 @@ func (c *Client) Models(ctx context.Context, eff effect, do func(context.Context
 	})
 }
 
+// Notify runs do with the service for webhooks.
+func (c *Client) Notify(ctx context.Context, eff effect, do func(context.Context, apiv1.NotifyServiceClient) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
+		return do(ctx, apiv1.NewNotifyServiceClient(cc))
+	})
+}
+
 // DefaultTimeout is how long the client goes on asking unless --timeout says otherwise.
 const DefaultTimeout = 60 * time.Second

@@ -135,6 +135,10 @@ type Command struct {
 	//	*Command_DrainGpu
 	//	*Command_SetStanding
 	//	*Command_ImportRuns
+	//	*Command_AddWebhook
+	//	*Command_RemoveWebhook
+	//	*Command_SettleNotices
+	//	*Command_MarkAttempt
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -438,6 +442,42 @@ func (x *Command) GetImportRuns() *ImportRuns {
 	return nil
 }
 
+func (x *Command) GetAddWebhook() *AddWebhook {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_AddWebhook); ok {
+			return x.AddWebhook
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRemoveWebhook() *RemoveWebhook {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_RemoveWebhook); ok {
+			return x.RemoveWebhook
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetSettleNotices() *SettleNotices {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_SettleNotices); ok {
+			return x.SettleNotices
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetMarkAttempt() *MarkAttempt {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_MarkAttempt); ok {
+			return x.MarkAttempt
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -558,6 +598,22 @@ type Command_ImportRuns struct {
 	ImportRuns *ImportRuns `protobuf:"bytes,29,opt,name=import_runs,json=importRuns,proto3,oneof"`
 }
 
+type Command_AddWebhook struct {
+	AddWebhook *AddWebhook `protobuf:"bytes,40,opt,name=add_webhook,json=addWebhook,proto3,oneof"`
+}
+
+type Command_RemoveWebhook struct {
+	RemoveWebhook *RemoveWebhook `protobuf:"bytes,41,opt,name=remove_webhook,json=removeWebhook,proto3,oneof"`
+}
+
+type Command_SettleNotices struct {
+	SettleNotices *SettleNotices `protobuf:"bytes,42,opt,name=settle_notices,json=settleNotices,proto3,oneof"`
+}
+
+type Command_MarkAttempt struct {
+	MarkAttempt *MarkAttempt `protobuf:"bytes,43,opt,name=mark_attempt,json=markAttempt,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -615,6 +671,14 @@ func (*Command_DrainGpu) isCommand_Kind() {}
 func (*Command_SetStanding) isCommand_Kind() {}
 
 func (*Command_ImportRuns) isCommand_Kind() {}
+
+func (*Command_AddWebhook) isCommand_Kind() {}
+
+func (*Command_RemoveWebhook) isCommand_Kind() {}
+
+func (*Command_SettleNotices) isCommand_Kind() {}
+
+func (*Command_MarkAttempt) isCommand_Kind() {}
 
 // SubmitJob adds the jobs of one request, all or none, under ids that the
 // leader stamped: first_job and those that follow it.
@@ -2688,6 +2752,10 @@ type Record struct {
 	//	*Record_Partition
 	//	*Record_Standing
 	//	*Record_Spent
+	//	*Record_Notice
+	//	*Record_Webhook
+	//	*Record_DeadNotice
+	//	*Record_Telling
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2883,6 +2951,42 @@ func (x *Record) GetSpent() *Spent {
 	return nil
 }
 
+func (x *Record) GetNotice() *Notice {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Notice); ok {
+			return x.Notice
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetWebhook() *Webhook {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Webhook); ok {
+			return x.Webhook
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetDeadNotice() *DeadNotice {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_DeadNotice); ok {
+			return x.DeadNotice
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetTelling() *Telling {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Telling); ok {
+			return x.Telling
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -2956,6 +3060,22 @@ type Record_Spent struct {
 	Spent *Spent `protobuf:"bytes,17,opt,name=spent,proto3,oneof"`
 }
 
+type Record_Notice struct {
+	Notice *Notice `protobuf:"bytes,30,opt,name=notice,proto3,oneof"`
+}
+
+type Record_Webhook struct {
+	Webhook *Webhook `protobuf:"bytes,31,opt,name=webhook,proto3,oneof"`
+}
+
+type Record_DeadNotice struct {
+	DeadNotice *DeadNotice `protobuf:"bytes,32,opt,name=dead_notice,json=deadNotice,proto3,oneof"`
+}
+
+type Record_Telling struct {
+	Telling *Telling `protobuf:"bytes,33,opt,name=telling,proto3,oneof"`
+}
+
 func (*Record_Meta) isRecord_Kind() {}
 
 func (*Record_Config) isRecord_Kind() {}
@@ -2989,6 +3109,14 @@ func (*Record_Partition) isRecord_Kind() {}
 func (*Record_Standing) isRecord_Kind() {}
 
 func (*Record_Spent) isRecord_Kind() {}
+
+func (*Record_Notice) isRecord_Kind() {}
+
+func (*Record_Webhook) isRecord_Kind() {}
+
+func (*Record_DeadNotice) isRecord_Kind() {}
+
+func (*Record_Telling) isRecord_Kind() {}
 
 type SnapshotEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4956,7 +5084,9 @@ type Attempt struct {
 	Port uint32 `protobuf:"varint,18,opt,name=port,proto3" json:"port,omitempty"`
 	// How much of GPUs it was given, in thousandths of whole ones; 0 before
 	// version 9.
-	GpuMilli      int64 `protobuf:"varint,19,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
+	GpuMilli int64 `protobuf:"varint,19,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
+	// Marks of its time limit that were told of; see MarkAttempt.
+	Marks         uint32 `protobuf:"varint,20,opt,name=marks,proto3" json:"marks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5120,6 +5250,13 @@ func (x *Attempt) GetPort() uint32 {
 func (x *Attempt) GetGpuMilli() int64 {
 	if x != nil {
 		return x.GpuMilli
+	}
+	return 0
+}
+
+func (x *Attempt) GetMarks() uint32 {
+	if x != nil {
+		return x.Marks
 	}
 	return 0
 }
@@ -7641,12 +7778,12 @@ var File_berth_log_v1_log_proto protoreflect.FileDescriptor
 
 const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\n" +
-	"\x16berth/log/v1/log.proto\x12\fberth.log.v1\"\x7f\n" +
+	"\x16berth/log/v1/log.proto\x12\fberth.log.v1\x1a\x19berth/log/v1/notify.proto\"\x7f\n" +
 	"\x05Entry\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xd7\x0e\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xe0\x10\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -7689,7 +7826,12 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\tdrain_gpu\x18\x1b \x01(\v2\x16.berth.log.v1.DrainGPUH\x00R\bdrainGpu\x12>\n" +
 	"\fset_standing\x18\x1c \x01(\v2\x19.berth.log.v1.SetStandingH\x00R\vsetStanding\x12;\n" +
 	"\vimport_runs\x18\x1d \x01(\v2\x18.berth.log.v1.ImportRunsH\x00R\n" +
-	"importRunsB\x06\n" +
+	"importRuns\x12;\n" +
+	"\vadd_webhook\x18( \x01(\v2\x18.berth.log.v1.AddWebhookH\x00R\n" +
+	"addWebhook\x12D\n" +
+	"\x0eremove_webhook\x18) \x01(\v2\x1b.berth.log.v1.RemoveWebhookH\x00R\rremoveWebhook\x12D\n" +
+	"\x0esettle_notices\x18* \x01(\v2\x1b.berth.log.v1.SettleNoticesH\x00R\rsettleNotices\x12>\n" +
+	"\fmark_attempt\x18+ \x01(\v2\x19.berth.log.v1.MarkAttemptH\x00R\vmarkAttemptB\x06\n" +
 	"\x04kind\"\xb9\x01\n" +
 	"\tSubmitJob\x12\x1b\n" +
 	"\tfirst_job\x18\x01 \x01(\x04R\bfirstJob\x12\x1d\n" +
@@ -7840,7 +7982,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1d\n" +
 	"\n" +
-	"written_by\x18\x04 \x01(\tR\twrittenBy\"\xe9\x06\n" +
+	"written_by\x18\x04 \x01(\tR\twrittenBy\"\xbc\b\n" +
 	"\x06Record\x12(\n" +
 	"\x04meta\x18\x01 \x01(\v2\x12.berth.log.v1.MetaH\x00R\x04meta\x12.\n" +
 	"\x06config\x18\x02 \x01(\v2\x14.berth.log.v1.ConfigH\x00R\x06config\x12(\n" +
@@ -7860,7 +8002,12 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\finterference\x18\x0e \x01(\v2\x1a.berth.log.v1.InterferenceH\x00R\finterference\x127\n" +
 	"\tpartition\x18\x0f \x01(\v2\x17.berth.log.v1.PartitionH\x00R\tpartition\x124\n" +
 	"\bstanding\x18\x10 \x01(\v2\x16.berth.log.v1.StandingH\x00R\bstanding\x12+\n" +
-	"\x05spent\x18\x11 \x01(\v2\x13.berth.log.v1.SpentH\x00R\x05spentB\x06\n" +
+	"\x05spent\x18\x11 \x01(\v2\x13.berth.log.v1.SpentH\x00R\x05spent\x12.\n" +
+	"\x06notice\x18\x1e \x01(\v2\x14.berth.log.v1.NoticeH\x00R\x06notice\x121\n" +
+	"\awebhook\x18\x1f \x01(\v2\x15.berth.log.v1.WebhookH\x00R\awebhook\x12;\n" +
+	"\vdead_notice\x18  \x01(\v2\x18.berth.log.v1.DeadNoticeH\x00R\n" +
+	"deadNotice\x121\n" +
+	"\atelling\x18! \x01(\v2\x15.berth.log.v1.TellingH\x00R\atellingB\x06\n" +
 	"\x04kind\";\n" +
 	"\vSnapshotEnd\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x18\n" +
@@ -8053,7 +8200,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\rCancelRequest\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
-	"\x05admin\x18\x03 \x01(\bR\x05admin\"\xf4\x04\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\"\x8a\x05\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x14\n" +
@@ -8077,7 +8224,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\apreempt\x18\x10 \x01(\v2\x1c.berth.log.v1.PreemptRequestR\apreempt\x12&\n" +
 	"\x04gang\x18\x11 \x01(\v2\x12.berth.log.v1.GangR\x04gang\x12\x12\n" +
 	"\x04port\x18\x12 \x01(\rR\x04port\x12\x1b\n" +
-	"\tgpu_milli\x18\x13 \x01(\x03R\bgpuMilli\"\xa9\x01\n" +
+	"\tgpu_milli\x18\x13 \x01(\x03R\bgpuMilli\x12\x14\n" +
+	"\x05marks\x18\x14 \x01(\rR\x05marks\"\xa9\x01\n" +
 	"\x04Gang\x12'\n" +
 	"\x04rest\x18\x01 \x03(\v2\x13.berth.log.v1.BerthR\x04rest\x12(\n" +
 	"\x05parts\x18\x02 \x03(\v2\x12.berth.log.v1.PartR\x05parts\x12\x0e\n" +
@@ -8407,6 +8555,14 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Quota)(nil),               // 80: berth.log.v1.Quota
 	(*AccountPolicy)(nil),       // 81: berth.log.v1.AccountPolicy
 	(*Spent)(nil),               // 82: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 83: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 84: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 85: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 86: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 87: berth.log.v1.Notice
+	(*Webhook)(nil),             // 88: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 89: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 90: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	1,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -8439,86 +8595,94 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	12,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
 	30,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
 	74,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	38,  // 30: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	3,   // 31: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	39,  // 32: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	45,  // 33: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	6,   // 34: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	7,   // 35: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	51,  // 36: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	45,  // 37: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	51,  // 38: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	46,  // 39: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	47,  // 40: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	48,  // 41: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	62,  // 42: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	67,  // 43: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	70,  // 44: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	63,  // 45: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	76,  // 46: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
-	37,  // 47: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	36,  // 48: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	37,  // 49: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	62,  // 50: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	52,  // 51: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	64,  // 52: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	66,  // 53: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	67,  // 54: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	68,  // 55: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	69,  // 56: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	75,  // 57: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	35,  // 58: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	69,  // 59: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	71,  // 60: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	72,  // 61: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	63,  // 62: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	76,  // 63: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	82,  // 64: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	44,  // 65: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	43,  // 66: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	41,  // 67: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	40,  // 68: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	42,  // 69: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	49,  // 70: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	50,  // 71: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	38,  // 72: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	39,  // 73: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	46,  // 74: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	45,  // 75: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	54,  // 76: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	55,  // 77: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	53,  // 78: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	46,  // 79: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	51,  // 80: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	45,  // 81: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	47,  // 82: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	48,  // 83: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	58,  // 84: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	56,  // 85: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	51,  // 86: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	57,  // 87: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	46,  // 88: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	47,  // 89: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	46,  // 90: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	48,  // 91: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	59,  // 92: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	60,  // 93: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	61,  // 94: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	65,  // 95: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	70,  // 96: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	75,  // 97: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	45,  // 98: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	73,  // 99: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	77,  // 100: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	78,  // 101: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	79,  // 102: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	80,  // 103: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	81,  // 104: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	105, // [105:105] is the sub-list for method output_type
-	105, // [105:105] is the sub-list for method input_type
-	105, // [105:105] is the sub-list for extension type_name
-	105, // [105:105] is the sub-list for extension extendee
-	0,   // [0:105] is the sub-list for field type_name
+	83,  // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	84,  // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	85,  // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	86,  // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	38,  // 34: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	3,   // 35: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	39,  // 36: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	45,  // 37: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	6,   // 38: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	7,   // 39: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	51,  // 40: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	45,  // 41: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	51,  // 42: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	46,  // 43: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	47,  // 44: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	48,  // 45: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	62,  // 46: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	67,  // 47: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	70,  // 48: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	63,  // 49: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	76,  // 50: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	37,  // 51: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	36,  // 52: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	37,  // 53: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	62,  // 54: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	52,  // 55: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	64,  // 56: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	66,  // 57: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	67,  // 58: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	68,  // 59: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	69,  // 60: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	75,  // 61: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	35,  // 62: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	69,  // 63: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	71,  // 64: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	72,  // 65: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	63,  // 66: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	76,  // 67: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	82,  // 68: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	87,  // 69: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	88,  // 70: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	89,  // 71: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	90,  // 72: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	44,  // 73: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	43,  // 74: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	41,  // 75: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	40,  // 76: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	42,  // 77: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	49,  // 78: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	50,  // 79: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	38,  // 80: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	39,  // 81: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	46,  // 82: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	45,  // 83: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	54,  // 84: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	55,  // 85: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	53,  // 86: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	46,  // 87: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	51,  // 88: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	45,  // 89: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	47,  // 90: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	48,  // 91: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	58,  // 92: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	56,  // 93: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	51,  // 94: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	57,  // 95: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	46,  // 96: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	47,  // 97: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	46,  // 98: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	48,  // 99: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	59,  // 100: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	60,  // 101: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	61,  // 102: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	65,  // 103: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	70,  // 104: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	75,  // 105: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	45,  // 106: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	73,  // 107: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	77,  // 108: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	78,  // 109: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	79,  // 110: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	80,  // 111: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	81,  // 112: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	113, // [113:113] is the sub-list for method output_type
+	113, // [113:113] is the sub-list for method input_type
+	113, // [113:113] is the sub-list for extension type_name
+	113, // [113:113] is the sub-list for extension extendee
+	0,   // [0:113] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -8526,6 +8690,7 @@ func file_berth_log_v1_log_proto_init() {
 	if File_berth_log_v1_log_proto != nil {
 		return
 	}
+	file_berth_log_v1_notify_proto_init()
 	file_berth_log_v1_log_proto_msgTypes[1].OneofWrappers = []any{
 		(*Command_SubmitJob)(nil),
 		(*Command_CancelJob)(nil),
@@ -8556,6 +8721,10 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_DrainGpu)(nil),
 		(*Command_SetStanding)(nil),
 		(*Command_ImportRuns)(nil),
+		(*Command_AddWebhook)(nil),
+		(*Command_RemoveWebhook)(nil),
+		(*Command_SettleNotices)(nil),
+		(*Command_MarkAttempt)(nil),
 	}
 	file_berth_log_v1_log_proto_msgTypes[34].OneofWrappers = []any{
 		(*Record_Meta)(nil),
@@ -8575,6 +8744,10 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Partition)(nil),
 		(*Record_Standing)(nil),
 		(*Record_Spent)(nil),
+		(*Record_Notice)(nil),
+		(*Record_Webhook)(nil),
+		(*Record_DeadNotice)(nil),
+		(*Record_Telling)(nil),
 	}
 	file_berth_log_v1_log_proto_msgTypes[76].OneofWrappers = []any{
 		(*Standing_Account)(nil),

@@ -1,0 +1,99 @@
+package notify
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"syscall"
+)
+
+const maxURL = 2048
+
+// CheckURL tells what is wrong with the address of a webhook, "" for nothing.
+// Where it leads is looked at when it is called: names may change.
+func CheckURL(raw string) error {
+	if len(raw) > maxURL {
+		return fmt.Errorf("%d bytes, at most %d are allowed", len(raw), maxURL)
+	}
+	if strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fmt.Errorf("holds a space, a control character or one that is not ASCII; escape it")
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Opaque != "":
+		return fmt.Errorf("is no address; want https://HOST[:PORT]/PATH")
+	case u.Scheme != "https" && u.Scheme != "http":
+		return fmt.Errorf("has scheme %.20q, want https or http", u.Scheme)
+	case u.Hostname() == "":
+		return fmt.Errorf("has no host; want https://HOST[:PORT]/PATH")
+	case u.User != nil:
+		return fmt.Errorf("holds a name or a password; requests are signed instead, and the address is shown to administrators")
+	case u.Fragment != "":
+		return fmt.Errorf("has a fragment (#), which is never sent")
+	}
+	return nil
+}
+
+// Guard says which addresses webhooks may not be at.
+type Guard struct {
+	// Allow are networks that are called all the same.
+	Allow []netip.Prefix
+}
+
+// forbidden are networks that belong to this machine, to its link, or to a cloud's
+// description of it, and not to anybody who asked for a webhook.
+func forbidden() []netip.Prefix {
+	out := []netip.Prefix{}
+	for _, p := range []string{
+		"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4", "192.0.0.0/24", "100.100.100.200/32", "168.63.129.16/32",
+		"::/127", "fe80::/10", "ff00::/8", "fd00:ec2::254/128", "fd20:ce::254/128",
+	} {
+		out = append(out, netip.MustParsePrefix(p))
+	}
+	return out
+}
+
+// embedded are networks of which addresses carry one of IPv4, and at which byte.
+func embedded(a netip.Addr) netip.Addr {
+	b := a.As16()
+	for p, at := range map[string]int{"64:ff9b::/96": 12, "64:ff9b:1::/48": 12, "2002::/16": 2, "::/96": 12} {
+		if a.Is6() && netip.MustParsePrefix(p).Contains(a) {
+			return netip.AddrFrom4([4]byte(b[at : at+4]))
+		}
+	}
+	return a
+}
+
+// Check refuses an address that webhooks may not be at.
+func (g *Guard) Check(addr netip.Addr) error {
+	plain := addr.WithZone("").Unmap()
+	for _, a := range []netip.Addr{plain, embedded(plain)} {
+		bad := false
+		for _, p := range forbidden() {
+			bad = bad || p.Contains(a)
+		}
+		for _, p := range g.Allow {
+			bad = bad && !p.Contains(a)
+		}
+		if bad {
+			return fmt.Errorf("%w: %s belongs to this machine, its link or a cloud's metadata; notify.webhook_allow of the coordinators lists such networks that may be called", errForGood, a)
+		}
+	}
+	return nil
+}
+
+// control looks at each address right before it is connected to, when its name
+// has become a number for good.
+func (g *Guard) control(_, address string, _ syscall.RawConn) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		return err
+	}
+	return g.Check(a)
+}

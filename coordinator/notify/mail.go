@@ -1,0 +1,159 @@
+package notify
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"mime"
+	"mime/quotedprintable"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+const (
+	mailTimeout = 30 * time.Second
+	// mostSingle is how many notices that wait for one address are sent one by
+	// one; more go into one mail of at most mostInMail lines.
+	mostSingle = 5
+	mostInMail = 500
+)
+
+// Mailer sends mail through a program that is called as sendmail is. Its zero
+// value sends none.
+type Mailer struct {
+	// Program is an absolute path, "" for no mail. It is run without a shell as
+	// PROGRAM -i -f SENDER -- ADDRESS…, with the message on its standard input,
+	// and has 30 s to return 0.
+	Program string
+	// Sender is the address that mail comes from.
+	Sender string
+	// Domain is added to names without one, "" for none. Domains are those that
+	// mail may go to, empty for all; names without one always may.
+	Domain  string
+	Domains []string
+	// Cluster and ClusterID say whence it comes.
+	Cluster, ClusterID string
+}
+
+// errForGood is a failure that another try does not mend.
+var errForGood = errors.New("not sent")
+
+// recipients are the addresses of a notice.
+func (m *Mailer) recipients(n *logv1.Notice) ([]string, error) {
+	to := cluster.Mail{To: cmp.Or(n.To, n.User)}
+	if err := to.Check(); err != nil || to.To == "" {
+		return nil, fmt.Errorf("%w: %.80q is no address", errForGood, to.To)
+	}
+	out := strings.Split(to.To, ",")
+	for i, a := range out {
+		_, domain, there := strings.Cut(a, "@")
+		switch {
+		case !there && m.Domain != "":
+			out[i] = a + "@" + m.Domain
+		case there && len(m.Domains) > 0 && !slices.ContainsFunc(m.Domains, func(d string) bool { return strings.EqualFold(d, domain) }):
+			return nil, fmt.Errorf("%w: this site sends no mail to %s; notify.mail_domains lists where it does", errForGood, plain(domain))
+		}
+	}
+	return out, nil
+}
+
+// Send sends one mail of notices that all go to the same recipients. An error
+// that wraps errForGood is final.
+func (m *Mailer) Send(ctx context.Context, ns []*logv1.Notice, now time.Time) error {
+	to, err := m.recipients(ns[0])
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, mailTimeout)
+	defer cancel()
+	args := append([]string{"-i", "-f", m.Sender, "--"}, to...)
+	cmd := exec.CommandContext(ctx, m.Program, args...)
+	cmd.Stdin = bytes.NewReader(m.message(ns, to, now))
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	cmd.WaitDelay = time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &limited{&out, 4096}, &limited{&out, 4096}
+	if err := cmd.Run(); err != nil {
+		if said := strings.TrimSpace(plain(strings.ReplaceAll(out.String(), "\n", " "))); said != "" {
+			return fmt.Errorf("%s: %w: %.200s", m.Program, err, said)
+		}
+		return fmt.Errorf("%s: %w", m.Program, err)
+	}
+	return nil
+}
+
+// limited keeps the first bytes and swallows the rest.
+type limited struct {
+	to   *bytes.Buffer
+	left int
+}
+
+// Write implements io.Writer.
+func (l *limited) Write(p []byte) (int, error) {
+	k := min(len(p), l.left)
+	l.left -= k
+	l.to.Write(p[:k])
+	return len(p), nil
+}
+
+// message is the mail as it goes to the program. Whatever users chose stands in
+// encoded words or in the body, so that no header can be added by it.
+func (m *Mailer) message(ns []*logv1.Notice, to []string, now time.Time) []byte {
+	subject, body := Subject(ns[0]), Body(ns[0], m.Cluster)
+	if len(ns) > 1 {
+		subject, body = m.digest(ns)
+	}
+	first := ns[0]
+	var b bytes.Buffer
+	header := func(key, value string) { b.WriteString(key + ": " + value + "\n") }
+	header("From", m.Sender)
+	header("To", strings.Join(to, ", "))
+	header("Subject", mime.QEncoding.Encode("utf-8", subject))
+	header("Date", now.UTC().Format(time.RFC1123Z))
+	header("Message-ID", fmt.Sprintf("<%s@%s>", ID(m.ClusterID, first), "berth.invalid"))
+	header("Auto-Submitted", "auto-generated")
+	header("X-Berth-Notice", ID(m.ClusterID, first))
+	header("MIME-Version", "1.0")
+	header("Content-Type", "text/plain; charset=utf-8")
+	header("Content-Transfer-Encoding", "quoted-printable")
+	b.WriteString("\n")
+	var text bytes.Buffer
+	w := quotedprintable.NewWriter(&text)
+	w.Write([]byte(body)) // into memory
+	w.Close()
+	b.Write(bytes.ReplaceAll(text.Bytes(), []byte("\r\n"), []byte("\n"))) // as sendmail takes it
+	return b.Bytes()
+}
+
+// digest is many notices in one mail.
+func (m *Mailer) digest(ns []*logv1.Notice) (subject, body string) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d notices came too fast to be sent one by one:\n\n", len(ns))
+	for _, n := range ns {
+		b.WriteString(time.UnixMicro(n.AtUs).UTC().Format("15:04:05 ") + Subject(n) + "\n")
+	}
+	fmt.Fprintf(&b, "\nCluster %s. More: berth list --all\n", plain(m.Cluster))
+	return fmt.Sprintf("Berth %d notices of jobs %d to %d", len(ns), ns[0].Job, ns[len(ns)-1].Job), b.String()
+}
+
+// ID names a notice for ever: who receives one twice can tell by it.
+func ID(clusterID string, n *logv1.Notice) string {
+	return fmt.Sprintf("%s-%d", token(clusterID), n.Seq)
+}
+
+// token is s with nothing in it that could end a header or an id.
+func token(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
+			return r
+		}
+		return '_'
+	}, s)
+}
