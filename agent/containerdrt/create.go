@@ -234,10 +234,12 @@ func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
 			return fmt.Errorf("start: %w", err)
 		}
 	}
+	disarm := r.endTogether(id) // some jobs are out of memory at once
 	if err := task.Start(ctx); err != nil {
+		disarm()
 		return launchError(err)
 	}
-	r.await(id)
+	r.awaitWith(id, disarm)
 	return nil
 }
 

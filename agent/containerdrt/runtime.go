@@ -199,8 +199,19 @@ func (r *Runtime) task(ctx context.Context, id cluster.AttemptID) (containerd.Ta
 // anew: only a stopped task tells an exit code.
 func (r *Runtime) await(id cluster.AttemptID) {
 	r.mu.Lock()
+	_, already := r.waiting[id]
+	r.mu.Unlock()
+	if !already {
+		r.awaitWith(id, r.endTogether(id))
+	}
+}
+
+// awaitWith does so with what endTogether returned.
+func (r *Runtime) awaitWith(id cluster.AttemptID, disarm func()) {
+	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := r.waiting[id]; ok {
+		r.wg.Go(disarm)
 		return
 	}
 	r.waiting[id] = struct{}{}
@@ -210,7 +221,7 @@ func (r *Runtime) await(id cluster.AttemptID) {
 			delete(r.waiting, id)
 			r.mu.Unlock()
 		}()
-		defer r.endTogether(id)()
+		defer disarm()
 		for r.ctx.Err() == nil {
 			if r.awaitOnce(id) {
 				select {
