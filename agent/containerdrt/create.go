@@ -129,7 +129,7 @@ func (r *Runtime) createWith(ctx context.Context, l *agent.Launch, b *binds) err
 			return err
 		}
 		defer release()
-		if imageEnv, err = readImage(ctx, img); err != nil {
+		if imageEnv, err = r.imageEnv(ctx, img); err != nil {
 			return err
 		}
 		if err := r.inspectRoot(ctx, img, l, b); err != nil {
@@ -209,7 +209,7 @@ func launchError(err error) error {
 func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
 	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
 	defer cancel()
-	t, err := r.Inspect(ctx, id)
+	t, task, err := r.inspect(ctx, id)
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
@@ -222,10 +222,6 @@ func (r *Runtime) Start(ctx context.Context, id cluster.AttemptID) error {
 		return nil
 	default:
 		return nil
-	}
-	task, err := r.task(ctx, id)
-	if err != nil {
-		return fmt.Errorf("start: %w", err)
 	}
 	r.hold(id, int(task.Pid()))
 	r.holdShim(id, int(task.Pid()))

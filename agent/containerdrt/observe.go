@@ -43,38 +43,51 @@ func (r *Runtime) List(ctx context.Context) ([]agent.Task, error) {
 
 // Inspect implements agent.Runtime.
 func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (agent.Task, error) {
+	t, _, err := r.inspect(ctx, id)
+	return t, err
+}
+
+// inspect returns containerd's task as well; nil where there is none, or its
+// exit was read before.
+func (r *Runtime) inspect(ctx context.Context, id cluster.AttemptID) (agent.Task, containerd.Task, error) {
 	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
 	defer cancel()
 	t := agent.Task{ID: id}
 	c, err := r.client.LoadContainer(ctx, r.name(id))
 	if errdefs.IsNotFound(err) {
-		return t, nil
+		return t, nil, nil
 	}
 	if err != nil {
-		return t, err
+		return t, nil, err
 	}
-	if labels, err := c.Labels(ctx); err == nil {
-		n, _ := strconv.ParseUint(labels[labelToken], 10, 64)
+	if info, err := c.Info(ctx, containerd.WithoutRefreshedMetadata); err == nil {
+		n, _ := strconv.ParseUint(info.Labels[labelToken], 10, 64)
 		t.Token = cluster.Token(n)
 	}
 	if ok, err := r.readExit(id, &t); ok || err != nil {
-		return t, err
+		return t, nil, err
 	}
-	started := r.startedAt(id)
 	task, err := c.Task(ctx, nil)
-	if errdefs.IsNotFound(err) {
+	if err == nil || errdefs.IsNotFound(err) {
+		err = r.observe(ctx, &t, task)
+	}
+	return t, task, err
+}
+
+// observe fills in what containerd's task, nil where it knows none, tells of t.
+func (r *Runtime) observe(ctx context.Context, t *agent.Task, task containerd.Task) error {
+	id := t.ID
+	started := r.startedAt(id)
+	if task == nil {
 		// Without a task it was never created whole, or its shim is gone.
 		if !started.IsZero() && r.gate(id) != gateShut {
-			r.lost(&t, started)
+			r.lost(t, started)
 		}
-		return t, nil
-	}
-	if err != nil {
-		return t, err
+		return nil
 	}
 	st, err := task.Status(ctx)
 	if err != nil {
-		return t, err
+		return err
 	}
 	t.PID, t.Started = int(task.Pid()), started
 	switch st.Status {
@@ -85,16 +98,17 @@ func (r *Runtime) Inspect(ctx context.Context, id cluster.AttemptID) (agent.Task
 		}
 	case containerd.Stopped:
 		if r.neverBegan(id, started, st) {
-			return agent.Task{ID: id, Token: t.Token}, nil // absent: it can be made again
+			*t = agent.Task{ID: id, Token: t.Token} // absent: it can be made again
+			return nil
 		}
-		return t, r.stopped(id, &t, st)
+		return r.stopped(id, t, st)
 	default:
 		t.Phase = agent.TaskRunning
 	}
 	if t.Phase == agent.TaskRunning {
 		r.await(id) // its start may have failed to say that it is one
 	}
-	return t, nil
+	return nil
 }
 
 // neverBegan tells of a first process that ended whether it did so before its

@@ -100,6 +100,19 @@ func (s *Images) here(ctx context.Context, ref string) (containerd.Image, error)
 // runsOn lists what a node of an architecture runs beside its own.
 var runsOn = map[string]string{"amd64": "386", "arm64": "arm"}
 
+// imageEnv is readImage once for each image: what a digest names never changes.
+func (r *Runtime) imageEnv(ctx context.Context, img containerd.Image) ([]string, error) {
+	digest := img.Target().Digest
+	if env, ok := r.envs.Load(digest); ok {
+		return env.([]string), nil
+	}
+	env, err := readImage(ctx, img)
+	if err == nil {
+		r.envs.Store(digest, env)
+	}
+	return env, err
+}
+
 // readImage returns the environment of an image. One for another machine, which
 // a registry may serve and an archive hold, is refused: its programs would end
 // with a code that looks like theirs.

@@ -81,6 +81,8 @@ type Runtime struct {
 	tries   map[cluster.AttemptID]int // see try
 	// sound holds the digests of images whose roots were looked at.
 	sound sync.Map
+	// envs holds the environments of images, by digest.
+	envs sync.Map
 }
 
 // Open connects to containerd and begins to wait for the tasks that run.
