@@ -32,6 +32,8 @@ type Config struct {
 	Node    cluster.NodeID
 	Address string
 	Version string
+	// Features are what the site says that the node has.
+	Features []string
 	// BootID changes when the machine boots.
 	BootID string
 	// Dir holds the journal.

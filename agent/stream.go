@@ -194,6 +194,7 @@ func (a *Agent) hello(ctx context.Context) (*nodev1.Hello, error) {
 	h := &nodev1.Hello{
 		Protocol: Protocol, Node: string(a.cfg.Node), BootId: a.cfg.BootID, Address: a.cfg.Address,
 		Version: a.cfg.Version, CpuMilli: a.cfg.CPUMilli, MemMib: a.cfg.MemMiB, Gangs: true,
+		Features: a.cfg.Features,
 	}
 	for _, rt := range a.runtimes() {
 		h.Runtimes = append(h.Runtimes, rt.Name())

@@ -204,6 +204,9 @@ func (s *Spec) checkConflicts() error {
 	if err := s.checkGang(); err != nil {
 		return err
 	}
+	if err := s.Where.Check(s.NodeCount()); err != nil {
+		return err
+	}
 	if s.Node != "" {
 		return CheckName("node", string(s.Node))
 	}

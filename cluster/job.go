@@ -88,6 +88,8 @@ type Spec struct {
 	// one. What it asks for, GPUs, cores and memory, it gets on each. Tasks is
 	// how many processes it has on each node; 0 is one.
 	Nodes, Tasks int
+	// Where is on which nodes it may run, nil for anywhere.
+	Where *Where
 	// Mail is whom to write to of it.
 	Mail Mail
 	// IdleOK is for how long on end its GPUs may stand idle before the idle

@@ -64,6 +64,8 @@ type Node struct {
 	// GPUs are sorted by id.
 	GPUs     []GPU
 	Runtimes []string
+	// Features are what its agent's configuration says that it has, sorted.
+	Features []string
 	Version  string
 	// Registered is when it first came, Changed when its state last did.
 	Registered, Changed Time
@@ -97,7 +99,7 @@ func (n *Node) GPU(id GPUID) *GPU {
 // n, were n empty, and the type of those; 0 when n could never run it. Only GPUs
 // of the types that may allows count, all for nil.
 func (n *Node) Largest(spec *Spec, may func(gpuType string) bool) (mib int64, gpuType string) {
-	if spec.Node != "" && spec.Node != n.ID || n.CPUMilli < spec.CPUMilli || n.MemMiB < spec.MemMiB {
+	if !spec.Allows(n) || n.CPUMilli < spec.CPUMilli || n.MemMiB < spec.MemMiB {
 		return 0, ""
 	}
 	for i := range n.GPUs {

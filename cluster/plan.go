@@ -95,6 +95,8 @@ type Snapshot struct {
 	// Partitions are those of the cluster, by name, for whoever plans one after
 	// the other; a policy sees the part of one and does not look.
 	Partitions []*Partition
+	// Reservations are those that have not ended, by name.
+	Reservations Reservations
 	// Waiting are the jobs in states PENDING and QUEUED, Running those with a
 	// live attempt; both sorted by id.
 	Waiting, Running []*Job

@@ -30,6 +30,11 @@ func enter(spec *cluster.Spec, parts []*cluster.Partition) (part *cluster.Partit
 	}
 	part = parts[i]
 	spec.Partition = part.Name
+	for _, id := range namedNodes(spec) {
+		if !part.Nodes.Holds(id) {
+			return nil, "", cluster.Errorf(cluster.CodeInvalid, "node %s is not in partition %s, which has %s; name another node or partition", id, part.Name, part.Nodes)
+		}
+	}
 	if spec.Node != "" && !part.Nodes.Holds(spec.Node) {
 		return nil, "", cluster.Errorf(cluster.CodeInvalid, "node %s is not in partition %s, which has %s; name another node or partition", spec.Node, part.Name, part.Nodes)
 	}

@@ -27,7 +27,7 @@ func (c *Chosen) Name() string {
 
 func (c *Chosen) plan(snap *cluster.Snapshot) cluster.Plan {
 	if c.Planner != nil {
-		return c.planOneNode(snap)
+		return planApart(snap, c.planOneNode)
 	}
 	return scheduler.Schedule(snap, c.Policy)
 }
@@ -35,7 +35,7 @@ func (c *Chosen) plan(snap *cluster.Snapshot) cluster.Plan {
 // planOneNode asks a policy that places jobs on one node each: those that need
 // several are kept from it, and told so.
 func (c *Chosen) planOneNode(snap *cluster.Snapshot) cluster.Plan {
-	spans := func(j *cluster.Job) bool { return j.Spec.NodeCount() > 1 }
+	spans := func(j *cluster.Job) bool { return j.Spec.NodeCount() > 1 || j.Spec.WholeNodes() }
 	if !slices.ContainsFunc(snap.Waiting, spans) {
 		return c.Planner.Plan(snap)
 	}
@@ -52,7 +52,7 @@ func (c *Chosen) planOneNode(snap *cluster.Snapshot) cluster.Plan {
 
 // noSpans says that the policy knows no jobs on several nodes.
 func (c *Chosen) noSpans() string {
-	return fmt.Sprintf("the policy %s places every job on one node; ask for one node, or the site for the policy %s", c.Name(), scheduler.ModeFFD)
+	return fmt.Sprintf("the policy %s places every job on a part of one node; ask for that, or the site for the policy %s", c.Name(), scheduler.ModeFFD)
 }
 
 // Scheduling is what a site chooses of planning. It is immutable; policies

@@ -196,7 +196,7 @@ func (s *clusterServer) RemovePartition(ctx context.Context, req *apiv1.RemovePa
 
 // neverFits refuses a job that no node of its partition could ever run.
 func (c *Coordinator) neverFits(nodes []*cluster.Node, part *cluster.Partition, j *cluster.Job) error {
-	if chosen := c.scheduling().of(j.Spec.Partition); chosen.Planner != nil && j.Spec.NodeCount() > 1 {
+	if chosen := c.scheduling().of(j.Spec.Partition); chosen.Planner != nil && (j.Spec.NodeCount() > 1 || j.Spec.WholeNodes()) {
 		return cluster.Errorf(cluster.CodeInvalid, "nodes: %s", chosen.noSpans())
 	}
 	err := scheduler.NeverFits(partNodes(c.live.emptied(nodes), part), j, c.policyOf(j))

@@ -84,7 +84,7 @@ func (p *planner) note(cs []fsm.Change) {
 		switch {
 		case c.New:
 			p.arrived, hit = true, true
-		case c.Node != "" || c.Partition != "":
+		case c.Node != "" || c.Partition != "" || c.Reservation != "":
 			p.full, hit = true, true
 		case len(c.Released) > 0 || p.ended(c.Job):
 			// What a job held beside its GPUs may be all that another one, which
@@ -139,7 +139,6 @@ func (p *planner) run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		released, arrived, full := p.takeWork()
-		arrived = arrived || p.begin() == 0
 		interval := max(p.sched().interval(), fullShare*lastTook)
 		if ended = ended || len(released) > 0; ended {
 			interval, full = min(interval, max(soonest, soonShare*lastTook)), full || p.queued()
@@ -202,6 +201,11 @@ func (p *planner) takeWork() (released []cluster.GPUID, arrived, full bool) {
 	clear(p.released)
 	arrived, p.arrived = p.arrived, false
 	full, p.full = p.full, false
+	if p.begin() == 0 {
+		// Somebody may start from now on; where a reservation begins or ends, also
+		// who stands in a queue.
+		arrived, full = true, full || len(p.fsm.Reservations()) > 0
+	}
 	return released, arrived, full
 }
 

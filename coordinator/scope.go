@@ -15,6 +15,7 @@ func (c *Coordinator) untilAgreed(n *cluster.Node) {
 	if fsm.NeedsVersion(&logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}}) <= c.prop.version.Load() {
 		return
 	}
+	n.Features = nil
 	for i := range n.GPUs {
 		n.GPUs[i].CapReason = ""
 		if n.GPUs[i].Scope != cluster.ScopeAnyone {

@@ -145,6 +145,7 @@ func (c *Coordinator) nodeView(n *cluster.Node) *apiv1.Node {
 	var v *apiv1.Node
 	c.fsm.Read(func(st *fsm.State) {
 		v = conv.NodeToAPI(n, st.Ledger())
+		tellReserved(v, st, c.nowTime())
 		for _, g := range v.Gpus {
 			g.Queued = uint32(len(st.Queue(cluster.GPUID(g.Uuid))))
 		}

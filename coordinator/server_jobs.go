@@ -81,7 +81,7 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 		if err := setDeadline(job.Spec, now); err != nil {
 			return nil, err
 		}
-		part, more, err := s.c.enterAs(who, job.Spec, parts)
+		part, more, err := s.c.enterFor(who, job, parts)
 		if err != nil {
 			return nil, err
 		}
@@ -296,6 +296,12 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	if r := j.Barred(snap.Now); r.Code != "" {
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: barredDetail(j, r), Count: 1})
 		return resp, nil
+	}
+	if r := snap.Reservations.Outside(j, snap.Now); r.Code != "" {
+		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})
+		if r.Code != cluster.ReasonReservation { // that of its own, which is to come
+			return resp, nil
+		}
 	}
 	snap.Interference = s.c.learn.company.forScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
 	pol, part := s.c.policyOf(j), partitionOf(snap, j)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -172,7 +173,7 @@ func (ss *session) valid() error {
 
 func sameInventory(a, b *cluster.Node) bool {
 	if a.Address != b.Address || a.BootID != b.BootID || a.CPUMilli != b.CPUMilli || a.MemMiB != b.MemMiB ||
-		a.Version != b.Version || a.Problem != b.Problem || len(a.GPUs) != len(b.GPUs) || len(a.Runtimes) != len(b.Runtimes) {
+		a.Version != b.Version || a.Problem != b.Problem || len(a.GPUs) != len(b.GPUs) || len(a.Runtimes) != len(b.Runtimes) || !slices.Equal(a.Features, b.Features) {
 		return false
 	}
 	for i := range a.GPUs {

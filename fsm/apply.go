@@ -87,6 +87,12 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.settleNotices(k.SettleNotices)
 	case *logv1.Command_MarkAttempt:
 		r = s.mark(index, k.MarkAttempt)
+	case *logv1.Command_SetReservation:
+		r = s.setReservation(index, k.SetReservation)
+	case *logv1.Command_RemoveReservation:
+		r = s.removeReservation(k.RemoveReservation)
+	case *logv1.Command_UpdateJob:
+		r = s.updateJob(index, k.UpdateJob)
 	case *logv1.Command_Checkpoint:
 		// The FSM compares it: it keeps the hashes.
 	case *logv1.Command_InitCluster:

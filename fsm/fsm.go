@@ -138,6 +138,8 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 			return lifeVersion
 		}
 		return 5
+	case *logv1.Command_SetReservation, *logv1.Command_RemoveReservation, *logv1.Command_UpdateJob:
+		return whereVersion
 	case *logv1.Command_RemovePartition:
 		return 5
 	case *logv1.Command_ExpireJobs:
@@ -156,7 +158,7 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 		for _, j := range k.SubmitJob.GetJobs() {
 			s := j.GetSpec()
 			switch {
-			case s.GetMailEvents() != 0 || s.GetMailUser() != "" || s.GetIdleOkUs() != 0:
+			case s.GetWhere() != nil, s.GetMailEvents() != 0 || s.GetMailUser() != "" || s.GetIdleOkUs() != 0:
 				return tellVersion
 			case s.GetAccount() != "" || s.GetQos() != "" || s.GetNice() != 0:
 				return accountVersion
@@ -176,6 +178,9 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 		}
 		return least
 	case *logv1.Command_RegisterNode:
+		if len(k.RegisterNode.GetNode().GetFeatures()) > 0 {
+			return whereVersion
+		}
 		if unsound(k.RegisterNode.GetNode()) {
 			return healthVersion
 		}

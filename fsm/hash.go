@@ -34,6 +34,7 @@ const (
 	kindHook
 	kindDead
 	kindTelling
+	kindReservation
 )
 
 // entity names a thing of which there are few: all but jobs, requests and

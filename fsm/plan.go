@@ -49,6 +49,9 @@ func (s *State) conflict(st *cluster.Start) cluster.Reason {
 	if r := s.overQuota(j, st); r.Code != "" {
 		return r
 	}
+	if r := s.elsewhere(j, st); r.Code != "" {
+		return r
+	}
 	for _, b := range st.Berths() {
 		if r := s.ledger.Fits(b); r.Code != "" {
 			return r
@@ -102,14 +105,14 @@ func (s *State) unlikeSpec(j *cluster.Job, st *cluster.Start) cluster.Reason {
 
 // unlikeBerth does so for the berth on one node.
 func (s *State) unlikeBerth(j *cluster.Job, b *cluster.Berth) cluster.Reason {
-	if n := len(b.GPUs); n != j.Spec.GPUs && !(n == 0 && j.Spec.OrCPU) {
+	if n := len(b.GPUs); n != j.Spec.GPUs && !(n == 0 && j.Spec.OrCPU) && !(n > j.Spec.GPUs && j.Spec.GPUs > 0 && j.Spec.WholeNodes()) {
 		return stale("%d GPUs were planned, %d are asked for", n, j.Spec.GPUs)
 	}
 	if r := s.outside(j, b); r.Code != "" {
 		return r
 	}
 	for _, g := range b.GPUs {
-		if (j.Spec.Exclusive || j.NeedWhole) && !g.Share.Exclusive {
+		if (j.Spec.Exclusive || j.NeedWhole || j.Spec.WholeNodes()) && !g.Share.Exclusive {
 			return stale("a share was planned, whole GPUs are asked for")
 		}
 		if u, ok := s.ledger.GPU(g.GPU); ok && j.Spec.GPUType != "" && u.Type != j.Spec.GPUType {
@@ -230,6 +233,9 @@ func (s *State) immovable(m *cluster.QueueMove) cluster.Reason {
 		return stale("GPU %s is on node %s, the job asks for %s", m.GPU, n.ID, j.Spec.Node)
 	case j.Spec.GPUType != "" && j.Spec.GPUType != n.GPU(m.GPU).Type:
 		return stale("GPU %s is of type %s, the job asks for %s", m.GPU, n.GPU(m.GPU).Type, j.Spec.GPUType)
+	}
+	if r := s.elsewhereQueue(j, n); r.Code != "" {
+		return r
 	}
 	return s.outsideQueue(j, m.GPU)
 }

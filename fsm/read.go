@@ -14,6 +14,8 @@ type Change struct {
 	Job       cluster.JobID  // or 0
 	Node      cluster.NodeID // or ""
 	Partition string         // or ""
+	// Reservation is the name of one that was changed, or "".
+	Reservation string
 	// New tells that the job began to wait.
 	New bool
 	// Released are the GPUs on which something was freed.
@@ -268,9 +270,12 @@ func (f *FSM) SchedulerSnapshotAt(now cluster.Time) (*cluster.Snapshot, cluster.
 	s := f.st
 	now = max(now, s.now)
 	waiting, next := s.startable(now)
+	if at := s.reserved.Next(now); at != 0 && (next == 0 || at < next) {
+		next = at
+	}
 	return &cluster.Snapshot{
 		Index: s.index, Now: now, Nodes: s.sortedNodes(), Ledger: s.ledger.Clone(), Queues: maps.Clone(s.queues),
-		Partitions: s.Partitions(), Standing: s.standing.forPass(), Limits: s.limits(now),
+		Partitions: s.Partitions(), Standing: s.standing.forPass(), Limits: s.limits(now), Reservations: s.reserved,
 		Waiting: waiting,
 		Running: s.inStates(cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable),
 	}, next

@@ -59,6 +59,10 @@ func (s *State) record(e entity) proto.Message {
 		return s.standing.record(e.key)
 	case kindSpent:
 		return s.standing.spentRecord(e.key)
+	case kindReservation:
+		if r := s.reservation(e.key); r != nil {
+			return conv.ReservationToLog(r)
+		}
 	case kindInterference:
 		if s.company != nil {
 			return s.company
@@ -105,6 +109,9 @@ func (s *State) each(put func(*logv1.Record) error) error {
 		w.send(&logv1.Record{Kind: &logv1.Record_Partition{Partition: conv.PartitionToLog(s.parts[name])}})
 	}
 	s.standing.each(w)
+	for _, r := range s.reserved {
+		w.send(&logv1.Record{Kind: &logv1.Record_Reservation{Reservation: conv.ReservationToLog(r)}})
+	}
 	for _, id := range sortedKeys(s.nodes) {
 		w.send(&logv1.Record{Kind: &logv1.Record_Node{Node: conv.NodeToLog(s.nodes[id])}})
 	}
@@ -191,6 +198,8 @@ func (s *State) load(r *logv1.Record) error {
 		return s.loadStanding(k.Standing)
 	case *logv1.Record_Spent:
 		return s.loadSpent(k.Spent)
+	case *logv1.Record_Reservation:
+		return s.loadReservation(k.Reservation)
 	case *logv1.Record_Node:
 		return s.loadNode(k.Node)
 	case *logv1.Record_Job:

@@ -33,7 +33,7 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 	view := &State{
 		index: s.index, term: s.term, now: s.now, nextJob: s.nextJob, lastHash: s.lastHash, format: s.format, config: s.config,
 		jobs: s.jobs.clone(), nodes: maps.Clone(s.nodes), queues: maps.Clone(s.queues), reqOrder: slices.Clone(s.reqOrder),
-		parts: maps.Clone(s.parts), tokens: maps.Clone(s.tokens), denied: maps.Clone(s.denied),
+		parts: maps.Clone(s.parts), reserved: s.reserved, tokens: maps.Clone(s.tokens), denied: maps.Clone(s.denied),
 		weights: s.weights, kept: s.kept, pin: s.pin, company: s.company, samples: slices.Clone(s.samples), sampleNo: s.sampleNo,
 		standing: s.standing.view(), out: s.outView(),
 	}

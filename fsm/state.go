@@ -28,8 +28,9 @@ type State struct {
 	kept     []*logv1.Weights // those before, oldest first; replaced, never changed
 	pin      *logv1.WeightsPin
 	parts    map[string]*cluster.Partition
-	company  *logv1.Interference // what was learned of sharing; nil before any
-	samples  []Sample            // oldest first
+	reserved cluster.Reservations // by name; replaced, never changed
+	company  *logv1.Interference  // what was learned of sharing; nil before any
+	samples  []Sample             // oldest first
 	sampleNo uint64
 	standing standing
 	out      outbox

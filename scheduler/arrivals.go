@@ -33,7 +33,7 @@ type Arrivals struct {
 func NewArrivals(nodes []*cluster.Node, led *cluster.Ledger, pol Policy) *Arrivals {
 	pol.PatienceMilli = 0
 	p := &pass{pol: pol, nodes: nodes, failed: map[shape]int64{}, bulks: map[shape]bool{}}
-	p.f = newFleet(nodes, led.Clone(), nil, &p.pol)
+	p.f = newFleet(nodes, led.Clone(), nil, &p.pol, nil)
 	p.typical = newLearn(len(p.f.classes))
 	a := &Arrivals{p: p, step: 1}
 	if pol.FragNodes > 0 && pol.FragJobs > 0 {

@@ -173,7 +173,7 @@ func (p *pass) coresPlace(it *item) (int, string) {
 	if !p.f.plain.may(&want) {
 		return -1, ""
 	}
-	without := item{job: it.job, node: it.node, cpu: c.cpu, mem: c.mem}
+	without := item{job: it.job, node: it.node, bounds: it.bounds, cpu: c.cpu, mem: c.mem}
 	place, why := p.plainPlace(&without, &want)
 	if place < 0 || p.mild != nil && !p.mild.tree.leaf(place).holds(&want) {
 		return -1, ""
@@ -209,7 +209,7 @@ func (x *explainer) coresExplain(c *coresNeed) {
 	room := 0
 	for _, n := range x.snap.Nodes {
 		u, ok := x.snap.Ledger.Node(n.ID)
-		if ok && n.Schedulable() && u.CPUMilli-u.UsedCPU >= c.cpu && u.MemMiB-u.UsedMem >= c.mem && (x.job.Spec.Node == "" || x.job.Spec.Node == n.ID) {
+		if ok && n.Schedulable() && u.CPUMilli-u.UsedCPU >= c.cpu && u.MemMiB-u.UsedMem >= c.mem && x.job.Spec.Allows(n) {
 			room++
 		}
 	}

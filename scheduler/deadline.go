@@ -80,6 +80,8 @@ type demand struct {
 	reps   map[string]*cluster.GPU
 	places []place
 	nodeOf map[cluster.GPUID]cluster.NodeID
+	node   map[cluster.NodeID]*cluster.Node
+	rs     cluster.Reservations
 }
 
 type slot struct {
@@ -93,6 +95,7 @@ func newDemand(snap *cluster.Snapshot, pol *Policy) *demand {
 	d := &demand{
 		pol: pol, now: int64(snap.Now), slots: map[string][]slot{}, nodes: map[string][]slotNode{}, at: map[string]map[cluster.NodeID]int{},
 		reps: map[string]*cluster.GPU{}, nodeOf: map[cluster.GPUID]cluster.NodeID{},
+		node: map[cluster.NodeID]*cluster.Node{}, rs: snap.Reservations,
 	}
 	clears := map[cluster.GPUID]int64{}
 	for _, j := range snap.Running {
@@ -106,6 +109,7 @@ func newDemand(snap *cluster.Snapshot, pol *Policy) *demand {
 		}
 	}
 	for _, n := range sortedNodes(snap.Nodes) {
+		d.node[n.ID] = n
 		for i := range n.GPUs {
 			g := &n.GPUs[i]
 			if !n.Schedulable() || !n.Open(g) || g.SellableMiB <= 0 {
@@ -176,6 +180,7 @@ func (d *demand) lay(jobs []*cluster.Job, stay bool) map[*cluster.Job]DeadlineCh
 			best.End, best.start = cluster.Time(d.now+d.length(j, cluster.CPUType)), d.now
 		}
 		node, claims := j.Spec.Node, true
+		may := d.may(j)
 		if n := d.nodeOf[j.Queue]; stay && n != "" {
 			node, claims = n, false
 		}
@@ -189,7 +194,7 @@ func (d *demand) lay(jobs []*cluster.Job, stay bool) map[*cluster.Job]DeadlineCh
 			if nd.way == wayNone || able.veto(d.reps[t], &nd) != vetoNone {
 				continue
 			}
-			at, start := earliest(slots[t], d.among(t, node), j.Spec.GPUs, claims)
+			at, start := earliest(slots[t], d.among(t, node), j.Spec.GPUs, claims, may)
 			if end := cluster.Time(start + d.length(j, t)); at != nil && (best.End == 0 || end < best.End) {
 				best, on = DeadlineCheck{End: end, GPUType: t, start: start}, at
 			}
@@ -202,6 +207,29 @@ func (d *demand) lay(jobs []*cluster.Job, stay bool) map[*cluster.Job]DeadlineCh
 		out[j] = best
 	}
 	return out
+}
+
+// may tells on which GPUs a job can be promised its deadline: those of nodes
+// that it asks for, of which no reservation begins before the deadline, but its
+// own. nil is all.
+func (d *demand) may(j *cluster.Job) func(*slot) bool {
+	if j.Spec.Where == nil && len(d.rs) == 0 {
+		return nil
+	}
+	now := cluster.Time(d.now)
+	shut := d.rs.Outside(j, now).Code != ""
+	own := d.rs.Get(j.Spec.Where.InReservation())
+	return func(s *slot) bool {
+		if shut || !j.Spec.Allows(d.node[s.node]) || own != nil && !own.Covers(s.node, s.gpu) {
+			return false
+		}
+		for _, r := range d.rs {
+			if _, bars := r.Bars(j, s.node, s.gpu, now, j.Spec.Deadline); bars {
+				return false
+			}
+		}
+		return true
+	}
 }
 
 // among are the nodes with GPUs of a type, or the one with the given name.
@@ -244,13 +272,13 @@ func slotNodes(slots []slot) (nodes []slotNode, of map[cluster.NodeID]int) {
 
 // earliest returns the n slots of one of nodes that are free together first,
 // nil when none has so many; only those that may be claimed count if claims.
-func earliest(slots []slot, nodes []slotNode, n int, claims bool) (at []int, start int64) {
+func earliest(slots []slot, nodes []slotNode, n int, claims bool, may func(*slot) bool) (at []int, start int64) {
 	start = forever
 	var own []int
 	for k := range nodes {
 		own = own[:0]
 		for _, i := range nodes[k].at {
-			if slots[i].claim || !claims {
+			if (slots[i].claim || !claims) && (may == nil || may(&slots[i])) {
 				own = append(own, i)
 			}
 		}

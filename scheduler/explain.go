@@ -43,7 +43,7 @@ func Explain(snap *cluster.Snapshot, job *cluster.Job, pol Policy) []Explanation
 		return cmp.Or(cmp.Compare(severity(a.code), severity(b.code)), cmp.Compare(a.gpuType, b.gpuType))
 	})
 	out := make([]Explanation, 0, len(x.out)+1)
-	if job.Spec.NodeCount() > 1 {
+	if job.Spec.NodeCount() > 1 || job.Spec.WholeNodes() {
 		out = append(out, explainSpan(snap, job, pol))
 	}
 	for _, f := range x.out {
@@ -85,8 +85,8 @@ func (x *explainer) sparing(j *cluster.Job) *sparing {
 		x.places = placesOf(x.snap.Nodes)
 	}
 	places := x.places
-	if on := j.Spec.Node; on != "" {
-		places = placesOf(slices.DeleteFunc(slices.Clone(x.snap.Nodes), func(n *cluster.Node) bool { return n.ID != on }))
+	if j.Spec.Node != "" || j.Spec.Restricted() {
+		places = placesOf(slices.DeleteFunc(slices.Clone(x.snap.Nodes), func(n *cluster.Node) bool { return !j.Spec.Allows(n) }))
 	}
 	s := sparingOf(places, j, &x.pol)
 	x.spares[j.ID] = &s
@@ -97,7 +97,7 @@ func (x *explainer) sparing(j *cluster.Job) *sparing {
 // passes by itself. Other codes come last.
 func severity(c cluster.ReasonCode) int {
 	order := [...]cluster.ReasonCode{
-		cluster.ReasonNeverFits, cluster.ReasonNoNodes, cluster.ReasonNodeDown, cluster.ReasonGPUType,
+		cluster.ReasonNeverFits, cluster.ReasonNoNodes, cluster.ReasonReservation, cluster.ReasonWhere, cluster.ReasonNodeDown, cluster.ReasonGPUType,
 		cluster.ReasonGPUs, cluster.ReasonExclusive, cluster.ReasonGPUMem, cluster.ReasonGPUCompute, cluster.ReasonGPUSlots,
 		cluster.ReasonHostMem, cluster.ReasonCPU, cluster.ReasonSharing, cluster.ReasonQueueOrder, cluster.ReasonResources,
 		cluster.ReasonUnconfirmed,
@@ -157,6 +157,15 @@ func (x *explainer) node(n *cluster.Node) {
 	u, ok := x.snap.Ledger.Node(n.ID)
 	if !ok || count == 0 || x.job.Spec.Node != "" && x.job.Spec.Node != n.ID {
 		return
+	}
+	if why := x.job.Spec.Refuses(n); why != "" {
+		x.tally(cluster.ReasonWhere, count, 0, func() string { return fmt.Sprintf("node %s %s", n.ID, why) })
+		return
+	}
+	if n.Schedulable() {
+		if count = x.tallyReserved(n, count); count < 0 {
+			return
+		}
 	}
 	switch freeCPU, freeMem := u.CPUMilli-u.UsedCPU, u.MemMiB-u.UsedMem; {
 	case !n.Schedulable():
@@ -334,6 +343,9 @@ func (x *explainer) gpu(n *cluster.Node, g *cluster.GPU) bool {
 	u, ok := x.snap.Ledger.GPU(g.ID)
 	if !ok {
 		return false
+	}
+	if r := x.reservedOn(n, g); r.Code != "" {
+		return false // tallied by node
 	}
 	if u.Closed {
 		x.closed = append(x.closed, cardName(n, g)+" is "+n.Why(g))

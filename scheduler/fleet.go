@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -15,6 +14,7 @@ type classKey struct {
 	gpuType   string
 	sellable  int64
 	shareable bool
+	realm     int32
 }
 
 // class is all schedulable cards that are alike, in the order of nodes and ids.
@@ -68,6 +68,7 @@ type card struct {
 	// regretted: somebody there is slower than the limit; see regret.
 	regretted bool
 	kept      bool // for somebody who waited too long
+	realm     int32
 }
 
 type host struct {
@@ -84,6 +85,7 @@ type host struct {
 	plainMem     int64
 	idle         int64 // of its GPUs, in thousandths of one
 	place        int32 // in the tree of nodes, -1 when it takes no jobs
+	realm        int32 // of its cores
 	foreignQueue bool  // somebody waits here too long whom the snapshot does not hold
 	offered      offer // what the leaves of its cards hold, see reroom
 }
@@ -137,10 +139,11 @@ type fleet struct {
 	asksCPU, asksMem int64
 	next             int            // where the ledger has the next card, likely
 	closed           map[string]int // see close
+	realms           *realms        // nil where there is but one
 }
 
-func newFleet(nodes []*cluster.Node, led *cluster.Ledger, queues map[cluster.GPUID][]cluster.Waiter, pol *Policy) *fleet {
-	f := &fleet{led: led, pol: pol, hostAt: make(map[cluster.NodeID]int32, len(nodes)), asksCPU: forever, asksMem: forever}
+func newFleet(nodes []*cluster.Node, led *cluster.Ledger, queues map[cluster.GPUID][]cluster.Waiter, pol *Policy, parts *realms) *fleet {
+	f := &fleet{led: led, pol: pol, realms: parts, hostAt: make(map[cluster.NodeID]int32, len(nodes)), asksCPU: forever, asksMem: forever}
 	if !slices.IsSortedFunc(nodes, byNode) {
 		nodes = slices.Clone(nodes)
 		slices.SortFunc(nodes, byNode)
@@ -169,6 +172,9 @@ func (f *fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]cluster.Wait
 	}
 	use.Schedulable = use.Schedulable && n.Schedulable()
 	h := host{node: n, use: use, lo: int32(len(f.cards)), place: -1}
+	if f.realms != nil {
+		h.realm = f.realms.of(n, "")
+	}
 	for k := range n.GPUs {
 		u, ok := f.account(n.GPUs[k].ID)
 		if !ok || u.Node != n.ID {
@@ -182,6 +188,9 @@ func (f *fleet) addHost(n *cluster.Node, queues map[cluster.GPUID][]cluster.Wait
 			f.close(u.Type)
 		}
 		c := card{gpu: &n.GPUs[k], use: u, host: int32(len(f.hosts)), class: -1, until: forever, queue: q}
+		if f.realms != nil {
+			c.realm = f.realms.of(n, u.ID)
+		}
 		f.cardAt[u.ID] = int32(len(f.cards))
 		f.cards = append(f.cards, c)
 	}
@@ -219,7 +228,7 @@ func (f *fleet) classify() {
 		}
 	}, func(int32) {})
 	slices.SortFunc(f.classes, func(a, b class) int {
-		return cmp.Or(cmp.Compare(a.gpuType, b.gpuType), cmp.Compare(a.sellable, b.sellable), compareBool(a.shareable, b.shareable))
+		return cmp.Or(cmp.Compare(a.gpuType, b.gpuType), cmp.Compare(a.sellable, b.sellable), compareBool(a.shareable, b.shareable), cmp.Compare(a.realm, b.realm))
 	})
 	for i := range f.classes {
 		at[f.classes[i].classKey] = int32(i)
@@ -243,7 +252,7 @@ func (f *fleet) eachClass(of func(k classKey, first int32), card func(i int32)) 
 		if !f.hosts[c.host].use.Schedulable || c.use.SellableMiB <= 0 || c.use.Closed {
 			continue
 		}
-		if k := (classKey{c.use.Type, c.use.SellableMiB, c.use.Shareable}); k != last {
+		if k := (classKey{c.use.Type, c.use.SellableMiB, c.use.Shareable, c.realm}); k != last {
 			last = k
 			of(k, int32(i))
 		}
@@ -476,24 +485,4 @@ func (f *fleet) regroup(k *class, c *card, nowUsed bool) {
 		k.used.set(int(c.place), nowhere())
 	}
 	k.free[g.empty].add(int(c.group))
-}
-
-// bitset is a set of small integers.
-type bitset []uint64
-
-func (b bitset) add(i int)    { b[i/64] |= 1 << (i % 64) }
-func (b bitset) remove(i int) { b[i/64] &^= 1 << (i % 64) }
-
-// next returns the least member at or above i, or -1.
-func (b bitset) next(i int) int {
-	for w := i / 64; w < len(b); w++ {
-		v := b[w]
-		if w == i/64 {
-			v &= ^uint64(0) << (i % 64)
-		}
-		if v != 0 {
-			return w*64 + bits.TrailingZeros64(v)
-		}
-	}
-	return -1
 }

@@ -32,7 +32,7 @@ const mostAhead = 256
 // its queue, or the place that is free first. ok is false when no node that
 // takes jobs could ever run it. Like Explain it is for a user who asks.
 func ForecastStart(snap *cluster.Snapshot, job *cluster.Job, pol Policy) (f Forecast, ok bool) {
-	if job.Spec.NodeCount() > 1 { // several nodes must come free at once
+	if job.Spec.NodeCount() > 1 || job.Spec.WholeNodes() { // several nodes must come free at once
 		return f, false
 	}
 	x := newExplainer(snap, job, pol)
@@ -46,11 +46,11 @@ func ForecastStart(snap *cluster.Snapshot, job *cluster.Job, pol Policy) (f Fore
 	}
 	var best *clearing
 	for _, n := range sortedNodes(snap.Nodes) {
-		if !n.Schedulable() || job.Spec.Node != "" && job.Spec.Node != n.ID {
+		if !n.Schedulable() || !job.Spec.Allows(n) {
 			continue
 		}
 		c := &clearing{x: x, node: n, running: live[n.ID]}
-		if !c.find() {
+		if !c.find() || !c.shift() {
 			continue
 		}
 		mine := n.GPU(job.Queue) != nil && job.Queue != ""
@@ -70,6 +70,8 @@ func ForecastStart(snap *cluster.Snapshot, job *cluster.Job, pol Policy) (f Fore
 		f.GPU = &best.node.GPUs[best.cards[0]]
 	}
 	early, late := best.play(middle), best.play(tail)
+	early, _ = best.shifted(max(now, early), best.length)
+	late, _ = best.shifted(max(now, late), best.length)
 	f.P50, f.P90 = cluster.Time(max(now, early)), cluster.Time(max(now, early, late))
 	return f, true
 }
@@ -127,6 +129,7 @@ type clearing struct {
 	at      int64 // when the job would fit, were nobody before it
 	cards   []int // of the node, where it then fits
 	ends    int   // how many must end for that
+	length  int64 // how long the job may last there
 }
 
 // leave is a release in the play.

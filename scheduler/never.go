@@ -38,7 +38,10 @@ func neverOn(nodes []*cluster.Node, job *cluster.Job, pol Policy) string {
 	if len(nodes) == 0 {
 		return ""
 	}
-	able := slices.DeleteFunc(slices.Clone(nodes), func(n *cluster.Node) bool { return job.Spec.Node != "" && job.Spec.Node != n.ID })
+	able := slices.DeleteFunc(slices.Clone(nodes), func(n *cluster.Node) bool { return !job.Spec.Allows(n) })
+	if len(able) == 0 && job.Spec.Restricted() {
+		return whereNever(nodes, job)
+	}
 	slices.SortFunc(able, byNode)
 	s := sieve{job: job, pol: pol, able: able}
 	s.cpu, s.mem = hostOf(job, pol)

@@ -26,6 +26,8 @@ type item struct {
 	fast     int32      // the class on which it is predicted to run shortest, -1 for none
 	kind     int32      // what is known of its manners; 0 is nothing
 	cores    *coresNeed // in place of its GPUs; nil for most
+	whole    bool       // it takes all of each of its nodes
+	bounds   bounds     // where it may lie; see realms
 }
 
 // rank decides the order of a pass: less goes first.
@@ -63,6 +65,9 @@ func (p *pass) gather(waiting []*cluster.Job) {
 		if n := j.Spec.NodeCount(); n > 1 {
 			it.nodes = n
 		}
+		if it.whole = j.Spec.WholeNodes(); it.whole {
+			it.nodes = j.Spec.NodeCount()
+		}
 		it.cpu, it.mem = hostOf(j, p.pol)
 		it.needs, needs = needs[:classes:classes], needs[classes:]
 		if j.Spec.GPUs > 0 {
@@ -70,9 +75,14 @@ func (p *pass) gather(waiting []*cluster.Job) {
 			if p.crowd != nil {
 				it.kind = p.crowd.kindOf(j)
 			}
+			if p.realms != nil {
+				p.bind(&it)
+			}
 			if j.Spec.OrCPU {
 				p.doWithout(&it)
 			}
+		} else if p.realms != nil {
+			it.bounds = p.realms.boundsOf(j, p.now, p.reservations)
 		}
 		if j.Queue != "" {
 			if c, ok := p.f.cardAt[j.Queue]; ok {

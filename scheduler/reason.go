@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -171,6 +172,9 @@ func (p *pass) mostRoom(it *item, k *class, w way) (most room, empty int) {
 
 func (p *pass) plainReason(it *item) cluster.Reason {
 	most := p.f.plain.at[1]
+	if p.realms != nil && len(p.f.order) > 0 && !slices.ContainsFunc(p.f.order, func(i int32) bool { return !p.refused(it, i) }) {
+		return p.whereReason(it, -1)
+	}
 	switch {
 	case len(p.f.hosts) == 0:
 		return cluster.Reason{Code: cluster.ReasonNoNodes, Detail: "no node is registered"}
@@ -198,6 +202,9 @@ func (p *pass) neverReason(it *item) cluster.Reason {
 	worst := cluster.Reason{}
 	for c := range it.needs {
 		k := &p.f.classes[c]
+		if it.needs[c].why == vetoReserved {
+			return p.whereReason(it, c)
+		}
 		e, _ := cluster.EstimateFor(it.job.Estimates, k.gpuType)
 		if r := vetoReason(it.job, k.rep, &e, &it.needs[c], &p.pol); worst.Code == "" || r.Code != cluster.ReasonGPUType {
 			worst = r

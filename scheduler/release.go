@@ -42,6 +42,9 @@ func OnRelease(v View, gpus []cluster.GPUID, pol Policy) cluster.Plan {
 			r.know = cv.Interference()
 		}
 	}
+	if rv, ok := v.(interface{ Reservations() cluster.Reservations }); ok {
+		r.reserved = rv.Reservations()
+	}
 	for _, g := range gpus {
 		r.queue(g)
 	}
@@ -65,7 +68,8 @@ type release struct {
 	know  *cluster.Interference
 	on    func(cluster.GPUID) []cluster.JobID // nil when the view does not know
 	// limited: slowdowns count.
-	limited bool
+	limited  bool
+	reserved cluster.Reservations
 }
 
 // gpu returns our account of a GPU, nil for an unknown one. Pointers are good
@@ -161,7 +165,7 @@ func (r *release) queue(id cluster.GPUID) {
 // try starts j on c, and on others of its node if it wants several. passed is
 // who stands before it and does not fit.
 func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *cluster.Job) bool {
-	if j.Spec.Node != "" && j.Spec.Node != n.ID || j.Spec.GPUs < 1 {
+	if j.Spec.GPUs < 1 || !j.Spec.Allows(n) || j.Spec.WholeNodes() || r.reserved.Outside(j, cluster.Time(r.now)).Code != "" {
 		return false
 	}
 	e, _ := cluster.EstimateFor(j.Estimates, c.Type)
@@ -180,6 +184,9 @@ func (r *release) try(j *cluster.Job, n *cluster.Node, c *cluster.GPU, passed *c
 	}
 	for _, u := range r.cards {
 		st.Berth.GPUs = append(st.Berth.GPUs, cluster.GPUShare{GPU: u.ID, Share: nd.share(u.SellableMiB)})
+	}
+	if r.reserved.Keeps(j, &st.Berth, cluster.Time(r.now)).Code != "" {
+		return false
 	}
 	if passed == nil {
 		passed = r.earlier(j, st.Berth.GPUs, c.ID)

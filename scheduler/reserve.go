@@ -184,7 +184,7 @@ func (p *pass) keepNode(it *item) {
 	best, most := int32(-1), int64(-1)
 	for _, i := range p.f.order {
 		h := &p.f.hosts[i]
-		if h.use.CPUMilli < it.cpu || h.use.MemMiB < it.mem || it.node != "" && it.node != h.node.ID {
+		if h.use.CPUMilli < it.cpu || h.use.MemMiB < it.mem || it.node != "" && it.node != h.node.ID || p.refused(it, i) {
 			continue
 		}
 		has := int64(1000)

@@ -33,12 +33,15 @@ type pass struct {
 	typical   *learn // of what runs and waits, made when first asked for
 	frag      *frag  // nil where fragmentation plays no part
 	mild      *mild
-	careful   bool    // something is kept for deadlines; see want
-	plenty    bool    // each who waits could have empty cards; see rankOf
-	unseen    bool    // somebody stands in a queue whom the snapshot does not hold
-	picked    []int32 // scratch
-	chosen    []int   // scratch
-	able      []int   // scratch
+	// reservations are those of the snapshot.
+	reservations cluster.Reservations
+	careful      bool    // something is kept for deadlines; see want
+	plenty       bool    // each who waits could have empty cards; see rankOf
+	unseen       bool    // somebody stands in a queue whom the snapshot does not hold
+	realms       *realms // nil where every job may lie everywhere
+	picked       []int32 // scratch
+	chosen       []int   // scratch
+	able         []int   // scratch
 }
 
 // Schedule decides where the waiting jobs of snap go. It changes nothing of
@@ -55,7 +58,8 @@ type pass struct {
 func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
 	p := &pass{pol: pol, now: int64(snap.Now), running: snap.Running, failed: map[shape]int64{}, bulks: map[shape]bool{}, told: map[shape]cluster.Reason{}}
 	p.plan.BaseIndex, p.nodes = snap.Index, snap.Nodes
-	p.f = newFleet(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol)
+	p.realms, p.reservations = newRealms(snap), snap.Reservations
+	p.f = newFleet(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol, p.realms)
 	p.crowd = newCrowd(snap.Interference, p.f, snap.Running)
 	p.regret(snap.Terms)
 	p.gather(snap.Waiting)
@@ -176,6 +180,8 @@ func (p *pass) prefer(it *item, a, b int) bool {
 	na, nb := &it.needs[a], &it.needs[b]
 	ka, kb := &p.f.classes[a], &p.f.classes[b]
 	switch {
+	case p.realms != nil && p.frag == nil && na.dur == nb.dur && ka.alike(&kb.classKey):
+		return p.closer(it, a, b)
 	case na.dur != nb.dur:
 		return na.dur > nb.dur
 	case ka.sellable == kb.sellable && p.frag != nil:

@@ -35,6 +35,8 @@ const (
 	vetoPower          // it is predicted to draw more than it may
 	vetoCost           // it is predicted to cost more than it may
 	vetoObserved       // it ran out of more memory, and there are larger cards
+	vetoWhere          // it asks for other nodes
+	vetoReserved       // a reservation keeps it away, or it asks for another one
 	vetoTight          // it may need more than the card sells, and there are larger cards
 )
 
@@ -107,7 +109,7 @@ func needOn(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, pol *Policy
 		n.milli = cluster.WholeGPU
 	}
 	n.way = wayShare
-	if pol.Mode == ModeSlot || s.Exclusive || job.NeedWhole || !gpu.Shareable() || pol.MaxShares < 2 ||
+	if pol.Mode == ModeSlot || s.Exclusive || s.WholeNodes() || job.NeedWhole || !gpu.Shareable() || pol.MaxShares < 2 ||
 		n.mem >= gpu.SellableMiB || s.GPUMemMiB == 0 && (!sure || s.GPUs > 1) {
 		n.way, n.mem, n.milli = wayWhole, gpu.SellableMiB, cluster.WholeGPU
 	}
@@ -143,6 +145,10 @@ func vetoReason(job *cluster.Job, gpu *cluster.GPU, e *cluster.Estimate, n *need
 	case vetoCost:
 		r.Detail = fmt.Sprintf("is predicted to take %s on %s, a price of at most %s is allowed (--max-cost)",
 			pol.goalWords(job, gpu.Type, e, &limited, gpu.SellableMiB), gpu.Type, times(job.Spec.MaxCostMilli))
+	case vetoWhere:
+		r.Code, r.Detail = cluster.ReasonWhere, "is on no node that it asks for (--nodelist, --exclude, --constraint)"
+	case vetoReserved:
+		r.Code, r.Detail = cluster.ReasonReservation, "is kept by a reservation, or the job asks for one elsewhere"
 	case vetoType:
 		r.Code = cluster.ReasonGPUType
 		r.Detail = fmt.Sprintf("wants %s, this is %s", job.Spec.GPUType, gpu.Type)

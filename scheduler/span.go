@@ -13,8 +13,8 @@ import (
 // every pass looks at it in its turn, and keeps nodes for it as it keeps cards
 // for others who waited long.
 
-// spans tells of an item that it needs several nodes.
-func (it *item) spans() bool { return it.nodes > 1 }
+// spans tells of an item that it needs several nodes, or all of one.
+func (it *item) spans() bool { return it.nodes > 1 || it.whole }
 
 // allGPUs is how many GPUs a job takes on all of its nodes.
 func (it *item) allGPUs() int { return it.gpus * max(1, it.nodes) }
@@ -23,6 +23,7 @@ func (it *item) allGPUs() int { return it.gpus * max(1, it.nodes) }
 type part struct {
 	host  int32
 	cards []int32
+	named bool  // the job asks for the node by its name
 	late  bool  // the job was given up once since this node was not ready
 	order int64 // less is better
 }
@@ -32,7 +33,7 @@ type part struct {
 func (p *pass) startSpan(it *item) bool {
 	if it.gpus == 0 {
 		parts := p.plainParts(it)
-		if len(parts) < it.nodes {
+		if !enoughParts(it, parts) {
 			return false
 		}
 		e, _ := cluster.EstimateFor(it.job.Estimates, cluster.CPUType)
@@ -43,10 +44,10 @@ func (p *pass) startSpan(it *item) bool {
 	var fits []int
 	parts := map[int][]part{}
 	for c := range it.needs {
-		if it.needs[c].way == wayNone || !p.mayFit(it, c) {
+		if !p.leads(it, c) || p.realms == nil && !p.mayFit(it, c) {
 			continue
 		}
-		if s := p.fitSpan(it, c); len(s) >= it.nodes {
+		if s := p.fitSpan(it, c); enoughParts(it, s) {
 			fits, parts[c] = append(fits, c), s[:it.nodes]
 		}
 	}
@@ -86,26 +87,18 @@ func inTime(fits []int, parts map[int][]part) []int {
 // the fewest empty cards first, so that nodes stay whole for others, and last
 // those for which it was given up before.
 func (p *pass) fitSpan(it *item, c int) []part {
-	want, k := p.want(it, c), &p.f.classes[c]
-	each := want
-	each.cpu, each.host = -1, -1 // of the node, which is asked itself
 	var out []part
-	for i := range k.groups {
-		g := &k.groups[i]
+	want := p.want(it, c)
+	for k, g := range p.spanGroups(it, c) {
 		if int(g.hi-g.lo) < it.gpus || p.f.hosts[g.host].foreignQueue {
 			continue
 		}
-		var cards []int32
-		if it.needs[c].way == wayWhole {
-			cards = p.takeEmpty(k, it, g, &want, nil)
-		} else {
-			cards = p.spreadOn(it, c, g, &each, nil)
-		}
-		if len(cards) == it.gpus {
-			out = append(out, part{host: g.host, cards: cards, order: int64(g.empty), late: it.job.HeldUpBy(p.f.hosts[g.host].node.ID)})
+		cards := p.partCards(it, c, k, g, &want)
+		if len(cards) >= it.gpus && len(cards) > 0 {
+			out = append(out, p.partOn(it, g.host, cards, int64(g.empty)))
 		}
 	}
-	if len(out) < it.nodes {
+	if p.realms == nil && len(out) < it.nodes {
 		s := p.shapeOf(it, c)
 		if u, ok := p.failed[s]; !ok || want.until < u {
 			p.failed[s] = want.until
@@ -120,8 +113,8 @@ func (p *pass) plainParts(it *item) []part {
 	var out []part
 	for place, i := range p.f.order {
 		h := &p.f.hosts[i]
-		if r := p.f.hostRoom(h); r.cpu >= it.cpu && r.host >= it.mem {
-			out = append(out, part{host: i, order: int64(place), late: it.job.HeldUpBy(h.node.ID)})
+		if r := p.f.hostRoom(h); r.cpu >= it.cpu && r.host >= it.mem && !p.refused(it, i) && (!it.whole || p.isEmpty(h)) {
+			out = append(out, p.partOn(it, i, nil, int64(place)))
 		}
 	}
 	return bestFirst(out)
@@ -129,7 +122,7 @@ func (p *pass) plainParts(it *item) []part {
 
 func bestFirst(parts []part) []part {
 	slices.SortFunc(parts, func(a, b part) int {
-		return cmp.Or(lateLast(a.late, b.late), cmp.Compare(a.order, b.order), cmp.Compare(a.host, b.host))
+		return cmp.Or(lateLast(!a.named, !b.named), lateLast(a.late, b.late), cmp.Compare(a.order, b.order), cmp.Compare(a.host, b.host))
 	})
 	return parts
 }
@@ -181,6 +174,9 @@ func (p *pass) placeSpan(it *item, c int, parts []part, e cluster.Estimate, why 
 func (p *pass) berthOn(it *item, c int, s *part, st *cluster.Start) cluster.Berth {
 	h := &p.f.hosts[s.host]
 	b := cluster.Berth{Node: h.node.ID, CPUMilli: it.cpu, MemMiB: it.mem}
+	if it.whole {
+		b.CPUMilli = h.use.CPUMilli
+	}
 	takes := 0
 	for _, i := range s.cards {
 		if p.f.cards[i].use.Shares == 0 {
@@ -188,7 +184,7 @@ func (p *pass) berthOn(it *item, c int, s *part, st *cluster.Start) cluster.Bert
 		}
 		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: p.f.cards[i].use.ID, Share: it.needs[c].share(p.f.classes[c].sellable)})
 		if st.Overtook == "" {
-			st.Overtook = p.overtakes(it, c, i)
+			st.Overtook = p.overtakes(it, int(p.f.cards[i].class), i)
 		}
 	}
 	slices.SortFunc(b.GPUs, func(a, b cluster.GPUShare) int { return cmp.Compare(a.GPU, b.GPU) })
@@ -210,10 +206,10 @@ func (p *pass) keepSpan(it *item) bool {
 	var best []part
 	shadow, class := int64(forever), -1
 	for c := range it.needs {
-		if it.needs[c].way == wayNone {
+		if !p.leads(it, c) {
 			continue
 		}
-		if s := p.clearing(it, c); len(s) >= it.nodes && (class < 0 || s[it.nodes-1].order < shadow) {
+		if s := p.clearing(it, c); enoughParts(it, s) && (class < 0 || s[it.nodes-1].order < shadow) {
 			best, shadow, class = s[:it.nodes], s[it.nodes-1].order, c
 		}
 	}
@@ -228,7 +224,7 @@ func (p *pass) keepSpan(it *item) bool {
 			p.f.cards[card].until = min(p.f.cards[card].until, shadow)
 		}
 		h := &p.f.hosts[best[i].host]
-		h.keptCPU += it.cpu
+		h.keptCPU += p.coresOn(it, h)
 		h.keptMem += it.mem
 		p.f.keeps(best[i].host, best[i].cards)
 	}
@@ -238,16 +234,17 @@ func (p *pass) keepSpan(it *item) bool {
 // clearing lists the nodes that could ever hold the job on cards of class c by
 // when enough of them have room, with those cards.
 func (p *pass) clearing(it *item, c int) []part {
-	k := &p.f.classes[c]
 	var out []part
-	for i := range k.groups {
-		g := &k.groups[i]
+	for k, g := range p.spanGroups(it, c) {
 		h := &p.f.hosts[g.host]
 		if int(g.hi-g.lo) < it.gpus || h.use.CPUMilli < it.cpu || h.use.MemMiB < it.mem {
 			continue
 		}
-		all := p.clearsOn(k, g, &it.needs[c])[:it.gpus]
-		s := part{host: g.host, order: all[it.gpus-1].at}
+		all := p.clearsOn(k, g, &it.needs[c])
+		if !it.whole {
+			all = all[:it.gpus]
+		}
+		s := p.partOn(it, g.host, nil, all[len(all)-1].at)
 		for _, f := range all {
 			s.cards = append(s.cards, f.card)
 		}
@@ -318,7 +315,7 @@ func nodes(n int) string {
 // to them.
 func SpanWaits(waiting []*cluster.Job, now cluster.Time, pol Policy) bool {
 	return slices.ContainsFunc(waiting, func(j *cluster.Job) bool {
-		return j.Spec.NodeCount() > 1 && j.Spec.GPUs > 0 && now.Sub(j.Eligible) >= pol.ReserveAge
+		return (j.Spec.NodeCount() > 1 || j.Spec.WholeNodes()) && j.Spec.GPUs > 0 && now.Sub(j.Eligible) >= pol.ReserveAge
 	})
 }
 
@@ -326,6 +323,13 @@ func SpanWaits(waiting []*cluster.Job, now cluster.Time, pol Policy) bool {
 // on cards of one type.
 func (s *sieve) enough() string {
 	n := s.job.Spec.NodeCount()
+	if w := s.job.Spec.Where; w.Named() {
+		for _, id := range w.Nodes.Names() {
+			if !slices.ContainsFunc(s.able, func(o *cluster.Node) bool { return o.ID == id }) {
+				return fmt.Sprintf("node %s, which it asks for, with all that it needs", id)
+			}
+		}
+	}
 	if n == 1 {
 		return ""
 	}

@@ -77,7 +77,7 @@ func bulkyEver(nodes []*cluster.Node, g *cluster.GPU, job *cluster.Job, pol *Pol
 				alike++
 			}
 		}
-		if !n.Schedulable() || alike == 0 || alike < job.Spec.GPUs || job.Spec.Node != "" && job.Spec.Node != n.ID {
+		if !n.Schedulable() || alike == 0 || alike < job.Spec.GPUs || !job.Spec.Allows(n) {
 			continue
 		}
 		u := cluster.NodeUse{CPUMilli: n.CPUMilli, MemMiB: n.MemMiB}
@@ -255,22 +255,29 @@ func (p *pass) plainPlace(it *item, want *room) (int, string) {
 	t := p.f.plain
 	if it.node != "" {
 		h, ok := p.f.hostAt[it.node]
-		if !ok || p.f.hosts[h].place < 0 || !t.leaf(int(p.f.hosts[h].place)).holds(want) {
+		if !ok || p.refused(it, h) || p.f.hosts[h].place < 0 || !t.leaf(int(p.f.hosts[h].place)).holds(want) {
 			return -1, ""
 		}
 		return int(p.f.hosts[h].place), "the node that it asks for"
 	}
 	m := p.needMild()
 	if m == nil {
-		return t.first(0, want), "a node with room, those without GPUs first, then those with the fewest idle"
+		place := t.first(0, want)
+		for place >= 0 && p.refused(it, p.f.order[place]) {
+			place = t.first(place+1, want)
+		}
+		return place, "a node with room, those without GPUs first, then those with the fewest idle"
 	}
 	for place := m.tree.first(0, want); place >= 0; place = m.tree.first(place+1, want) {
-		if t.leaf(place).holds(want) {
+		if t.leaf(place).holds(want) && !p.refused(it, p.f.order[place]) {
 			return place, "leaves idle GPUs the cores and memory that jobs for them take; nodes without GPUs first, then those with the fewest idle"
 		}
 	}
 	best, least := -1, int64(forever)
 	for place := t.first(0, want); place >= 0 && least > 0; place = t.first(place+1, want) {
+		if p.refused(it, p.f.order[place]) {
+			continue
+		}
 		h := &p.f.hosts[p.f.order[place]]
 		if cost := m.usable(h.idle, h.freeCPU(), h.freeMem()) - m.usable(h.idle, h.freeCPU()-it.cpu, h.freeMem()-it.mem); cost < least {
 			best, least = place, cost

@@ -84,7 +84,7 @@ func placesOf(nodes []*cluster.Node) []place {
 	return out
 }
 
-func classOf(g *cluster.GPU) classKey { return classKey{g.Type, g.SellableMiB, g.Shareable()} }
+func classOf(g *cluster.GPU) classKey { return classKey{g.Type, g.SellableMiB, g.Shareable(), 0} }
 
 // sparingOf looks for cards that are large enough and could ever run job.
 func sparingOf(places []place, job *cluster.Job, pol *Policy) sparing {

@@ -65,10 +65,10 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 	if err := tellingFromAPI(s, m); err != nil {
 		return nil, err
 	}
-	if err := s.Check(); err != nil {
+	if s.Where, err = whereFromAPI(m.GetWhere()); err != nil {
 		return nil, err
 	}
-	return s, nil
+	return s, s.Check()
 }
 
 func orNil(b []byte) []byte {
@@ -133,6 +133,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		Partition: s.Partition, OrCpu: s.OrCPU,
 		Hold: s.Hold, Begin: toTime(s.Begin), Depends: dependsToAPI(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
 		Warning: warningToAPI(s.Warning), Truncate: s.Truncate, Container: containerToAPI(&s.Container),
+		Where:    whereToAPI(s.Where),
 		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: toDuration(s.IdleOK),
 		Account: s.Account, Qos: s.QOS, Nice: s.Nice,
 		Array: arrayToAPI(s.Array),
@@ -312,7 +313,7 @@ func NodeToAPI(n *cluster.Node, led *cluster.Ledger) *apiv1.Node {
 	m := &apiv1.Node{
 		Id: string(n.ID), Address: n.Address, State: n.State.String(), Drain: n.Drain, DrainReason: n.DrainReason,
 		CpuMilli: n.CPUMilli, MemMib: n.MemMiB, Runtimes: n.Runtimes, Version: n.Version, BootId: n.BootID,
-		Registered: toTime(n.Registered), Problem: n.Problem, History: historyToAPI(n),
+		Registered: toTime(n.Registered), Problem: n.Problem, History: historyToAPI(n), Features: n.Features,
 	}
 	if led != nil {
 		if u, ok := led.Node(n.ID); ok {

@@ -33,6 +33,7 @@ func SpecToLog(s *cluster.Spec) *logv1.Spec {
 		Partition: s.Partition, OrCpu: s.OrCPU, Nodes: uint32(s.Nodes), Tasks: uint32(s.Tasks),
 		Hold: s.Hold, BeginUs: int64(s.Begin), Depends: dependsToLog(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
 		Warning: warningToLog(s.Warning), Truncate: s.Truncate, Container: containerToLog(&s.Container),
+		Where:      whereToLog(s.Where),
 		MailEvents: uint32(s.Mail.Events), MailUser: s.Mail.To, IdleOkUs: s.IdleOK.Microseconds(),
 		Account: s.Account, Qos: s.QOS, Nice: s.Nice,
 		Array: arrayToLog(s.Array),
@@ -63,8 +64,13 @@ func SpecFromLog(m *logv1.Spec) (*cluster.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
+	where, err := whereFromLog(m.GetWhere())
+	if err != nil {
+		return nil, err
+	}
 	return &cluster.Spec{
 		Array: array,
+		Where: where,
 		Name:  m.GetName(), Command: fromBytes(m.GetCommand()), Env: fromBytes(m.GetEnv()), Dir: string(m.GetDir()), Image: m.GetImage(),
 		GPUs: int(m.GetGpus()), Exclusive: m.GetExclusive(), GPUType: m.GetGpuType(), Node: cluster.NodeID(m.GetNode()),
 		GPUMemMiB: m.GetGpuMemMib(), GPUMilli: m.GetGpuMilli(), Duration: us(m.GetDurationUs()),
@@ -323,7 +329,7 @@ func NodeToLog(n *cluster.Node) *logv1.Node {
 	m := &logv1.Node{
 		Id: string(n.ID), Revision: n.Revision, Address: n.Address, BootId: n.BootID, State: uint32(n.State), Drain: n.Drain, DrainReason: n.DrainReason,
 		CpuMilli: n.CPUMilli, MemMib: n.MemMiB, Runtimes: n.Runtimes, Version: n.Version, RegisteredUs: int64(n.Registered), ChangedUs: int64(n.Changed),
-		Fence: n.Fence, Problem: n.Problem, Orders: ordersToLog(n.Orders), History: historyToLog(n.History),
+		Fence: n.Fence, Problem: n.Problem, Orders: ordersToLog(n.Orders), History: historyToLog(n.History), Features: n.Features,
 	}
 	for _, g := range n.GPUs {
 		m.Gpus = append(m.Gpus, &logv1.GPU{
@@ -346,6 +352,9 @@ func NodeFromLog(m *logv1.Node) (*cluster.Node, error) {
 	}
 	var err error
 	if n.Orders, err = ordersFromLog(m.GetId(), m.GetOrders()); err != nil {
+		return nil, err
+	}
+	if n.Features, err = storedFeatures(m.GetId(), m.GetFeatures()); err != nil {
 		return nil, err
 	}
 	if n.ID == "" || n.State == 0 || n.CPUMilli < 0 || n.MemMiB < 0 {

@@ -35,6 +35,10 @@ func (f filler) fill(v reflect.Value) {
 		v.SetInt(rapid.Int64Range(1, 1<<40).Draw(f.t, "span") * int64(time.Microsecond))
 		return
 	}
+	if v.Type() == reflect.TypeFor[*cluster.Where]() {
+		v.Set(reflect.ValueOf(genWhere(f.t, !f.sparse)))
+		return
+	}
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
@@ -281,6 +285,9 @@ func validNode(t *rapid.T, n *cluster.Node) {
 	for i := range n.GPUs {
 		n.GPUs[i].ID = cluster.GPUID(fmt.Sprintf("GPU-%d", i))
 		n.GPUs[i].State %= cluster.GPULost + 1
+	}
+	for i := range n.Features {
+		n.Features[i] = fmt.Sprintf("feature-%d", i)
 	}
 	for i := range n.Orders {
 		n.Orders[i].GPU = cluster.GPUID(fmt.Sprintf("GPU-%d", i))

@@ -47,6 +47,10 @@ func NodeFromHello(h *nodev1.Hello, headroomMiB int64, maxShares int) (*cluster.
 		CPUMilli: h.CpuMilli, MemMiB: h.MemMib, Runtimes: h.Runtimes, Version: h.Version,
 		Problem: clip(h.Problem, maxStateReason),
 	}
+	var err error
+	if n.Features, err = features(h.Node, h.Features); err != nil {
+		return nil, err
+	}
 	for _, g := range h.Gpus {
 		if g.Uuid == "" || len(g.Uuid) > 128 || g.Type == "" || len(g.Type) > 64 || g.MemMib <= 0 || g.MemMib > cluster.MaxMemMiB {
 			return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: GPU %q of type %q with %d MiB is malformed", h.Node, g.Uuid, g.Type, g.MemMib)

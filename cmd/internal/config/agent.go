@@ -2,10 +2,12 @@ package config
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/berth-scheduler/berth/agent/hooks"
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // Agent is the configuration of berth agent, written as Coordinator is.
@@ -39,6 +41,8 @@ type Node struct {
 	// machine but a small part for its daemons.
 	CPUs      int `yaml:"cpus"`
 	MemoryMiB int `yaml:"memory_mib"`
+	// Features are what jobs may ask for with --constraint.
+	Features []string `yaml:"features"`
 }
 
 // AgentListen says where a metrics scraper reaches the agent; empty means not
@@ -139,6 +143,9 @@ func (a *Agent) Validate() error {
 	}
 	p.number("node.cpus", a.Node.CPUs, 0, 4096)
 	p.number("node.memory_mib", a.Node.MemoryMiB, 0, 64<<20)
+	if err := cluster.CheckFeatures(slices.Compact(slices.Sorted(slices.Values(a.Node.Features)))); err != nil {
+		p.addf("node.features", "%v", err)
+	}
 	p.name("cluster.id", a.Cluster.ID)
 	p.text("cluster.name", a.Cluster.Name, 200)
 	p.coordinators(a.Coordinators)

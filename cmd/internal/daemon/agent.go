@@ -39,7 +39,7 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 	}
 	ac := agent.Config{
 		Visitors: relay.New(log),
-		Node:     cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts,
+		Node:     cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Features: cfg.Node.Features, Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts,
 		Coordinators: cfg.Coordinators, Dial: Dialer(src, tlsconf.RoleCoordinator),
 		Users: newAccounts(cfg.Users), Networks: networks(cfg.Containers), Env: cfg.Jobs.Env, Grace: cfg.Jobs.Grace, MemCaps: memCaps(cfg.GPUs, cfg.Sharing, log), Tail: asuser.Tail, Log: log,
 	}

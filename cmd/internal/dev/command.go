@@ -39,7 +39,7 @@ Without one, stay until Ctrl-C.`,
 	}
 	f := cmd.Flags()
 	f.IntVar(&c.opts.Coordinators, "coordinators", 1, "number of coordinators, 1 to 7")
-	f.StringVar(&c.nodes, "nodes", "2x2xA100-SXM4-80GB", "nodes as NODESxGPUSxTYPE, nvml, or cpu; several with commas")
+	f.StringVar(&c.nodes, "nodes", "2x2xA100-SXM4-80GB", "nodes as NODESxGPUSxTYPE, nvml, or cpu, each with features behind an @ as @a+b; several with commas")
 	f.StringVar(&c.opts.Dir, "dir", "", "directory for state and logs, kept at the end (default a temporary one)")
 	f.StringVar(&c.opts.Runtime, "runtime", "process", "what runs jobs: process or containerd")
 	f.BoolVar(&c.opts.Busybox, "busybox", false, "with --runtime containerd, import the image berth.test/busybox:static")

@@ -2,10 +2,12 @@ package dev
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/berth-scheduler/berth/agent/gpu/sim"
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // NodeSpec is what one node of a development cluster has: simulated GPUs, the
@@ -14,6 +16,7 @@ type NodeSpec struct {
 	Provider string // sim, nvml or none
 	GPUs     int
 	Type     string
+	Features []string
 }
 
 // maxNodes keeps a slip of the finger from filling the machine with agents.
@@ -21,13 +24,21 @@ const maxNodes = 64
 
 const specForms = `want NODESxGPUSxTYPE such as 4x2xA100-SXM4-80GB, "nvml" for this machine's GPUs, "cpu" or NODESxcpu for nodes without; several with commas`
 
-// ParseNodes reads a list such as "4x2xA100-SXM4-80GB,1x4xT4,cpu".
+// ParseNodes reads a list such as "4x2xA100-SXM4-80GB,1x4xT4@old+slow,cpu",
+// where features stand behind an @.
 func ParseNodes(s string) ([]NodeSpec, error) {
 	var out []NodeSpec
 	for part := range strings.SplitSeq(s, ",") {
-		n, node, err := parsePart(strings.TrimSpace(part))
+		part, features, has := strings.Cut(strings.TrimSpace(part), "@")
+		n, node, err := parsePart(part)
 		if err != nil {
 			return nil, fmt.Errorf("nodes %q: %w", s, err)
+		}
+		if has {
+			node.Features = slices.Compact(slices.Sorted(strings.SplitSeq(features, "+")))
+			if err := cluster.CheckFeatures(node.Features); err != nil {
+				return nil, fmt.Errorf("nodes %q: %w", s, err)
+			}
 		}
 		if n+len(out) > maxNodes {
 			return nil, fmt.Errorf("nodes %q: more than %d nodes", s, maxNodes)

@@ -383,6 +383,7 @@ type JobSpec struct {
 	// One task for each of these numbers, and how many may run at once, as
 	// 0-99:2,200%4; "" is one job.
 	Array         string `protobuf:"bytes,60,opt,name=array,proto3" json:"array,omitempty"`
+	Where         *Where `protobuf:"bytes,50,opt,name=where,proto3" json:"where,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -753,6 +754,95 @@ func (x *JobSpec) GetArray() string {
 	return ""
 }
 
+func (x *JobSpec) GetWhere() *Where {
+	if x != nil {
+		return x.Where
+	}
+	return nil
+}
+
+// Where is on which nodes a job may run; see cluster.Where.
+type Where struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Host lists such as gpu[01-04]: nodes that it must have, all of them, and those
+	// that it must not have.
+	Nodes   string `protobuf:"bytes,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Exclude string `protobuf:"bytes,2,opt,name=exclude,proto3" json:"exclude,omitempty"`
+	// What its nodes must have, such as a100&nvlink|h100.
+	Features string `protobuf:"bytes,3,opt,name=features,proto3" json:"features,omitempty"`
+	// It takes all of each of its nodes.
+	Whole bool `protobuf:"varint,4,opt,name=whole,proto3" json:"whole,omitempty"`
+	// The reservation inside of which it runs.
+	Reservation   string `protobuf:"bytes,5,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Where) Reset() {
+	*x = Where{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Where) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Where) ProtoMessage() {}
+
+func (x *Where) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Where.ProtoReflect.Descriptor instead.
+func (*Where) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Where) GetNodes() string {
+	if x != nil {
+		return x.Nodes
+	}
+	return ""
+}
+
+func (x *Where) GetExclude() string {
+	if x != nil {
+		return x.Exclude
+	}
+	return ""
+}
+
+func (x *Where) GetFeatures() string {
+	if x != nil {
+		return x.Features
+	}
+	return ""
+}
+
+func (x *Where) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
+func (x *Where) GetReservation() string {
+	if x != nil {
+		return x.Reservation
+	}
+	return ""
+}
+
 // Container is what a job asks of what it runs in; see cluster.Container.
 type Container struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -769,7 +859,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[3]
+	mi := &file_berth_api_v1_api_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +871,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[3]
+	mi := &file_berth_api_v1_api_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +884,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{3}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Container) GetNetwork() string {
@@ -843,7 +933,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[4]
+	mi := &file_berth_api_v1_api_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +945,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[4]
+	mi := &file_berth_api_v1_api_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +958,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{4}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -906,7 +996,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[5]
+	mi := &file_berth_api_v1_api_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1008,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[5]
+	mi := &file_berth_api_v1_api_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1021,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{5}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Warning) GetSignal() string {
@@ -967,7 +1057,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[6]
+	mi := &file_berth_api_v1_api_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -979,7 +1069,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[6]
+	mi := &file_berth_api_v1_api_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -992,7 +1082,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{6}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Dependency) GetKind() string {
@@ -1078,7 +1168,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[7]
+	mi := &file_berth_api_v1_api_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1180,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[7]
+	mi := &file_berth_api_v1_api_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1193,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{7}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Job) GetId() uint64 {
@@ -1408,7 +1498,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[8]
+	mi := &file_berth_api_v1_api_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1510,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[8]
+	mi := &file_berth_api_v1_api_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1523,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{8}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GPUShare) GetUuid() string {
@@ -1482,7 +1572,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[9]
+	mi := &file_berth_api_v1_api_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1494,7 +1584,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[9]
+	mi := &file_berth_api_v1_api_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1507,7 +1597,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{9}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Share) GetMemMib() int64 {
@@ -1550,7 +1640,7 @@ type Prediction struct {
 
 func (x *Prediction) Reset() {
 	*x = Prediction{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[10]
+	mi := &file_berth_api_v1_api_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1562,7 +1652,7 @@ func (x *Prediction) String() string {
 func (*Prediction) ProtoMessage() {}
 
 func (x *Prediction) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[10]
+	mi := &file_berth_api_v1_api_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1575,7 +1665,7 @@ func (x *Prediction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prediction.ProtoReflect.Descriptor instead.
 func (*Prediction) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{10}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Prediction) GetGpuType() string {
@@ -1666,7 +1756,7 @@ type PredictionPart struct {
 
 func (x *PredictionPart) Reset() {
 	*x = PredictionPart{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[11]
+	mi := &file_berth_api_v1_api_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1678,7 +1768,7 @@ func (x *PredictionPart) String() string {
 func (*PredictionPart) ProtoMessage() {}
 
 func (x *PredictionPart) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[11]
+	mi := &file_berth_api_v1_api_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1691,7 +1781,7 @@ func (x *PredictionPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictionPart.ProtoReflect.Descriptor instead.
 func (*PredictionPart) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{11}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PredictionPart) GetName() string {
@@ -1726,7 +1816,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[12]
+	mi := &file_berth_api_v1_api_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1738,7 +1828,7 @@ func (x *Measured) String() string {
 func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[12]
+	mi := &file_berth_api_v1_api_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1751,7 +1841,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{12}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Measured) GetGpuMemMib() int64 {
@@ -1839,7 +1929,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[13]
+	mi := &file_berth_api_v1_api_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +1941,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[13]
+	mi := &file_berth_api_v1_api_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +1954,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{13}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -1959,7 +2049,7 @@ type NeighbourSpan struct {
 
 func (x *NeighbourSpan) Reset() {
 	*x = NeighbourSpan{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[14]
+	mi := &file_berth_api_v1_api_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1971,7 +2061,7 @@ func (x *NeighbourSpan) String() string {
 func (*NeighbourSpan) ProtoMessage() {}
 
 func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[14]
+	mi := &file_berth_api_v1_api_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2074,7 @@ func (x *NeighbourSpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NeighbourSpan.ProtoReflect.Descriptor instead.
 func (*NeighbourSpan) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{14}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NeighbourSpan) GetJob() uint64 {
@@ -2045,7 +2135,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[15]
+	mi := &file_berth_api_v1_api_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2057,7 +2147,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[15]
+	mi := &file_berth_api_v1_api_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2070,7 +2160,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{15}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -2224,7 +2314,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[16]
+	mi := &file_berth_api_v1_api_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2236,7 +2326,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[16]
+	mi := &file_berth_api_v1_api_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2249,7 +2339,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{16}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Part) GetNode() string {
@@ -2317,7 +2407,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[17]
+	mi := &file_berth_api_v1_api_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2419,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[17]
+	mi := &file_berth_api_v1_api_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2432,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{17}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetJobRequest) GetId() uint64 {
@@ -2362,7 +2452,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[18]
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +2464,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[18]
+	mi := &file_berth_api_v1_api_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +2477,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{18}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2430,7 +2520,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2442,7 +2532,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[19]
+	mi := &file_berth_api_v1_api_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2455,7 +2545,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{19}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListJobsRequest) GetStates() []string {
@@ -2547,7 +2637,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2559,7 +2649,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[20]
+	mi := &file_berth_api_v1_api_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2572,7 +2662,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{20}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2645,7 +2735,7 @@ type JobColumns struct {
 
 func (x *JobColumns) Reset() {
 	*x = JobColumns{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +2747,7 @@ func (x *JobColumns) String() string {
 func (*JobColumns) ProtoMessage() {}
 
 func (x *JobColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[21]
+	mi := &file_berth_api_v1_api_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +2760,7 @@ func (x *JobColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobColumns.ProtoReflect.Descriptor instead.
 func (*JobColumns) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{21}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JobColumns) GetTexts() []string {
@@ -2880,7 +2970,7 @@ type CancelJobsRequest struct {
 
 func (x *CancelJobsRequest) Reset() {
 	*x = CancelJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2892,7 +2982,7 @@ func (x *CancelJobsRequest) String() string {
 func (*CancelJobsRequest) ProtoMessage() {}
 
 func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[22]
+	mi := &file_berth_api_v1_api_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2905,7 +2995,7 @@ func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{22}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelJobsRequest) GetRequestId() string {
@@ -2931,7 +3021,7 @@ type CancelJobsResponse struct {
 
 func (x *CancelJobsResponse) Reset() {
 	*x = CancelJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2943,7 +3033,7 @@ func (x *CancelJobsResponse) String() string {
 func (*CancelJobsResponse) ProtoMessage() {}
 
 func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[23]
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2956,7 +3046,7 @@ func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{23}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelJobsResponse) GetResults() []*CancelResult {
@@ -2976,7 +3066,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +3078,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3001,7 +3091,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelResult) GetId() uint64 {
@@ -3032,7 +3122,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3044,7 +3134,7 @@ func (x *ControlJobsRequest) String() string {
 func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3057,7 +3147,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ControlJobsRequest) GetRequestId() string {
@@ -3097,7 +3187,7 @@ type ControlJobsResponse struct {
 
 func (x *ControlJobsResponse) Reset() {
 	*x = ControlJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3109,7 +3199,7 @@ func (x *ControlJobsResponse) String() string {
 func (*ControlJobsResponse) ProtoMessage() {}
 
 func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3122,7 +3212,7 @@ func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsResponse.ProtoReflect.Descriptor instead.
 func (*ControlJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ControlJobsResponse) GetResults() []*ControlResult {
@@ -3146,7 +3236,7 @@ type ControlResult struct {
 
 func (x *ControlResult) Reset() {
 	*x = ControlResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3158,7 +3248,7 @@ func (x *ControlResult) String() string {
 func (*ControlResult) ProtoMessage() {}
 
 func (x *ControlResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3171,7 +3261,7 @@ func (x *ControlResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlResult.ProtoReflect.Descriptor instead.
 func (*ControlResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ControlResult) GetId() uint64 {
@@ -3204,7 +3294,7 @@ type ExplainJobRequest struct {
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3216,7 +3306,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3229,7 +3319,7 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExplainJobRequest) GetId() uint64 {
@@ -3252,7 +3342,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3264,7 +3354,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3277,7 +3367,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExplainJobResponse) GetJob() *Job {
@@ -3320,7 +3410,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3332,7 +3422,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3345,7 +3435,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Forecast) GetNode() string {
@@ -3404,7 +3494,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3416,7 +3506,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3429,7 +3519,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Explanation) GetCode() string {
@@ -3472,7 +3562,7 @@ type PredictRequest struct {
 
 func (x *PredictRequest) Reset() {
 	*x = PredictRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3574,7 @@ func (x *PredictRequest) String() string {
 func (*PredictRequest) ProtoMessage() {}
 
 func (x *PredictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3587,7 @@ func (x *PredictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictRequest.ProtoReflect.Descriptor instead.
 func (*PredictRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PredictRequest) GetSpec() *JobSpec {
@@ -3526,7 +3616,7 @@ type PredictResponse struct {
 
 func (x *PredictResponse) Reset() {
 	*x = PredictResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3538,7 +3628,7 @@ func (x *PredictResponse) String() string {
 func (*PredictResponse) ProtoMessage() {}
 
 func (x *PredictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3551,7 +3641,7 @@ func (x *PredictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictResponse.ProtoReflect.Descriptor instead.
 func (*PredictResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PredictResponse) GetPredictions() []*Prediction {
@@ -3586,7 +3676,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3598,7 +3688,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3611,7 +3701,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Sharing) GetGpuType() string {
@@ -3665,7 +3755,7 @@ type SharedJob struct {
 
 func (x *SharedJob) Reset() {
 	*x = SharedJob{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3677,7 +3767,7 @@ func (x *SharedJob) String() string {
 func (*SharedJob) ProtoMessage() {}
 
 func (x *SharedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3690,7 +3780,7 @@ func (x *SharedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedJob.ProtoReflect.Descriptor instead.
 func (*SharedJob) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SharedJob) GetId() uint64 {
@@ -3743,7 +3833,7 @@ type SharingAdvice struct {
 
 func (x *SharingAdvice) Reset() {
 	*x = SharingAdvice{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3755,7 +3845,7 @@ func (x *SharingAdvice) String() string {
 func (*SharingAdvice) ProtoMessage() {}
 
 func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3768,7 +3858,7 @@ func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingAdvice.ProtoReflect.Descriptor instead.
 func (*SharingAdvice) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SharingAdvice) GetGpuType() string {
@@ -3833,7 +3923,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3845,7 +3935,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3858,7 +3948,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WatchJobsRequest) GetIds() []uint64 {
@@ -3888,7 +3978,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3900,7 +3990,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3913,7 +4003,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WatchJobsResponse) GetJobs() []*Job {
@@ -3945,7 +4035,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3957,7 +4047,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3970,7 +4060,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 type GetStatusResponse struct {
@@ -3994,7 +4084,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4006,7 +4096,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4019,7 +4109,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetStatusResponse) GetClusterId() string {
@@ -4116,7 +4206,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4128,7 +4218,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4141,7 +4231,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Member) GetId() string {
@@ -4280,7 +4370,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4292,7 +4382,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4305,7 +4395,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *JobCount) GetState() string {
@@ -4331,7 +4421,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4343,7 +4433,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4356,7 +4446,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListNodesRequest) GetIds() []string {
@@ -4376,7 +4466,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4388,7 +4478,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4401,7 +4491,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -4443,14 +4533,19 @@ type Node struct {
 	// What is wrong with the node as a whole; empty is nothing.
 	Problem string `protobuf:"bytes,19,opt,name=problem,proto3" json:"problem,omitempty"`
 	// The last of what befell it and its GPUs, oldest first.
-	History       []*NodeEvent `protobuf:"bytes,20,rep,name=history,proto3" json:"history,omitempty"`
+	History  []*NodeEvent `protobuf:"bytes,20,rep,name=history,proto3" json:"history,omitempty"`
+	Features []string     `protobuf:"bytes,30,rep,name=features,proto3" json:"features,omitempty"`
+	// The reservation whose window is open there, of all of the node; "" is none.
+	Reservation string `protobuf:"bytes,31,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	// That reservation is for maintenance.
+	Maint         bool `protobuf:"varint,32,opt,name=maint,proto3" json:"maint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4462,7 +4557,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4475,7 +4570,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Node) GetId() string {
@@ -4618,6 +4713,27 @@ func (x *Node) GetHistory() []*NodeEvent {
 	return nil
 }
 
+func (x *Node) GetFeatures() []string {
+	if x != nil {
+		return x.Features
+	}
+	return nil
+}
+
+func (x *Node) GetReservation() string {
+	if x != nil {
+		return x.Reservation
+	}
+	return ""
+}
+
+func (x *Node) GetMaint() bool {
+	if x != nil {
+		return x.Maint
+	}
+	return false
+}
+
 type GPU struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Uuid            string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
@@ -4660,7 +4776,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4672,7 +4788,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4685,7 +4801,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GPU) GetUuid() string {
@@ -4894,7 +5010,7 @@ type GPUDetail struct {
 
 func (x *GPUDetail) Reset() {
 	*x = GPUDetail{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4906,7 +5022,7 @@ func (x *GPUDetail) String() string {
 func (*GPUDetail) ProtoMessage() {}
 
 func (x *GPUDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4919,7 +5035,7 @@ func (x *GPUDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUDetail.ProtoReflect.Descriptor instead.
 func (*GPUDetail) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GPUDetail) GetName() string {
@@ -5027,7 +5143,7 @@ type GPUInstance struct {
 
 func (x *GPUInstance) Reset() {
 	*x = GPUInstance{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5039,7 +5155,7 @@ func (x *GPUInstance) String() string {
 func (*GPUInstance) ProtoMessage() {}
 
 func (x *GPUInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5052,7 +5168,7 @@ func (x *GPUInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUInstance.ProtoReflect.Descriptor instead.
 func (*GPUInstance) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GPUInstance) GetUuid() string {
@@ -5097,7 +5213,7 @@ type StrayProcess struct {
 
 func (x *StrayProcess) Reset() {
 	*x = StrayProcess{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5109,7 +5225,7 @@ func (x *StrayProcess) String() string {
 func (*StrayProcess) ProtoMessage() {}
 
 func (x *StrayProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5122,7 +5238,7 @@ func (x *StrayProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StrayProcess.ProtoReflect.Descriptor instead.
 func (*StrayProcess) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StrayProcess) GetPid() int64 {
@@ -5172,7 +5288,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5184,7 +5300,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5197,7 +5313,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *NodeEvent) GetAt() *timestamppb.Timestamp {
@@ -5255,7 +5371,7 @@ type DrainGPURequest struct {
 
 func (x *DrainGPURequest) Reset() {
 	*x = DrainGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5267,7 +5383,7 @@ func (x *DrainGPURequest) String() string {
 func (*DrainGPURequest) ProtoMessage() {}
 
 func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5280,7 +5396,7 @@ func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPURequest.ProtoReflect.Descriptor instead.
 func (*DrainGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DrainGPURequest) GetGpu() string {
@@ -5321,7 +5437,7 @@ type DrainGPUResponse struct {
 
 func (x *DrainGPUResponse) Reset() {
 	*x = DrainGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5333,7 +5449,7 @@ func (x *DrainGPUResponse) String() string {
 func (*DrainGPUResponse) ProtoMessage() {}
 
 func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5346,7 +5462,7 @@ func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPUResponse.ProtoReflect.Descriptor instead.
 func (*DrainGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DrainGPUResponse) GetNode() *Node {
@@ -5374,7 +5490,7 @@ type ResumeGPURequest struct {
 
 func (x *ResumeGPURequest) Reset() {
 	*x = ResumeGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5386,7 +5502,7 @@ func (x *ResumeGPURequest) String() string {
 func (*ResumeGPURequest) ProtoMessage() {}
 
 func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5399,7 +5515,7 @@ func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPURequest.ProtoReflect.Descriptor instead.
 func (*ResumeGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ResumeGPURequest) GetGpu() string {
@@ -5433,7 +5549,7 @@ type ResumeGPUResponse struct {
 
 func (x *ResumeGPUResponse) Reset() {
 	*x = ResumeGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5445,7 +5561,7 @@ func (x *ResumeGPUResponse) String() string {
 func (*ResumeGPUResponse) ProtoMessage() {}
 
 func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5458,7 +5574,7 @@ func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPUResponse.ProtoReflect.Descriptor instead.
 func (*ResumeGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ResumeGPUResponse) GetNode() *Node {
@@ -5485,7 +5601,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5497,7 +5613,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5510,7 +5626,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -5536,7 +5652,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5548,7 +5664,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5561,7 +5677,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -5580,7 +5696,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5592,7 +5708,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5605,7 +5721,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -5624,7 +5740,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5636,7 +5752,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5649,7 +5765,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -5668,7 +5784,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5680,7 +5796,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5693,7 +5809,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -5715,7 +5831,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5727,7 +5843,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5740,7 +5856,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -5773,7 +5889,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5785,7 +5901,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5798,7 +5914,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -5816,7 +5932,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5828,7 +5944,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5841,7 +5957,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 type CreateTokenRequest struct {
@@ -5855,7 +5971,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5867,7 +5983,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5880,7 +5996,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -5914,7 +6030,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5926,7 +6042,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5939,7 +6055,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -5991,7 +6107,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6003,7 +6119,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6016,7 +6132,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Partition) GetName() string {
@@ -6134,7 +6250,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6146,7 +6262,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6159,7 +6275,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -6178,7 +6294,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6190,7 +6306,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6203,7 +6319,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -6236,7 +6352,7 @@ type SetPartitionRequest struct {
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6248,7 +6364,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6261,7 +6377,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -6344,7 +6460,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6356,7 +6472,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6369,7 +6485,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -6395,7 +6511,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6407,7 +6523,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6420,7 +6536,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -6438,7 +6554,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6450,7 +6566,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6463,7 +6579,972 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
+}
+
+// Reservation keeps nodes or cards for some jobs, or for nobody, for a while.
+type Reservation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Of the window that is open, or of the next.
+	Start *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start,proto3" json:"start,omitempty"`
+	End   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=end,proto3" json:"end,omitempty"`
+	// daily, weekly or "".
+	Repeat string `protobuf:"bytes,4,opt,name=repeat,proto3" json:"repeat,omitempty"`
+	// A host list; with gpus only these cards of them.
+	Nodes    string         `protobuf:"bytes,5,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Gpus     []*ReservedGPU `protobuf:"bytes,6,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	Users    []string       `protobuf:"bytes,7,rep,name=users,proto3" json:"users,omitempty"`
+	Accounts []string       `protobuf:"bytes,8,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	Maint    bool           `protobuf:"varint,9,opt,name=maint,proto3" json:"maint,omitempty"`
+	Features string         `protobuf:"bytes,10,opt,name=features,proto3" json:"features,omitempty"`
+	Comment  string         `protobuf:"bytes,11,opt,name=comment,proto3" json:"comment,omitempty"`
+	// Its window is open.
+	Active bool `protobuf:"varint,12,opt,name=active,proto3" json:"active,omitempty"`
+	// The cores and cards that it holds of nodes that are registered.
+	CpuMilli  int64  `protobuf:"varint,13,opt,name=cpu_milli,json=cpuMilli,proto3" json:"cpu_milli,omitempty"`
+	GpuCount  uint32 `protobuf:"varint,14,opt,name=gpu_count,json=gpuCount,proto3" json:"gpu_count,omitempty"`
+	NodeCount uint32 `protobuf:"varint,15,opt,name=node_count,json=nodeCount,proto3" json:"node_count,omitempty"`
+	// Jobs that ask for it, and those of others that run where it is.
+	JobsWaiting   uint32   `protobuf:"varint,16,opt,name=jobs_waiting,json=jobsWaiting,proto3" json:"jobs_waiting,omitempty"`
+	JobsRunning   uint32   `protobuf:"varint,17,opt,name=jobs_running,json=jobsRunning,proto3" json:"jobs_running,omitempty"`
+	InTheWay      []uint64 `protobuf:"varint,18,rep,packed,name=in_the_way,json=inTheWay,proto3" json:"in_the_way,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reservation) Reset() {
+	*x = Reservation{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reservation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reservation) ProtoMessage() {}
+
+func (x *Reservation) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
+func (*Reservation) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *Reservation) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Reservation) GetStart() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *Reservation) GetEnd() *timestamppb.Timestamp {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *Reservation) GetRepeat() string {
+	if x != nil {
+		return x.Repeat
+	}
+	return ""
+}
+
+func (x *Reservation) GetNodes() string {
+	if x != nil {
+		return x.Nodes
+	}
+	return ""
+}
+
+func (x *Reservation) GetGpus() []*ReservedGPU {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
+func (x *Reservation) GetUsers() []string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+func (x *Reservation) GetAccounts() []string {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
+func (x *Reservation) GetMaint() bool {
+	if x != nil {
+		return x.Maint
+	}
+	return false
+}
+
+func (x *Reservation) GetFeatures() string {
+	if x != nil {
+		return x.Features
+	}
+	return ""
+}
+
+func (x *Reservation) GetComment() string {
+	if x != nil {
+		return x.Comment
+	}
+	return ""
+}
+
+func (x *Reservation) GetActive() bool {
+	if x != nil {
+		return x.Active
+	}
+	return false
+}
+
+func (x *Reservation) GetCpuMilli() int64 {
+	if x != nil {
+		return x.CpuMilli
+	}
+	return 0
+}
+
+func (x *Reservation) GetGpuCount() uint32 {
+	if x != nil {
+		return x.GpuCount
+	}
+	return 0
+}
+
+func (x *Reservation) GetNodeCount() uint32 {
+	if x != nil {
+		return x.NodeCount
+	}
+	return 0
+}
+
+func (x *Reservation) GetJobsWaiting() uint32 {
+	if x != nil {
+		return x.JobsWaiting
+	}
+	return 0
+}
+
+func (x *Reservation) GetJobsRunning() uint32 {
+	if x != nil {
+		return x.JobsRunning
+	}
+	return 0
+}
+
+func (x *Reservation) GetInTheWay() []uint64 {
+	if x != nil {
+		return x.InTheWay
+	}
+	return nil
+}
+
+type ReservedGPU struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Index         uint32                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	Type          string                 `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReservedGPU) Reset() {
+	*x = ReservedGPU{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReservedGPU) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReservedGPU) ProtoMessage() {}
+
+func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReservedGPU.ProtoReflect.Descriptor instead.
+func (*ReservedGPU) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *ReservedGPU) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *ReservedGPU) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ReservedGPU) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ReservedGPU) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+type ListReservationsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty means all.
+	Names         []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListReservationsRequest) Reset() {
+	*x = ListReservationsRequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListReservationsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListReservationsRequest) ProtoMessage() {}
+
+func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
+func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *ListReservationsRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+type ListReservationsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reservations  []*Reservation         `protobuf:"bytes,1,rep,name=reservations,proto3" json:"reservations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListReservationsResponse) Reset() {
+	*x = ListReservationsResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListReservationsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListReservationsResponse) ProtoMessage() {}
+
+func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListReservationsResponse.ProtoReflect.Descriptor instead.
+func (*ListReservationsResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *ListReservationsResponse) GetReservations() []*Reservation {
+	if x != nil {
+		return x.Reservations
+	}
+	return nil
+}
+
+// SetReservationRequest adds a reservation, or changes what it names of one.
+type SetReservationRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The reservation must not be there yet; or it must.
+	OnlyNew    bool                   `protobuf:"varint,2,opt,name=only_new,json=onlyNew,proto3" json:"only_new,omitempty"`
+	OnlyChange bool                   `protobuf:"varint,3,opt,name=only_change,json=onlyChange,proto3" json:"only_change,omitempty"`
+	Start      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=start,proto3" json:"start,omitempty"`
+	// One of the two.
+	End      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=end,proto3" json:"end,omitempty"`
+	Duration *durationpb.Duration   `protobuf:"bytes,6,opt,name=duration,proto3" json:"duration,omitempty"`
+	Repeat   *string                `protobuf:"bytes,7,opt,name=repeat,proto3,oneof" json:"repeat,omitempty"`
+	// Which nodes: a host list, or how many. Or how many cards, of a type and on a
+	// node if these are given. The features narrow what is chosen from.
+	Nodes     *string `protobuf:"bytes,8,opt,name=nodes,proto3,oneof" json:"nodes,omitempty"`
+	NodeCount uint32  `protobuf:"varint,9,opt,name=node_count,json=nodeCount,proto3" json:"node_count,omitempty"`
+	GpuCount  uint32  `protobuf:"varint,10,opt,name=gpu_count,json=gpuCount,proto3" json:"gpu_count,omitempty"`
+	GpuType   string  `protobuf:"bytes,11,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
+	Features  string  `protobuf:"bytes,12,opt,name=features,proto3" json:"features,omitempty"`
+	// Only nodes of this partition are chosen.
+	Partition string `protobuf:"bytes,13,opt,name=partition,proto3" json:"partition,omitempty"`
+	// set_users and set_accounts tell that these are to count.
+	SetUsers    bool     `protobuf:"varint,14,opt,name=set_users,json=setUsers,proto3" json:"set_users,omitempty"`
+	Users       []string `protobuf:"bytes,15,rep,name=users,proto3" json:"users,omitempty"`
+	SetAccounts bool     `protobuf:"varint,16,opt,name=set_accounts,json=setAccounts,proto3" json:"set_accounts,omitempty"`
+	Accounts    []string `protobuf:"bytes,17,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	Maint       *bool    `protobuf:"varint,18,opt,name=maint,proto3,oneof" json:"maint,omitempty"`
+	Comment     *string  `protobuf:"bytes,19,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
+	// Also where jobs run that may not have ended by then, and over others'
+	// reservations.
+	IgnoreJobs    bool `protobuf:"varint,20,opt,name=ignore_jobs,json=ignoreJobs,proto3" json:"ignore_jobs,omitempty"`
+	Overlap       bool `protobuf:"varint,21,opt,name=overlap,proto3" json:"overlap,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetReservationRequest) Reset() {
+	*x = SetReservationRequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetReservationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetReservationRequest) ProtoMessage() {}
+
+func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetReservationRequest.ProtoReflect.Descriptor instead.
+func (*SetReservationRequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *SetReservationRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetReservationRequest) GetOnlyNew() bool {
+	if x != nil {
+		return x.OnlyNew
+	}
+	return false
+}
+
+func (x *SetReservationRequest) GetOnlyChange() bool {
+	if x != nil {
+		return x.OnlyChange
+	}
+	return false
+}
+
+func (x *SetReservationRequest) GetStart() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *SetReservationRequest) GetEnd() *timestamppb.Timestamp {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *SetReservationRequest) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
+func (x *SetReservationRequest) GetRepeat() string {
+	if x != nil && x.Repeat != nil {
+		return *x.Repeat
+	}
+	return ""
+}
+
+func (x *SetReservationRequest) GetNodes() string {
+	if x != nil && x.Nodes != nil {
+		return *x.Nodes
+	}
+	return ""
+}
+
+func (x *SetReservationRequest) GetNodeCount() uint32 {
+	if x != nil {
+		return x.NodeCount
+	}
+	return 0
+}
+
+func (x *SetReservationRequest) GetGpuCount() uint32 {
+	if x != nil {
+		return x.GpuCount
+	}
+	return 0
+}
+
+func (x *SetReservationRequest) GetGpuType() string {
+	if x != nil {
+		return x.GpuType
+	}
+	return ""
+}
+
+func (x *SetReservationRequest) GetFeatures() string {
+	if x != nil {
+		return x.Features
+	}
+	return ""
+}
+
+func (x *SetReservationRequest) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *SetReservationRequest) GetSetUsers() bool {
+	if x != nil {
+		return x.SetUsers
+	}
+	return false
+}
+
+func (x *SetReservationRequest) GetUsers() []string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+func (x *SetReservationRequest) GetSetAccounts() bool {
+	if x != nil {
+		return x.SetAccounts
+	}
+	return false
+}
+
+func (x *SetReservationRequest) GetAccounts() []string {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
+func (x *SetReservationRequest) GetMaint() bool {
+	if x != nil && x.Maint != nil {
+		return *x.Maint
+	}
+	return false
+}
+
+func (x *SetReservationRequest) GetComment() string {
+	if x != nil && x.Comment != nil {
+		return *x.Comment
+	}
+	return ""
+}
+
+func (x *SetReservationRequest) GetIgnoreJobs() bool {
+	if x != nil {
+		return x.IgnoreJobs
+	}
+	return false
+}
+
+func (x *SetReservationRequest) GetOverlap() bool {
+	if x != nil {
+		return x.Overlap
+	}
+	return false
+}
+
+type SetReservationResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reservation   *Reservation           `protobuf:"bytes,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	Warnings      []string               `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetReservationResponse) Reset() {
+	*x = SetReservationResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetReservationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetReservationResponse) ProtoMessage() {}
+
+func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetReservationResponse.ProtoReflect.Descriptor instead.
+func (*SetReservationResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *SetReservationResponse) GetReservation() *Reservation {
+	if x != nil {
+		return x.Reservation
+	}
+	return nil
+}
+
+func (x *SetReservationResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+type RemoveReservationRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveReservationRequest) Reset() {
+	*x = RemoveReservationRequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveReservationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveReservationRequest) ProtoMessage() {}
+
+func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveReservationRequest.ProtoReflect.Descriptor instead.
+func (*RemoveReservationRequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *RemoveReservationRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type RemoveReservationResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveReservationResponse) Reset() {
+	*x = RemoveReservationResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveReservationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveReservationResponse) ProtoMessage() {}
+
+func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveReservationResponse.ProtoReflect.Descriptor instead.
+func (*RemoveReservationResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{80}
+}
+
+// UpdateJobRequest changes what is named.
+type UpdateJobRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// 0 seconds is no limit.
+	TimeLimit *durationpb.Duration `protobuf:"bytes,2,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
+	Partition *string              `protobuf:"bytes,3,opt,name=partition,proto3,oneof" json:"partition,omitempty"`
+	Name      *string              `protobuf:"bytes,4,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	Comment   *string              `protobuf:"bytes,5,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
+	// As in Where; "" takes it away.
+	Features    *string `protobuf:"bytes,6,opt,name=features,proto3,oneof" json:"features,omitempty"`
+	NodeList    *string `protobuf:"bytes,7,opt,name=node_list,json=nodeList,proto3,oneof" json:"node_list,omitempty"`
+	Exclude     *string `protobuf:"bytes,8,opt,name=exclude,proto3,oneof" json:"exclude,omitempty"`
+	Reservation *string `protobuf:"bytes,9,opt,name=reservation,proto3,oneof" json:"reservation,omitempty"`
+	Nodes       *uint32 `protobuf:"varint,10,opt,name=nodes,proto3,oneof" json:"nodes,omitempty"`
+	// Unset seconds and 0 take it away.
+	Begin         *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=begin,proto3" json:"begin,omitempty"`
+	BeginNow      bool                   `protobuf:"varint,12,opt,name=begin_now,json=beginNow,proto3" json:"begin_now,omitempty"`
+	SetDepends    bool                   `protobuf:"varint,13,opt,name=set_depends,json=setDepends,proto3" json:"set_depends,omitempty"`
+	Depends       []*Dependency          `protobuf:"bytes,14,rep,name=depends,proto3" json:"depends,omitempty"`
+	DependAny     bool                   `protobuf:"varint,15,opt,name=depend_any,json=dependAny,proto3" json:"depend_any,omitempty"`
+	Account       *string                `protobuf:"bytes,16,opt,name=account,proto3,oneof" json:"account,omitempty"`
+	Qos           *string                `protobuf:"bytes,17,opt,name=qos,proto3,oneof" json:"qos,omitempty"`
+	Nice          *int32                 `protobuf:"zigzag32,18,opt,name=nice,proto3,oneof" json:"nice,omitempty"`
+	RequeueOnLoss *bool                  `protobuf:"varint,19,opt,name=requeue_on_loss,json=requeueOnLoss,proto3,oneof" json:"requeue_on_loss,omitempty"`
+	Deadline      *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	CpuMilli      *int64                 `protobuf:"varint,21,opt,name=cpu_milli,json=cpuMilli,proto3,oneof" json:"cpu_milli,omitempty"`
+	MemMib        *int64                 `protobuf:"varint,22,opt,name=mem_mib,json=memMib,proto3,oneof" json:"mem_mib,omitempty"`
+	Gpus          *uint32                `protobuf:"varint,23,opt,name=gpus,proto3,oneof" json:"gpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateJobRequest) Reset() {
+	*x = UpdateJobRequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateJobRequest) ProtoMessage() {}
+
+func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
+func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *UpdateJobRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *UpdateJobRequest) GetTimeLimit() *durationpb.Duration {
+	if x != nil {
+		return x.TimeLimit
+	}
+	return nil
+}
+
+func (x *UpdateJobRequest) GetPartition() string {
+	if x != nil && x.Partition != nil {
+		return *x.Partition
+	}
+	return ""
+}
+
+func (x *UpdateJobRequest) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *UpdateJobRequest) GetComment() string {
+	if x != nil && x.Comment != nil {
+		return *x.Comment
+	}
+	return ""
+}
+
+func (x *UpdateJobRequest) GetFeatures() string {
+	if x != nil && x.Features != nil {
+		return *x.Features
+	}
+	return ""
+}
+
+func (x *UpdateJobRequest) GetNodeList() string {
+	if x != nil && x.NodeList != nil {
+		return *x.NodeList
+	}
+	return ""
+}
+
+func (x *UpdateJobRequest) GetExclude() string {
+	if x != nil && x.Exclude != nil {
+		return *x.Exclude
+	}
+	return ""
+}
+
+func (x *UpdateJobRequest) GetReservation() string {
+	if x != nil && x.Reservation != nil {
+		return *x.Reservation
+	}
+	return ""
+}
+
+func (x *UpdateJobRequest) GetNodes() uint32 {
+	if x != nil && x.Nodes != nil {
+		return *x.Nodes
+	}
+	return 0
+}
+
+func (x *UpdateJobRequest) GetBegin() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Begin
+	}
+	return nil
+}
+
+func (x *UpdateJobRequest) GetBeginNow() bool {
+	if x != nil {
+		return x.BeginNow
+	}
+	return false
+}
+
+func (x *UpdateJobRequest) GetSetDepends() bool {
+	if x != nil {
+		return x.SetDepends
+	}
+	return false
+}
+
+func (x *UpdateJobRequest) GetDepends() []*Dependency {
+	if x != nil {
+		return x.Depends
+	}
+	return nil
+}
+
+func (x *UpdateJobRequest) GetDependAny() bool {
+	if x != nil {
+		return x.DependAny
+	}
+	return false
+}
+
+func (x *UpdateJobRequest) GetAccount() string {
+	if x != nil && x.Account != nil {
+		return *x.Account
+	}
+	return ""
+}
+
+func (x *UpdateJobRequest) GetQos() string {
+	if x != nil && x.Qos != nil {
+		return *x.Qos
+	}
+	return ""
+}
+
+func (x *UpdateJobRequest) GetNice() int32 {
+	if x != nil && x.Nice != nil {
+		return *x.Nice
+	}
+	return 0
+}
+
+func (x *UpdateJobRequest) GetRequeueOnLoss() bool {
+	if x != nil && x.RequeueOnLoss != nil {
+		return *x.RequeueOnLoss
+	}
+	return false
+}
+
+func (x *UpdateJobRequest) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+func (x *UpdateJobRequest) GetCpuMilli() int64 {
+	if x != nil && x.CpuMilli != nil {
+		return *x.CpuMilli
+	}
+	return 0
+}
+
+func (x *UpdateJobRequest) GetMemMib() int64 {
+	if x != nil && x.MemMib != nil {
+		return *x.MemMib
+	}
+	return 0
+}
+
+func (x *UpdateJobRequest) GetGpus() uint32 {
+	if x != nil && x.Gpus != nil {
+		return *x.Gpus
+	}
+	return 0
+}
+
+type UpdateJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Warnings      []string               `protobuf:"bytes,2,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateJobResponse) Reset() {
+	*x = UpdateJobResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateJobResponse) ProtoMessage() {}
+
+func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
+func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *UpdateJobResponse) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+func (x *UpdateJobResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 var File_berth_api_v1_api_proto protoreflect.FileDescriptor
@@ -6478,7 +7559,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x12SubmitJobsResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x04R\x03ids\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xc8\f\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xf3\f\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -6531,7 +7612,14 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
 	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
 	"\x04nice\x18/ \x01(\x11R\x04nice\x12\x14\n" +
-	"\x05array\x18< \x01(\tR\x05array\"\xa1\x01\n" +
+	"\x05array\x18< \x01(\tR\x05array\x12)\n" +
+	"\x05where\x182 \x01(\v2\x13.berth.api.v1.WhereR\x05where\"\x8b\x01\n" +
+	"\x05Where\x12\x14\n" +
+	"\x05nodes\x18\x01 \x01(\tR\x05nodes\x12\x18\n" +
+	"\aexclude\x18\x02 \x01(\tR\aexclude\x12\x1a\n" +
+	"\bfeatures\x18\x03 \x01(\tR\bfeatures\x12\x14\n" +
+	"\x05whole\x18\x04 \x01(\bR\x05whole\x12 \n" +
+	"\vreservation\x18\x05 \x01(\tR\vreservation\"\xa1\x01\n" +
 	"\tContainer\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12+\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x13.berth.api.v1.MountR\x06mounts\x12\x1b\n" +
@@ -6880,7 +7968,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\"S\n" +
 	"\x11ListNodesResponse\x12(\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x12.berth.api.v1.NodeR\x05nodes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\x87\x05\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xdb\x05\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
@@ -6907,7 +7995,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"partitions\x18\x12 \x03(\tR\n" +
 	"partitions\x12\x18\n" +
 	"\aproblem\x18\x13 \x01(\tR\aproblem\x121\n" +
-	"\ahistory\x18\x14 \x03(\v2\x17.berth.api.v1.NodeEventR\ahistory\"\x9f\x06\n" +
+	"\ahistory\x18\x14 \x03(\v2\x17.berth.api.v1.NodeEventR\ahistory\x12\x1a\n" +
+	"\bfeatures\x18\x1e \x03(\tR\bfeatures\x12 \n" +
+	"\vreservation\x18\x1f \x01(\tR\vreservation\x12\x14\n" +
+	"\x05maint\x18  \x01(\bR\x05maint\"\x9f\x06\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -7061,7 +8152,129 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings\",\n" +
 	"\x16RemovePartitionRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x19\n" +
-	"\x17RemovePartitionResponse*b\n" +
+	"\x17RemovePartitionResponse\"\xb1\x04\n" +
+	"\vReservation\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
+	"\x05start\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12,\n" +
+	"\x03end\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x03end\x12\x16\n" +
+	"\x06repeat\x18\x04 \x01(\tR\x06repeat\x12\x14\n" +
+	"\x05nodes\x18\x05 \x01(\tR\x05nodes\x12-\n" +
+	"\x04gpus\x18\x06 \x03(\v2\x19.berth.api.v1.ReservedGPUR\x04gpus\x12\x14\n" +
+	"\x05users\x18\a \x03(\tR\x05users\x12\x1a\n" +
+	"\baccounts\x18\b \x03(\tR\baccounts\x12\x14\n" +
+	"\x05maint\x18\t \x01(\bR\x05maint\x12\x1a\n" +
+	"\bfeatures\x18\n" +
+	" \x01(\tR\bfeatures\x12\x18\n" +
+	"\acomment\x18\v \x01(\tR\acomment\x12\x16\n" +
+	"\x06active\x18\f \x01(\bR\x06active\x12\x1b\n" +
+	"\tcpu_milli\x18\r \x01(\x03R\bcpuMilli\x12\x1b\n" +
+	"\tgpu_count\x18\x0e \x01(\rR\bgpuCount\x12\x1d\n" +
+	"\n" +
+	"node_count\x18\x0f \x01(\rR\tnodeCount\x12!\n" +
+	"\fjobs_waiting\x18\x10 \x01(\rR\vjobsWaiting\x12!\n" +
+	"\fjobs_running\x18\x11 \x01(\rR\vjobsRunning\x12\x1c\n" +
+	"\n" +
+	"in_the_way\x18\x12 \x03(\x04R\binTheWay\"_\n" +
+	"\vReservedGPU\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\rR\x05index\x12\x12\n" +
+	"\x04type\x18\x04 \x01(\tR\x04type\"/\n" +
+	"\x17ListReservationsRequest\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"Y\n" +
+	"\x18ListReservationsResponse\x12=\n" +
+	"\freservations\x18\x01 \x03(\v2\x19.berth.api.v1.ReservationR\freservations\"\xd9\x05\n" +
+	"\x15SetReservationRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\bonly_new\x18\x02 \x01(\bR\aonlyNew\x12\x1f\n" +
+	"\vonly_change\x18\x03 \x01(\bR\n" +
+	"onlyChange\x120\n" +
+	"\x05start\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12,\n" +
+	"\x03end\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x03end\x125\n" +
+	"\bduration\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x1b\n" +
+	"\x06repeat\x18\a \x01(\tH\x00R\x06repeat\x88\x01\x01\x12\x19\n" +
+	"\x05nodes\x18\b \x01(\tH\x01R\x05nodes\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"node_count\x18\t \x01(\rR\tnodeCount\x12\x1b\n" +
+	"\tgpu_count\x18\n" +
+	" \x01(\rR\bgpuCount\x12\x19\n" +
+	"\bgpu_type\x18\v \x01(\tR\agpuType\x12\x1a\n" +
+	"\bfeatures\x18\f \x01(\tR\bfeatures\x12\x1c\n" +
+	"\tpartition\x18\r \x01(\tR\tpartition\x12\x1b\n" +
+	"\tset_users\x18\x0e \x01(\bR\bsetUsers\x12\x14\n" +
+	"\x05users\x18\x0f \x03(\tR\x05users\x12!\n" +
+	"\fset_accounts\x18\x10 \x01(\bR\vsetAccounts\x12\x1a\n" +
+	"\baccounts\x18\x11 \x03(\tR\baccounts\x12\x19\n" +
+	"\x05maint\x18\x12 \x01(\bH\x02R\x05maint\x88\x01\x01\x12\x1d\n" +
+	"\acomment\x18\x13 \x01(\tH\x03R\acomment\x88\x01\x01\x12\x1f\n" +
+	"\vignore_jobs\x18\x14 \x01(\bR\n" +
+	"ignoreJobs\x12\x18\n" +
+	"\aoverlap\x18\x15 \x01(\bR\aoverlapB\t\n" +
+	"\a_repeatB\b\n" +
+	"\x06_nodesB\b\n" +
+	"\x06_maintB\n" +
+	"\n" +
+	"\b_comment\"q\n" +
+	"\x16SetReservationResponse\x12;\n" +
+	"\vreservation\x18\x01 \x01(\v2\x19.berth.api.v1.ReservationR\vreservation\x12\x1a\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings\".\n" +
+	"\x18RemoveReservationRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x1b\n" +
+	"\x19RemoveReservationResponse\"\xe3\a\n" +
+	"\x10UpdateJobRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x128\n" +
+	"\n" +
+	"time_limit\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12!\n" +
+	"\tpartition\x18\x03 \x01(\tH\x00R\tpartition\x88\x01\x01\x12\x17\n" +
+	"\x04name\x18\x04 \x01(\tH\x01R\x04name\x88\x01\x01\x12\x1d\n" +
+	"\acomment\x18\x05 \x01(\tH\x02R\acomment\x88\x01\x01\x12\x1f\n" +
+	"\bfeatures\x18\x06 \x01(\tH\x03R\bfeatures\x88\x01\x01\x12 \n" +
+	"\tnode_list\x18\a \x01(\tH\x04R\bnodeList\x88\x01\x01\x12\x1d\n" +
+	"\aexclude\x18\b \x01(\tH\x05R\aexclude\x88\x01\x01\x12%\n" +
+	"\vreservation\x18\t \x01(\tH\x06R\vreservation\x88\x01\x01\x12\x19\n" +
+	"\x05nodes\x18\n" +
+	" \x01(\rH\aR\x05nodes\x88\x01\x01\x120\n" +
+	"\x05begin\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05begin\x12\x1b\n" +
+	"\tbegin_now\x18\f \x01(\bR\bbeginNow\x12\x1f\n" +
+	"\vset_depends\x18\r \x01(\bR\n" +
+	"setDepends\x122\n" +
+	"\adepends\x18\x0e \x03(\v2\x18.berth.api.v1.DependencyR\adepends\x12\x1d\n" +
+	"\n" +
+	"depend_any\x18\x0f \x01(\bR\tdependAny\x12\x1d\n" +
+	"\aaccount\x18\x10 \x01(\tH\bR\aaccount\x88\x01\x01\x12\x15\n" +
+	"\x03qos\x18\x11 \x01(\tH\tR\x03qos\x88\x01\x01\x12\x17\n" +
+	"\x04nice\x18\x12 \x01(\x11H\n" +
+	"R\x04nice\x88\x01\x01\x12+\n" +
+	"\x0frequeue_on_loss\x18\x13 \x01(\bH\vR\rrequeueOnLoss\x88\x01\x01\x126\n" +
+	"\bdeadline\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12 \n" +
+	"\tcpu_milli\x18\x15 \x01(\x03H\fR\bcpuMilli\x88\x01\x01\x12\x1c\n" +
+	"\amem_mib\x18\x16 \x01(\x03H\rR\x06memMib\x88\x01\x01\x12\x17\n" +
+	"\x04gpus\x18\x17 \x01(\rH\x0eR\x04gpus\x88\x01\x01B\f\n" +
+	"\n" +
+	"_partitionB\a\n" +
+	"\x05_nameB\n" +
+	"\n" +
+	"\b_commentB\v\n" +
+	"\t_featuresB\f\n" +
+	"\n" +
+	"_node_listB\n" +
+	"\n" +
+	"\b_excludeB\x0e\n" +
+	"\f_reservationB\b\n" +
+	"\x06_nodesB\n" +
+	"\n" +
+	"\b_accountB\x06\n" +
+	"\x04_qosB\a\n" +
+	"\x05_niceB\x12\n" +
+	"\x10_requeue_on_lossB\f\n" +
+	"\n" +
+	"_cpu_milliB\n" +
+	"\n" +
+	"\b_mem_mibB\a\n" +
+	"\x05_gpus\"T\n" +
+	"\x11UpdateJobResponse\x12#\n" +
+	"\x03job\x18\x01 \x01(\v2\x11.berth.api.v1.JobR\x03job\x12\x1a\n" +
+	"\bwarnings\x18\x02 \x03(\tR\bwarnings*b\n" +
 	"\fJobColumnsOf\x12\x1e\n" +
 	"\x1aJOB_COLUMNS_OF_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16JOB_COLUMNS_OF_WAITING\x10\x01\x12\x16\n" +
@@ -7077,7 +8290,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x0fJOB_ACTION_HOLD\x10\x01\x12\x16\n" +
 	"\x12JOB_ACTION_RELEASE\x10\x02\x12\x16\n" +
 	"\x12JOB_ACTION_REQUEUE\x10\x03\x12\x1b\n" +
-	"\x17JOB_ACTION_REQUEUE_HOLD\x10\x042\xfb\x04\n" +
+	"\x17JOB_ACTION_REQUEUE_HOLD\x10\x042\xc9\x05\n" +
 	"\n" +
 	"JobService\x12O\n" +
 	"\n" +
@@ -7086,11 +8299,13 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\bListJobs\x12\x1d.berth.api.v1.ListJobsRequest\x1a\x1e.berth.api.v1.ListJobsResponse\x12O\n" +
 	"\n" +
 	"CancelJobs\x12\x1f.berth.api.v1.CancelJobsRequest\x1a .berth.api.v1.CancelJobsResponse\x12R\n" +
-	"\vControlJobs\x12 .berth.api.v1.ControlJobsRequest\x1a!.berth.api.v1.ControlJobsResponse\x12O\n" +
+	"\vControlJobs\x12 .berth.api.v1.ControlJobsRequest\x1a!.berth.api.v1.ControlJobsResponse\x12L\n" +
+	"\tUpdateJob\x12\x1e.berth.api.v1.UpdateJobRequest\x1a\x1f.berth.api.v1.UpdateJobResponse\x12O\n" +
 	"\n" +
 	"ExplainJob\x12\x1f.berth.api.v1.ExplainJobRequest\x1a .berth.api.v1.ExplainJobResponse\x12F\n" +
 	"\aPredict\x12\x1c.berth.api.v1.PredictRequest\x1a\x1d.berth.api.v1.PredictResponse\x12N\n" +
-	"\tWatchJobs\x12\x1e.berth.api.v1.WatchJobsRequest\x1a\x1f.berth.api.v1.WatchJobsResponse0\x012\xeb\a\n" +
+	"\tWatchJobs\x12\x1e.berth.api.v1.WatchJobsRequest\x1a\x1f.berth.api.v1.WatchJobsResponse0\x012\x91\n" +
+	"\n" +
 	"\x0eClusterService\x12L\n" +
 	"\tGetStatus\x12\x1e.berth.api.v1.GetStatusRequest\x1a\x1f.berth.api.v1.GetStatusResponse\x12L\n" +
 	"\tListNodes\x12\x1e.berth.api.v1.ListNodesRequest\x1a\x1f.berth.api.v1.ListNodesResponse\x12L\n" +
@@ -7105,7 +8320,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\vCreateToken\x12 .berth.api.v1.CreateTokenRequest\x1a!.berth.api.v1.CreateTokenResponse\x12[\n" +
 	"\x0eListPartitions\x12#.berth.api.v1.ListPartitionsRequest\x1a$.berth.api.v1.ListPartitionsResponse\x12U\n" +
 	"\fSetPartition\x12!.berth.api.v1.SetPartitionRequest\x1a\".berth.api.v1.SetPartitionResponse\x12^\n" +
-	"\x0fRemovePartition\x12$.berth.api.v1.RemovePartitionRequest\x1a%.berth.api.v1.RemovePartitionResponseB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
+	"\x0fRemovePartition\x12$.berth.api.v1.RemovePartitionRequest\x1a%.berth.api.v1.RemovePartitionResponse\x12a\n" +
+	"\x10ListReservations\x12%.berth.api.v1.ListReservationsRequest\x1a&.berth.api.v1.ListReservationsResponse\x12[\n" +
+	"\x0eSetReservation\x12#.berth.api.v1.SetReservationRequest\x1a$.berth.api.v1.SetReservationResponse\x12d\n" +
+	"\x11RemoveReservation\x12&.berth.api.v1.RemoveReservationRequest\x1a'.berth.api.v1.RemoveReservationResponseB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
 
 var (
 	file_berth_api_v1_api_proto_rawDescOnce sync.Once
@@ -7120,213 +8338,246 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
 var file_berth_api_v1_api_proto_goTypes = []any{
-	(JobColumnsOf)(0),               // 0: berth.api.v1.JobColumnsOf
-	(CancelOutcome)(0),              // 1: berth.api.v1.CancelOutcome
-	(JobAction)(0),                  // 2: berth.api.v1.JobAction
-	(*SubmitJobsRequest)(nil),       // 3: berth.api.v1.SubmitJobsRequest
-	(*SubmitJobsResponse)(nil),      // 4: berth.api.v1.SubmitJobsResponse
-	(*JobSpec)(nil),                 // 5: berth.api.v1.JobSpec
-	(*Container)(nil),               // 6: berth.api.v1.Container
-	(*Mount)(nil),                   // 7: berth.api.v1.Mount
-	(*Warning)(nil),                 // 8: berth.api.v1.Warning
-	(*Dependency)(nil),              // 9: berth.api.v1.Dependency
-	(*Job)(nil),                     // 10: berth.api.v1.Job
-	(*GPUShare)(nil),                // 11: berth.api.v1.GPUShare
-	(*Share)(nil),                   // 12: berth.api.v1.Share
-	(*Prediction)(nil),              // 13: berth.api.v1.Prediction
-	(*PredictionPart)(nil),          // 14: berth.api.v1.PredictionPart
-	(*Measured)(nil),                // 15: berth.api.v1.Measured
-	(*Profile)(nil),                 // 16: berth.api.v1.Profile
-	(*NeighbourSpan)(nil),           // 17: berth.api.v1.NeighbourSpan
-	(*Attempt)(nil),                 // 18: berth.api.v1.Attempt
-	(*Part)(nil),                    // 19: berth.api.v1.Part
-	(*GetJobRequest)(nil),           // 20: berth.api.v1.GetJobRequest
-	(*GetJobResponse)(nil),          // 21: berth.api.v1.GetJobResponse
-	(*ListJobsRequest)(nil),         // 22: berth.api.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 23: berth.api.v1.ListJobsResponse
-	(*JobColumns)(nil),              // 24: berth.api.v1.JobColumns
-	(*CancelJobsRequest)(nil),       // 25: berth.api.v1.CancelJobsRequest
-	(*CancelJobsResponse)(nil),      // 26: berth.api.v1.CancelJobsResponse
-	(*CancelResult)(nil),            // 27: berth.api.v1.CancelResult
-	(*ControlJobsRequest)(nil),      // 28: berth.api.v1.ControlJobsRequest
-	(*ControlJobsResponse)(nil),     // 29: berth.api.v1.ControlJobsResponse
-	(*ControlResult)(nil),           // 30: berth.api.v1.ControlResult
-	(*ExplainJobRequest)(nil),       // 31: berth.api.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),      // 32: berth.api.v1.ExplainJobResponse
-	(*Forecast)(nil),                // 33: berth.api.v1.Forecast
-	(*Explanation)(nil),             // 34: berth.api.v1.Explanation
-	(*PredictRequest)(nil),          // 35: berth.api.v1.PredictRequest
-	(*PredictResponse)(nil),         // 36: berth.api.v1.PredictResponse
-	(*Sharing)(nil),                 // 37: berth.api.v1.Sharing
-	(*SharedJob)(nil),               // 38: berth.api.v1.SharedJob
-	(*SharingAdvice)(nil),           // 39: berth.api.v1.SharingAdvice
-	(*WatchJobsRequest)(nil),        // 40: berth.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),       // 41: berth.api.v1.WatchJobsResponse
-	(*GetStatusRequest)(nil),        // 42: berth.api.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),       // 43: berth.api.v1.GetStatusResponse
-	(*Member)(nil),                  // 44: berth.api.v1.Member
-	(*JobCount)(nil),                // 45: berth.api.v1.JobCount
-	(*ListNodesRequest)(nil),        // 46: berth.api.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),       // 47: berth.api.v1.ListNodesResponse
-	(*Node)(nil),                    // 48: berth.api.v1.Node
-	(*GPU)(nil),                     // 49: berth.api.v1.GPU
-	(*GPUDetail)(nil),               // 50: berth.api.v1.GPUDetail
-	(*GPUInstance)(nil),             // 51: berth.api.v1.GPUInstance
-	(*StrayProcess)(nil),            // 52: berth.api.v1.StrayProcess
-	(*NodeEvent)(nil),               // 53: berth.api.v1.NodeEvent
-	(*DrainGPURequest)(nil),         // 54: berth.api.v1.DrainGPURequest
-	(*DrainGPUResponse)(nil),        // 55: berth.api.v1.DrainGPUResponse
-	(*ResumeGPURequest)(nil),        // 56: berth.api.v1.ResumeGPURequest
-	(*ResumeGPUResponse)(nil),       // 57: berth.api.v1.ResumeGPUResponse
-	(*DrainNodeRequest)(nil),        // 58: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),       // 59: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),       // 60: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),      // 61: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),        // 62: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),       // 63: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),       // 64: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),      // 65: berth.api.v1.RemoveNodeResponse
-	(*CreateTokenRequest)(nil),      // 66: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 67: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),               // 68: berth.api.v1.Partition
-	(*ListPartitionsRequest)(nil),   // 69: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),  // 70: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),     // 71: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),    // 72: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),  // 73: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil), // 74: berth.api.v1.RemovePartitionResponse
-	(*durationpb.Duration)(nil),     // 75: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 76: google.protobuf.Timestamp
+	(JobColumnsOf)(0),                 // 0: berth.api.v1.JobColumnsOf
+	(CancelOutcome)(0),                // 1: berth.api.v1.CancelOutcome
+	(JobAction)(0),                    // 2: berth.api.v1.JobAction
+	(*SubmitJobsRequest)(nil),         // 3: berth.api.v1.SubmitJobsRequest
+	(*SubmitJobsResponse)(nil),        // 4: berth.api.v1.SubmitJobsResponse
+	(*JobSpec)(nil),                   // 5: berth.api.v1.JobSpec
+	(*Where)(nil),                     // 6: berth.api.v1.Where
+	(*Container)(nil),                 // 7: berth.api.v1.Container
+	(*Mount)(nil),                     // 8: berth.api.v1.Mount
+	(*Warning)(nil),                   // 9: berth.api.v1.Warning
+	(*Dependency)(nil),                // 10: berth.api.v1.Dependency
+	(*Job)(nil),                       // 11: berth.api.v1.Job
+	(*GPUShare)(nil),                  // 12: berth.api.v1.GPUShare
+	(*Share)(nil),                     // 13: berth.api.v1.Share
+	(*Prediction)(nil),                // 14: berth.api.v1.Prediction
+	(*PredictionPart)(nil),            // 15: berth.api.v1.PredictionPart
+	(*Measured)(nil),                  // 16: berth.api.v1.Measured
+	(*Profile)(nil),                   // 17: berth.api.v1.Profile
+	(*NeighbourSpan)(nil),             // 18: berth.api.v1.NeighbourSpan
+	(*Attempt)(nil),                   // 19: berth.api.v1.Attempt
+	(*Part)(nil),                      // 20: berth.api.v1.Part
+	(*GetJobRequest)(nil),             // 21: berth.api.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 22: berth.api.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 23: berth.api.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 24: berth.api.v1.ListJobsResponse
+	(*JobColumns)(nil),                // 25: berth.api.v1.JobColumns
+	(*CancelJobsRequest)(nil),         // 26: berth.api.v1.CancelJobsRequest
+	(*CancelJobsResponse)(nil),        // 27: berth.api.v1.CancelJobsResponse
+	(*CancelResult)(nil),              // 28: berth.api.v1.CancelResult
+	(*ControlJobsRequest)(nil),        // 29: berth.api.v1.ControlJobsRequest
+	(*ControlJobsResponse)(nil),       // 30: berth.api.v1.ControlJobsResponse
+	(*ControlResult)(nil),             // 31: berth.api.v1.ControlResult
+	(*ExplainJobRequest)(nil),         // 32: berth.api.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 33: berth.api.v1.ExplainJobResponse
+	(*Forecast)(nil),                  // 34: berth.api.v1.Forecast
+	(*Explanation)(nil),               // 35: berth.api.v1.Explanation
+	(*PredictRequest)(nil),            // 36: berth.api.v1.PredictRequest
+	(*PredictResponse)(nil),           // 37: berth.api.v1.PredictResponse
+	(*Sharing)(nil),                   // 38: berth.api.v1.Sharing
+	(*SharedJob)(nil),                 // 39: berth.api.v1.SharedJob
+	(*SharingAdvice)(nil),             // 40: berth.api.v1.SharingAdvice
+	(*WatchJobsRequest)(nil),          // 41: berth.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),         // 42: berth.api.v1.WatchJobsResponse
+	(*GetStatusRequest)(nil),          // 43: berth.api.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),         // 44: berth.api.v1.GetStatusResponse
+	(*Member)(nil),                    // 45: berth.api.v1.Member
+	(*JobCount)(nil),                  // 46: berth.api.v1.JobCount
+	(*ListNodesRequest)(nil),          // 47: berth.api.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),         // 48: berth.api.v1.ListNodesResponse
+	(*Node)(nil),                      // 49: berth.api.v1.Node
+	(*GPU)(nil),                       // 50: berth.api.v1.GPU
+	(*GPUDetail)(nil),                 // 51: berth.api.v1.GPUDetail
+	(*GPUInstance)(nil),               // 52: berth.api.v1.GPUInstance
+	(*StrayProcess)(nil),              // 53: berth.api.v1.StrayProcess
+	(*NodeEvent)(nil),                 // 54: berth.api.v1.NodeEvent
+	(*DrainGPURequest)(nil),           // 55: berth.api.v1.DrainGPURequest
+	(*DrainGPUResponse)(nil),          // 56: berth.api.v1.DrainGPUResponse
+	(*ResumeGPURequest)(nil),          // 57: berth.api.v1.ResumeGPURequest
+	(*ResumeGPUResponse)(nil),         // 58: berth.api.v1.ResumeGPUResponse
+	(*DrainNodeRequest)(nil),          // 59: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),         // 60: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),         // 61: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),        // 62: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),          // 63: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),         // 64: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),         // 65: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),        // 66: berth.api.v1.RemoveNodeResponse
+	(*CreateTokenRequest)(nil),        // 67: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 68: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),                 // 69: berth.api.v1.Partition
+	(*ListPartitionsRequest)(nil),     // 70: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),    // 71: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),       // 72: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),      // 73: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),    // 74: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil),   // 75: berth.api.v1.RemovePartitionResponse
+	(*Reservation)(nil),               // 76: berth.api.v1.Reservation
+	(*ReservedGPU)(nil),               // 77: berth.api.v1.ReservedGPU
+	(*ListReservationsRequest)(nil),   // 78: berth.api.v1.ListReservationsRequest
+	(*ListReservationsResponse)(nil),  // 79: berth.api.v1.ListReservationsResponse
+	(*SetReservationRequest)(nil),     // 80: berth.api.v1.SetReservationRequest
+	(*SetReservationResponse)(nil),    // 81: berth.api.v1.SetReservationResponse
+	(*RemoveReservationRequest)(nil),  // 82: berth.api.v1.RemoveReservationRequest
+	(*RemoveReservationResponse)(nil), // 83: berth.api.v1.RemoveReservationResponse
+	(*UpdateJobRequest)(nil),          // 84: berth.api.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 85: berth.api.v1.UpdateJobResponse
+	(*durationpb.Duration)(nil),       // 86: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 87: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	5,   // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	75,  // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	75,  // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	76,  // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	75,  // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	75,  // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	76,  // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
-	9,   // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
-	8,   // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
-	6,   // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
-	75,  // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
-	7,   // 11: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	75,  // 12: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
-	11,  // 13: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
-	13,  // 14: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
-	15,  // 15: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	76,  // 16: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	76,  // 17: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	76,  // 18: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	76,  // 19: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
-	5,   // 20: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
-	18,  // 21: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	75,  // 22: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
-	13,  // 23: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
-	12,  // 24: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
-	14,  // 25: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
-	16,  // 26: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
-	17,  // 27: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
-	11,  // 28: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	76,  // 29: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	76,  // 30: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	76,  // 31: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	13,  // 32: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
-	15,  // 33: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	19,  // 34: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
-	11,  // 35: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
-	10,  // 36: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	0,   // 37: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
-	10,  // 38: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	24,  // 39: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
-	27,  // 40: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	1,   // 41: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	2,   // 42: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
-	30,  // 43: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
-	10,  // 44: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	34,  // 45: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
-	33,  // 46: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	76,  // 47: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	76,  // 48: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
-	5,   // 49: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	13,  // 50: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	37,  // 51: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	38,  // 52: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	39,  // 53: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	10,  // 54: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	44,  // 55: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	45,  // 56: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	76,  // 57: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
-	48,  // 58: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	49,  // 59: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	76,  // 60: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	76,  // 61: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	53,  // 62: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	76,  // 63: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	50,  // 64: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
-	51,  // 65: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
-	52,  // 66: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
-	76,  // 67: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	48,  // 68: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	48,  // 69: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	48,  // 70: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	48,  // 71: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	48,  // 72: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	75,  // 73: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	76,  // 74: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	75,  // 75: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	75,  // 76: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	68,  // 77: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	75,  // 78: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	75,  // 79: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	68,  // 80: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	3,   // 81: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	20,  // 82: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	22,  // 83: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	25,  // 84: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	28,  // 85: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	31,  // 86: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	35,  // 87: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	40,  // 88: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	42,  // 89: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	46,  // 90: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	58,  // 91: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	60,  // 92: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	54,  // 93: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	56,  // 94: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	62,  // 95: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	64,  // 96: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	66,  // 97: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	69,  // 98: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	71,  // 99: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	73,  // 100: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	4,   // 101: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	21,  // 102: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	23,  // 103: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	26,  // 104: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	29,  // 105: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	32,  // 106: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	36,  // 107: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	41,  // 108: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	43,  // 109: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	47,  // 110: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	59,  // 111: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	61,  // 112: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	55,  // 113: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	57,  // 114: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	63,  // 115: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	65,  // 116: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	67,  // 117: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	70,  // 118: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	72,  // 119: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	74,  // 120: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	101, // [101:121] is the sub-list for method output_type
-	81,  // [81:101] is the sub-list for method input_type
-	81,  // [81:81] is the sub-list for extension type_name
-	81,  // [81:81] is the sub-list for extension extendee
-	0,   // [0:81] is the sub-list for field type_name
+	86,  // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	86,  // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	87,  // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	86,  // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	86,  // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	87,  // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	10,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
+	9,   // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
+	7,   // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
+	86,  // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
+	6,   // 11: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
+	8,   // 12: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
+	86,  // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	12,  // 14: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
+	14,  // 15: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
+	16,  // 16: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
+	87,  // 17: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	87,  // 18: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	87,  // 19: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	87,  // 20: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	5,   // 21: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
+	19,  // 22: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
+	86,  // 23: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	14,  // 24: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
+	13,  // 25: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
+	15,  // 26: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
+	17,  // 27: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
+	18,  // 28: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
+	12,  // 29: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
+	87,  // 30: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	87,  // 31: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	87,  // 32: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	14,  // 33: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
+	16,  // 34: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
+	20,  // 35: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
+	12,  // 36: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
+	11,  // 37: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	0,   // 38: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
+	11,  // 39: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	25,  // 40: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
+	28,  // 41: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	1,   // 42: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	2,   // 43: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
+	31,  // 44: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
+	11,  // 45: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
+	35,  // 46: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	34,  // 47: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
+	87,  // 48: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	87,  // 49: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	5,   // 50: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	14,  // 51: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	38,  // 52: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	39,  // 53: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	40,  // 54: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	11,  // 55: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	45,  // 56: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	46,  // 57: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	87,  // 58: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	49,  // 59: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	50,  // 60: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	87,  // 61: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	87,  // 62: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	54,  // 63: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
+	87,  // 64: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	51,  // 65: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	52,  // 66: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
+	53,  // 67: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
+	87,  // 68: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	49,  // 69: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	49,  // 70: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	49,  // 71: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	49,  // 72: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	49,  // 73: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	86,  // 74: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	87,  // 75: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	86,  // 76: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	86,  // 77: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	69,  // 78: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	86,  // 79: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	86,  // 80: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	69,  // 81: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	87,  // 82: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
+	87,  // 83: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
+	77,  // 84: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
+	76,  // 85: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
+	87,  // 86: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
+	87,  // 87: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
+	86,  // 88: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
+	76,  // 89: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
+	86,  // 90: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
+	87,  // 91: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
+	10,  // 92: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
+	87,  // 93: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
+	11,  // 94: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
+	3,   // 95: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	21,  // 96: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	23,  // 97: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	26,  // 98: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	29,  // 99: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	84,  // 100: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
+	32,  // 101: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	36,  // 102: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	41,  // 103: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	43,  // 104: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	47,  // 105: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	59,  // 106: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	61,  // 107: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	55,  // 108: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	57,  // 109: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	63,  // 110: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	65,  // 111: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	67,  // 112: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	70,  // 113: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	72,  // 114: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	74,  // 115: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	78,  // 116: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
+	80,  // 117: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
+	82,  // 118: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
+	4,   // 119: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	22,  // 120: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	24,  // 121: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	27,  // 122: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	30,  // 123: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	85,  // 124: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
+	33,  // 125: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	37,  // 126: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	42,  // 127: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	44,  // 128: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	48,  // 129: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	60,  // 130: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	62,  // 131: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	56,  // 132: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	58,  // 133: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	64,  // 134: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	66,  // 135: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	68,  // 136: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	71,  // 137: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	73,  // 138: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	75,  // 139: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	79,  // 140: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
+	81,  // 141: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
+	83,  // 142: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
+	119, // [119:143] is the sub-list for method output_type
+	95,  // [95:119] is the sub-list for method input_type
+	95,  // [95:95] is the sub-list for extension type_name
+	95,  // [95:95] is the sub-list for extension extendee
+	0,   // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -7334,20 +8585,22 @@ func file_berth_api_v1_api_proto_init() {
 	if File_berth_api_v1_api_proto != nil {
 		return
 	}
-	file_berth_api_v1_api_proto_msgTypes[7].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[15].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[8].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[16].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[50].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[17].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[51].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[53].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[68].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[52].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[54].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[69].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[77].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[81].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   72,
+			NumMessages:   83,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -26,6 +26,7 @@ const (
 	JobService_ListJobs_FullMethodName    = "/berth.api.v1.JobService/ListJobs"
 	JobService_CancelJobs_FullMethodName  = "/berth.api.v1.JobService/CancelJobs"
 	JobService_ControlJobs_FullMethodName = "/berth.api.v1.JobService/ControlJobs"
+	JobService_UpdateJob_FullMethodName   = "/berth.api.v1.JobService/UpdateJob"
 	JobService_ExplainJob_FullMethodName  = "/berth.api.v1.JobService/ExplainJob"
 	JobService_Predict_FullMethodName     = "/berth.api.v1.JobService/Predict"
 	JobService_WatchJobs_FullMethodName   = "/berth.api.v1.JobService/WatchJobs"
@@ -44,6 +45,8 @@ type JobServiceClient interface {
 	CancelJobs(ctx context.Context, in *CancelJobsRequest, opts ...grpc.CallOption) (*CancelJobsResponse, error)
 	// ControlJobs holds jobs, releases them or makes them wait again.
 	ControlJobs(ctx context.Context, in *ControlJobsRequest, opts ...grpc.CallOption) (*ControlJobsResponse, error)
+	// UpdateJob changes what a job asked for.
+	UpdateJob(ctx context.Context, in *UpdateJobRequest, opts ...grpc.CallOption) (*UpdateJobResponse, error)
 	// ExplainJob says why a job waits, in numbers.
 	ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error)
 	// Predict says what a job would need, without submitting it.
@@ -110,6 +113,16 @@ func (c *jobServiceClient) ControlJobs(ctx context.Context, in *ControlJobsReque
 	return out, nil
 }
 
+func (c *jobServiceClient) UpdateJob(ctx context.Context, in *UpdateJobRequest, opts ...grpc.CallOption) (*UpdateJobResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateJobResponse)
+	err := c.cc.Invoke(ctx, JobService_UpdateJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobServiceClient) ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExplainJobResponse)
@@ -162,6 +175,8 @@ type JobServiceServer interface {
 	CancelJobs(context.Context, *CancelJobsRequest) (*CancelJobsResponse, error)
 	// ControlJobs holds jobs, releases them or makes them wait again.
 	ControlJobs(context.Context, *ControlJobsRequest) (*ControlJobsResponse, error)
+	// UpdateJob changes what a job asked for.
+	UpdateJob(context.Context, *UpdateJobRequest) (*UpdateJobResponse, error)
 	// ExplainJob says why a job waits, in numbers.
 	ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error)
 	// Predict says what a job would need, without submitting it.
@@ -192,6 +207,9 @@ func (UnimplementedJobServiceServer) CancelJobs(context.Context, *CancelJobsRequ
 }
 func (UnimplementedJobServiceServer) ControlJobs(context.Context, *ControlJobsRequest) (*ControlJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ControlJobs not implemented")
+}
+func (UnimplementedJobServiceServer) UpdateJob(context.Context, *UpdateJobRequest) (*UpdateJobResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateJob not implemented")
 }
 func (UnimplementedJobServiceServer) ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainJob not implemented")
@@ -313,6 +331,24 @@ func _JobService_ControlJobs_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_UpdateJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).UpdateJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_UpdateJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).UpdateJob(ctx, req.(*UpdateJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobService_ExplainJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ExplainJobRequest)
 	if err := dec(in); err != nil {
@@ -388,6 +424,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _JobService_ControlJobs_Handler,
 		},
 		{
+			MethodName: "UpdateJob",
+			Handler:    _JobService_UpdateJob_Handler,
+		},
+		{
 			MethodName: "ExplainJob",
 			Handler:    _JobService_ExplainJob_Handler,
 		},
@@ -407,18 +447,21 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	ClusterService_GetStatus_FullMethodName       = "/berth.api.v1.ClusterService/GetStatus"
-	ClusterService_ListNodes_FullMethodName       = "/berth.api.v1.ClusterService/ListNodes"
-	ClusterService_DrainNode_FullMethodName       = "/berth.api.v1.ClusterService/DrainNode"
-	ClusterService_ResumeNode_FullMethodName      = "/berth.api.v1.ClusterService/ResumeNode"
-	ClusterService_DrainGPU_FullMethodName        = "/berth.api.v1.ClusterService/DrainGPU"
-	ClusterService_ResumeGPU_FullMethodName       = "/berth.api.v1.ClusterService/ResumeGPU"
-	ClusterService_FenceNode_FullMethodName       = "/berth.api.v1.ClusterService/FenceNode"
-	ClusterService_RemoveNode_FullMethodName      = "/berth.api.v1.ClusterService/RemoveNode"
-	ClusterService_CreateToken_FullMethodName     = "/berth.api.v1.ClusterService/CreateToken"
-	ClusterService_ListPartitions_FullMethodName  = "/berth.api.v1.ClusterService/ListPartitions"
-	ClusterService_SetPartition_FullMethodName    = "/berth.api.v1.ClusterService/SetPartition"
-	ClusterService_RemovePartition_FullMethodName = "/berth.api.v1.ClusterService/RemovePartition"
+	ClusterService_GetStatus_FullMethodName         = "/berth.api.v1.ClusterService/GetStatus"
+	ClusterService_ListNodes_FullMethodName         = "/berth.api.v1.ClusterService/ListNodes"
+	ClusterService_DrainNode_FullMethodName         = "/berth.api.v1.ClusterService/DrainNode"
+	ClusterService_ResumeNode_FullMethodName        = "/berth.api.v1.ClusterService/ResumeNode"
+	ClusterService_DrainGPU_FullMethodName          = "/berth.api.v1.ClusterService/DrainGPU"
+	ClusterService_ResumeGPU_FullMethodName         = "/berth.api.v1.ClusterService/ResumeGPU"
+	ClusterService_FenceNode_FullMethodName         = "/berth.api.v1.ClusterService/FenceNode"
+	ClusterService_RemoveNode_FullMethodName        = "/berth.api.v1.ClusterService/RemoveNode"
+	ClusterService_CreateToken_FullMethodName       = "/berth.api.v1.ClusterService/CreateToken"
+	ClusterService_ListPartitions_FullMethodName    = "/berth.api.v1.ClusterService/ListPartitions"
+	ClusterService_SetPartition_FullMethodName      = "/berth.api.v1.ClusterService/SetPartition"
+	ClusterService_RemovePartition_FullMethodName   = "/berth.api.v1.ClusterService/RemovePartition"
+	ClusterService_ListReservations_FullMethodName  = "/berth.api.v1.ClusterService/ListReservations"
+	ClusterService_SetReservation_FullMethodName    = "/berth.api.v1.ClusterService/SetReservation"
+	ClusterService_RemoveReservation_FullMethodName = "/berth.api.v1.ClusterService/RemoveReservation"
 )
 
 // ClusterServiceClient is the client API for ClusterService service.
@@ -444,6 +487,11 @@ type ClusterServiceClient interface {
 	SetPartition(ctx context.Context, in *SetPartitionRequest, opts ...grpc.CallOption) (*SetPartitionResponse, error)
 	// RemovePartition forgets a partition of which no job waits or runs.
 	RemovePartition(ctx context.Context, in *RemovePartitionRequest, opts ...grpc.CallOption) (*RemovePartitionResponse, error)
+	ListReservations(ctx context.Context, in *ListReservationsRequest, opts ...grpc.CallOption) (*ListReservationsResponse, error)
+	// SetReservation adds a reservation, or changes what is said of one.
+	SetReservation(ctx context.Context, in *SetReservationRequest, opts ...grpc.CallOption) (*SetReservationResponse, error)
+	// RemoveReservation forgets a reservation for which no job waits or runs.
+	RemoveReservation(ctx context.Context, in *RemoveReservationRequest, opts ...grpc.CallOption) (*RemoveReservationResponse, error)
 }
 
 type clusterServiceClient struct {
@@ -574,6 +622,36 @@ func (c *clusterServiceClient) RemovePartition(ctx context.Context, in *RemovePa
 	return out, nil
 }
 
+func (c *clusterServiceClient) ListReservations(ctx context.Context, in *ListReservationsRequest, opts ...grpc.CallOption) (*ListReservationsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListReservationsResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ListReservations_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) SetReservation(ctx context.Context, in *SetReservationRequest, opts ...grpc.CallOption) (*SetReservationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetReservationResponse)
+	err := c.cc.Invoke(ctx, ClusterService_SetReservation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) RemoveReservation(ctx context.Context, in *RemoveReservationRequest, opts ...grpc.CallOption) (*RemoveReservationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveReservationResponse)
+	err := c.cc.Invoke(ctx, ClusterService_RemoveReservation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServiceServer is the server API for ClusterService service.
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
@@ -597,6 +675,11 @@ type ClusterServiceServer interface {
 	SetPartition(context.Context, *SetPartitionRequest) (*SetPartitionResponse, error)
 	// RemovePartition forgets a partition of which no job waits or runs.
 	RemovePartition(context.Context, *RemovePartitionRequest) (*RemovePartitionResponse, error)
+	ListReservations(context.Context, *ListReservationsRequest) (*ListReservationsResponse, error)
+	// SetReservation adds a reservation, or changes what is said of one.
+	SetReservation(context.Context, *SetReservationRequest) (*SetReservationResponse, error)
+	// RemoveReservation forgets a reservation for which no job waits or runs.
+	RemoveReservation(context.Context, *RemoveReservationRequest) (*RemoveReservationResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }
 
@@ -642,6 +725,15 @@ func (UnimplementedClusterServiceServer) SetPartition(context.Context, *SetParti
 }
 func (UnimplementedClusterServiceServer) RemovePartition(context.Context, *RemovePartitionRequest) (*RemovePartitionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemovePartition not implemented")
+}
+func (UnimplementedClusterServiceServer) ListReservations(context.Context, *ListReservationsRequest) (*ListReservationsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListReservations not implemented")
+}
+func (UnimplementedClusterServiceServer) SetReservation(context.Context, *SetReservationRequest) (*SetReservationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetReservation not implemented")
+}
+func (UnimplementedClusterServiceServer) RemoveReservation(context.Context, *RemoveReservationRequest) (*RemoveReservationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveReservation not implemented")
 }
 func (UnimplementedClusterServiceServer) mustEmbedUnimplementedClusterServiceServer() {}
 func (UnimplementedClusterServiceServer) testEmbeddedByValue()                        {}
@@ -880,6 +972,60 @@ func _ClusterService_RemovePartition_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_ListReservations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListReservationsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ListReservations(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ListReservations_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ListReservations(ctx, req.(*ListReservationsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_SetReservation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetReservationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).SetReservation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_SetReservation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).SetReservation(ctx, req.(*SetReservationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_RemoveReservation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveReservationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).RemoveReservation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_RemoveReservation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).RemoveReservation(ctx, req.(*RemoveReservationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ClusterService_ServiceDesc is the grpc.ServiceDesc for ClusterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -934,6 +1080,18 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RemovePartition",
 			Handler:    _ClusterService_RemovePartition_Handler,
+		},
+		{
+			MethodName: "ListReservations",
+			Handler:    _ClusterService_ListReservations_Handler,
+		},
+		{
+			MethodName: "SetReservation",
+			Handler:    _ClusterService_SetReservation_Handler,
+		},
+		{
+			MethodName: "RemoveReservation",
+			Handler:    _ClusterService_RemoveReservation_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -139,6 +139,9 @@ type Command struct {
 	//	*Command_RemoveWebhook
 	//	*Command_SettleNotices
 	//	*Command_MarkAttempt
+	//	*Command_SetReservation
+	//	*Command_RemoveReservation
+	//	*Command_UpdateJob
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -478,6 +481,33 @@ func (x *Command) GetMarkAttempt() *MarkAttempt {
 	return nil
 }
 
+func (x *Command) GetSetReservation() *SetReservation {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_SetReservation); ok {
+			return x.SetReservation
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRemoveReservation() *RemoveReservation {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_RemoveReservation); ok {
+			return x.RemoveReservation
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetUpdateJob() *UpdateJob {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_UpdateJob); ok {
+			return x.UpdateJob
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -614,6 +644,18 @@ type Command_MarkAttempt struct {
 	MarkAttempt *MarkAttempt `protobuf:"bytes,43,opt,name=mark_attempt,json=markAttempt,proto3,oneof"`
 }
 
+type Command_SetReservation struct {
+	SetReservation *SetReservation `protobuf:"bytes,60,opt,name=set_reservation,json=setReservation,proto3,oneof"`
+}
+
+type Command_RemoveReservation struct {
+	RemoveReservation *RemoveReservation `protobuf:"bytes,61,opt,name=remove_reservation,json=removeReservation,proto3,oneof"`
+}
+
+type Command_UpdateJob struct {
+	UpdateJob *UpdateJob `protobuf:"bytes,62,opt,name=update_job,json=updateJob,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -679,6 +721,12 @@ func (*Command_RemoveWebhook) isCommand_Kind() {}
 func (*Command_SettleNotices) isCommand_Kind() {}
 
 func (*Command_MarkAttempt) isCommand_Kind() {}
+
+func (*Command_SetReservation) isCommand_Kind() {}
+
+func (*Command_RemoveReservation) isCommand_Kind() {}
+
+func (*Command_UpdateJob) isCommand_Kind() {}
 
 // SubmitJob adds the jobs of one request, all or none, under ids that the
 // leader stamped: first_job and those that follow it.
@@ -2218,6 +2266,169 @@ func (x *RemovePartition) GetName() string {
 	return ""
 }
 
+// SetReservation puts a reservation in place of the one of its name, or adds it.
+// It forgets those that have ended.
+type SetReservation struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Reservation *Reservation           `protobuf:"bytes,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	// The revision that it was made from, 0 for a new one; another one refuses it.
+	Base          uint64 `protobuf:"varint,2,opt,name=base,proto3" json:"base,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetReservation) Reset() {
+	*x = SetReservation{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetReservation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetReservation) ProtoMessage() {}
+
+func (x *SetReservation) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetReservation.ProtoReflect.Descriptor instead.
+func (*SetReservation) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *SetReservation) GetReservation() *Reservation {
+	if x != nil {
+		return x.Reservation
+	}
+	return nil
+}
+
+func (x *SetReservation) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+// RemoveReservation forgets a reservation. Refused while jobs ask for it, but
+// for one that has ended.
+type RemoveReservation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveReservation) Reset() {
+	*x = RemoveReservation{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveReservation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveReservation) ProtoMessage() {}
+
+func (x *RemoveReservation) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveReservation.ProtoReflect.Descriptor instead.
+func (*RemoveReservation) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *RemoveReservation) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// UpdateJob puts a changed spec in place of the job's.
+type UpdateJob struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Job   uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Spec  *Spec                  `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	// The revision of the job that it was made from; another one refuses it.
+	Base          uint64 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateJob) Reset() {
+	*x = UpdateJob{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateJob) ProtoMessage() {}
+
+func (x *UpdateJob) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateJob.ProtoReflect.Descriptor instead.
+func (*UpdateJob) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *UpdateJob) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *UpdateJob) GetSpec() *Spec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *UpdateJob) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
 // PreemptAttempt asks a running attempt to save its state and to end, so that
 // others have room; its job waits again then. It is refused when the attempt
 // is not the live one, or the job has no checkpoint hook.
@@ -2234,7 +2445,7 @@ type PreemptAttempt struct {
 
 func (x *PreemptAttempt) Reset() {
 	*x = PreemptAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +2457,7 @@ func (x *PreemptAttempt) String() string {
 func (*PreemptAttempt) ProtoMessage() {}
 
 func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +2470,7 @@ func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptAttempt.ProtoReflect.Descriptor instead.
 func (*PreemptAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PreemptAttempt) GetJob() uint64 {
@@ -2304,7 +2515,7 @@ type HoldJob struct {
 
 func (x *HoldJob) Reset() {
 	*x = HoldJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2316,7 +2527,7 @@ func (x *HoldJob) String() string {
 func (*HoldJob) ProtoMessage() {}
 
 func (x *HoldJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +2540,7 @@ func (x *HoldJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldJob.ProtoReflect.Descriptor instead.
 func (*HoldJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HoldJob) GetJob() uint64 {
@@ -2374,7 +2585,7 @@ type RequeueJob struct {
 
 func (x *RequeueJob) Reset() {
 	*x = RequeueJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2597,7 @@ func (x *RequeueJob) String() string {
 func (*RequeueJob) ProtoMessage() {}
 
 func (x *RequeueJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2399,7 +2610,7 @@ func (x *RequeueJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueJob.ProtoReflect.Descriptor instead.
 func (*RequeueJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RequeueJob) GetJob() uint64 {
@@ -2443,7 +2654,7 @@ type UndoGang struct {
 
 func (x *UndoGang) Reset() {
 	*x = UndoGang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2666,7 @@ func (x *UndoGang) String() string {
 func (*UndoGang) ProtoMessage() {}
 
 func (x *UndoGang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +2679,7 @@ func (x *UndoGang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoGang.ProtoReflect.Descriptor instead.
 func (*UndoGang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *UndoGang) GetJob() uint64 {
@@ -2507,7 +2718,7 @@ type SetStanding struct {
 
 func (x *SetStanding) Reset() {
 	*x = SetStanding{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2519,7 +2730,7 @@ func (x *SetStanding) String() string {
 func (*SetStanding) ProtoMessage() {}
 
 func (x *SetStanding) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2532,7 +2743,7 @@ func (x *SetStanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStanding.ProtoReflect.Descriptor instead.
 func (*SetStanding) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SetStanding) GetStanding() *Standing {
@@ -2574,7 +2785,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +2797,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2810,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -2625,7 +2836,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +2848,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +2861,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -2675,7 +2886,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2687,7 +2898,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2700,7 +2911,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -2756,6 +2967,7 @@ type Record struct {
 	//	*Record_Webhook
 	//	*Record_DeadNotice
 	//	*Record_Telling
+	//	*Record_Reservation
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2763,7 +2975,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2775,7 +2987,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2788,7 +3000,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -2987,6 +3199,15 @@ func (x *Record) GetTelling() *Telling {
 	return nil
 }
 
+func (x *Record) GetReservation() *Reservation {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Reservation); ok {
+			return x.Reservation
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -3076,6 +3297,10 @@ type Record_Telling struct {
 	Telling *Telling `protobuf:"bytes,33,opt,name=telling,proto3,oneof"`
 }
 
+type Record_Reservation struct {
+	Reservation *Reservation `protobuf:"bytes,60,opt,name=reservation,proto3,oneof"`
+}
+
 func (*Record_Meta) isRecord_Kind() {}
 
 func (*Record_Config) isRecord_Kind() {}
@@ -3118,6 +3343,8 @@ func (*Record_DeadNotice) isRecord_Kind() {}
 
 func (*Record_Telling) isRecord_Kind() {}
 
+func (*Record_Reservation) isRecord_Kind() {}
+
 type SnapshotEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The canonical state hash, checked after a restore.
@@ -3129,7 +3356,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3368,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3154,7 +3381,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -3187,7 +3414,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3199,7 +3426,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3212,7 +3439,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -3276,7 +3503,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3288,7 +3515,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3301,7 +3528,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Config) GetClusterId() string {
@@ -3336,7 +3563,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3348,7 +3575,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3361,7 +3588,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -3451,13 +3678,14 @@ type Spec struct {
 	Nice int32 `protobuf:"zigzag32,47,opt,name=nice,proto3" json:"nice,omitempty"`
 	// It is an array; see cluster.Array.
 	Array         *Array `protobuf:"bytes,60,opt,name=array,proto3" json:"array,omitempty"`
+	Where         *Where `protobuf:"bytes,50,opt,name=where,proto3" json:"where,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3469,7 +3697,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3482,7 +3710,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Spec) GetName() string {
@@ -3821,6 +4049,13 @@ func (x *Spec) GetArray() *Array {
 	return nil
 }
 
+func (x *Spec) GetWhere() *Where {
+	if x != nil {
+		return x.Where
+	}
+	return nil
+}
+
 // Array is the task numbers of a job that runs once for each.
 type Array struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3834,7 +4069,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3846,7 +4081,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3859,7 +4094,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Array) GetRuns() []uint32 {
@@ -3874,6 +4109,84 @@ func (x *Array) GetThrottle() uint32 {
 		return x.Throttle
 	}
 	return 0
+}
+
+// Where is on which nodes a job may run; see cluster.Where.
+type Where struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Host lists.
+	Nodes         string `protobuf:"bytes,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Exclude       string `protobuf:"bytes,2,opt,name=exclude,proto3" json:"exclude,omitempty"`
+	Features      string `protobuf:"bytes,3,opt,name=features,proto3" json:"features,omitempty"`
+	Whole         bool   `protobuf:"varint,4,opt,name=whole,proto3" json:"whole,omitempty"`
+	Reservation   string `protobuf:"bytes,5,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Where) Reset() {
+	*x = Where{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Where) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Where) ProtoMessage() {}
+
+func (x *Where) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Where.ProtoReflect.Descriptor instead.
+func (*Where) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *Where) GetNodes() string {
+	if x != nil {
+		return x.Nodes
+	}
+	return ""
+}
+
+func (x *Where) GetExclude() string {
+	if x != nil {
+		return x.Exclude
+	}
+	return ""
+}
+
+func (x *Where) GetFeatures() string {
+	if x != nil {
+		return x.Features
+	}
+	return ""
+}
+
+func (x *Where) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
+func (x *Where) GetReservation() string {
+	if x != nil {
+		return x.Reservation
+	}
+	return ""
 }
 
 // Container is what a job asks of what it runs in; see cluster.Container.
@@ -3892,7 +4205,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3904,7 +4217,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3917,7 +4230,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Container) GetNetwork() string {
@@ -3966,7 +4279,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3978,7 +4291,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3991,7 +4304,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -4029,7 +4342,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4041,7 +4354,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4054,7 +4367,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Warning) GetSignal() string {
@@ -4088,7 +4401,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4100,7 +4413,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4113,7 +4426,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Dependency) GetKind() string {
@@ -4148,7 +4461,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4160,7 +4473,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4173,7 +4486,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -4256,7 +4569,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4268,7 +4581,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4281,7 +4594,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Reason) GetCode() string {
@@ -4308,7 +4621,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4320,7 +4633,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4333,7 +4646,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -4368,7 +4681,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4380,7 +4693,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4393,7 +4706,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -4482,7 +4795,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4494,7 +4807,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4507,7 +4820,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -4599,7 +4912,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4611,7 +4924,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4624,7 +4937,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -4667,7 +4980,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4679,7 +4992,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4692,7 +5005,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Berth) GetNode() string {
@@ -4758,7 +5071,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4770,7 +5083,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4783,7 +5096,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Job) GetId() uint64 {
@@ -4951,7 +5264,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4963,7 +5276,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4976,7 +5289,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -5011,7 +5324,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5023,7 +5336,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5036,7 +5349,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -5093,7 +5406,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5105,7 +5418,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5118,7 +5431,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -5275,7 +5588,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5287,7 +5600,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5300,7 +5613,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Gang) GetRest() []*Berth {
@@ -5354,7 +5667,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5366,7 +5679,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5379,7 +5692,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Part) GetBootId() string {
@@ -5454,7 +5767,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5466,7 +5779,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5479,7 +5792,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -5555,7 +5868,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5567,7 +5880,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5580,7 +5893,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GPU) GetId() string {
@@ -5690,7 +6003,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5702,7 +6015,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5715,7 +6028,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -5777,7 +6090,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5789,7 +6102,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5802,7 +6115,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -5869,14 +6182,16 @@ type Node struct {
 	// By card.
 	Orders []*GPUOrder `protobuf:"bytes,17,rep,name=orders,proto3" json:"orders,omitempty"`
 	// The last of what befell it, oldest first.
-	History       []*NodeEvent `protobuf:"bytes,18,rep,name=history,proto3" json:"history,omitempty"`
+	History []*NodeEvent `protobuf:"bytes,18,rep,name=history,proto3" json:"history,omitempty"`
+	// Sorted.
+	Features      []string `protobuf:"bytes,30,rep,name=features,proto3" json:"features,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5888,7 +6203,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5901,7 +6216,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Node) GetId() string {
@@ -6030,6 +6345,148 @@ func (x *Node) GetHistory() []*NodeEvent {
 	return nil
 }
 
+func (x *Node) GetFeatures() []string {
+	if x != nil {
+		return x.Features
+	}
+	return nil
+}
+
+// Reservation keeps nodes or cards for some jobs, for a while.
+type Reservation struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Revision   uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	StartUs    int64                  `protobuf:"varint,3,opt,name=start_us,json=startUs,proto3" json:"start_us,omitempty"`
+	DurationUs int64                  `protobuf:"varint,4,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`
+	// daily, weekly or "".
+	Repeat string `protobuf:"bytes,5,opt,name=repeat,proto3" json:"repeat,omitempty"`
+	// A host list; with gpus, which are sorted, only these cards.
+	Nodes         string   `protobuf:"bytes,6,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Gpus          []string `protobuf:"bytes,7,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	Users         []string `protobuf:"bytes,8,rep,name=users,proto3" json:"users,omitempty"`
+	Accounts      []string `protobuf:"bytes,9,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	Maint         bool     `protobuf:"varint,10,opt,name=maint,proto3" json:"maint,omitempty"`
+	Features      string   `protobuf:"bytes,11,opt,name=features,proto3" json:"features,omitempty"`
+	Comment       string   `protobuf:"bytes,12,opt,name=comment,proto3" json:"comment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reservation) Reset() {
+	*x = Reservation{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reservation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reservation) ProtoMessage() {}
+
+func (x *Reservation) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
+func (*Reservation) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *Reservation) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Reservation) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Reservation) GetStartUs() int64 {
+	if x != nil {
+		return x.StartUs
+	}
+	return 0
+}
+
+func (x *Reservation) GetDurationUs() int64 {
+	if x != nil {
+		return x.DurationUs
+	}
+	return 0
+}
+
+func (x *Reservation) GetRepeat() string {
+	if x != nil {
+		return x.Repeat
+	}
+	return ""
+}
+
+func (x *Reservation) GetNodes() string {
+	if x != nil {
+		return x.Nodes
+	}
+	return ""
+}
+
+func (x *Reservation) GetGpus() []string {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
+func (x *Reservation) GetUsers() []string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+func (x *Reservation) GetAccounts() []string {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
+func (x *Reservation) GetMaint() bool {
+	if x != nil {
+		return x.Maint
+	}
+	return false
+}
+
+func (x *Reservation) GetFeatures() string {
+	if x != nil {
+		return x.Features
+	}
+	return ""
+}
+
+func (x *Reservation) GetComment() string {
+	if x != nil {
+		return x.Comment
+	}
+	return ""
+}
+
 // Partition is a named part of the cluster.
 type Partition struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -6051,7 +6508,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6063,7 +6520,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6076,7 +6533,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Partition) GetName() string {
@@ -6152,7 +6609,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6164,7 +6621,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6177,7 +6634,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Queue) GetGpu() string {
@@ -6204,7 +6661,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6216,7 +6673,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6229,7 +6686,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -6260,7 +6717,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6272,7 +6729,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6285,7 +6742,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Request) GetKey() []byte {
@@ -6330,7 +6787,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6342,7 +6799,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6355,7 +6812,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Token) GetHash() []byte {
@@ -6404,7 +6861,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6416,7 +6873,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6429,7 +6886,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -6466,7 +6923,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6478,7 +6935,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6491,7 +6948,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -6555,7 +7012,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6567,7 +7024,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6580,7 +7037,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -6657,7 +7114,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6669,7 +7126,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6682,7 +7139,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -6714,7 +7171,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6726,7 +7183,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6739,7 +7196,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -6798,7 +7255,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6810,7 +7267,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6823,7 +7280,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Company) GetSignature() string {
@@ -6859,7 +7316,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6871,7 +7328,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6884,7 +7341,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -6935,7 +7392,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6947,7 +7404,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6960,7 +7417,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -7108,7 +7565,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7120,7 +7577,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7133,7 +7590,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -7242,7 +7699,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7254,7 +7711,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7267,7 +7724,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Account) GetName() string {
@@ -7319,7 +7776,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7331,7 +7788,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7344,7 +7801,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Member) GetAccount() string {
@@ -7403,7 +7860,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7415,7 +7872,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7428,7 +7885,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *QOS) GetName() string {
@@ -7494,7 +7951,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7506,7 +7963,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7519,7 +7976,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Quota) GetAccount() string {
@@ -7624,7 +8081,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7636,7 +8093,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7649,7 +8106,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -7690,7 +8147,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7702,7 +8159,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7715,7 +8172,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Spent) GetAccount() string {
@@ -7783,7 +8240,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xe0\x10\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xb5\x12\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -7831,7 +8288,11 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"addWebhook\x12D\n" +
 	"\x0eremove_webhook\x18) \x01(\v2\x1b.berth.log.v1.RemoveWebhookH\x00R\rremoveWebhook\x12D\n" +
 	"\x0esettle_notices\x18* \x01(\v2\x1b.berth.log.v1.SettleNoticesH\x00R\rsettleNotices\x12>\n" +
-	"\fmark_attempt\x18+ \x01(\v2\x19.berth.log.v1.MarkAttemptH\x00R\vmarkAttemptB\x06\n" +
+	"\fmark_attempt\x18+ \x01(\v2\x19.berth.log.v1.MarkAttemptH\x00R\vmarkAttempt\x12G\n" +
+	"\x0fset_reservation\x18< \x01(\v2\x1c.berth.log.v1.SetReservationH\x00R\x0esetReservation\x12P\n" +
+	"\x12remove_reservation\x18= \x01(\v2\x1f.berth.log.v1.RemoveReservationH\x00R\x11removeReservation\x128\n" +
+	"\n" +
+	"update_job\x18> \x01(\v2\x17.berth.log.v1.UpdateJobH\x00R\tupdateJobB\x06\n" +
 	"\x04kind\"\xb9\x01\n" +
 	"\tSubmitJob\x12\x1b\n" +
 	"\tfirst_job\x18\x01 \x01(\x04R\bfirstJob\x12\x1d\n" +
@@ -7945,7 +8406,16 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\tpartition\x18\x01 \x01(\v2\x17.berth.log.v1.PartitionR\tpartition\x12\x12\n" +
 	"\x04base\x18\x02 \x01(\x04R\x04base\"%\n" +
 	"\x0fRemovePartition\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"`\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"a\n" +
+	"\x0eSetReservation\x12;\n" +
+	"\vreservation\x18\x01 \x01(\v2\x19.berth.log.v1.ReservationR\vreservation\x12\x12\n" +
+	"\x04base\x18\x02 \x01(\x04R\x04base\"'\n" +
+	"\x11RemoveReservation\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"Y\n" +
+	"\tUpdateJob\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12&\n" +
+	"\x04spec\x18\x02 \x01(\v2\x12.berth.log.v1.SpecR\x04spec\x12\x12\n" +
+	"\x04base\x18\x03 \x01(\x04R\x04base\"`\n" +
 	"\x0ePreemptAttempt\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x10\n" +
@@ -7982,7 +8452,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1d\n" +
 	"\n" +
-	"written_by\x18\x04 \x01(\tR\twrittenBy\"\xbc\b\n" +
+	"written_by\x18\x04 \x01(\tR\twrittenBy\"\xfb\b\n" +
 	"\x06Record\x12(\n" +
 	"\x04meta\x18\x01 \x01(\v2\x12.berth.log.v1.MetaH\x00R\x04meta\x12.\n" +
 	"\x06config\x18\x02 \x01(\v2\x14.berth.log.v1.ConfigH\x00R\x06config\x12(\n" +
@@ -8007,7 +8477,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\awebhook\x18\x1f \x01(\v2\x15.berth.log.v1.WebhookH\x00R\awebhook\x12;\n" +
 	"\vdead_notice\x18  \x01(\v2\x18.berth.log.v1.DeadNoticeH\x00R\n" +
 	"deadNotice\x121\n" +
-	"\atelling\x18! \x01(\v2\x15.berth.log.v1.TellingH\x00R\atellingB\x06\n" +
+	"\atelling\x18! \x01(\v2\x15.berth.log.v1.TellingH\x00R\atelling\x12=\n" +
+	"\vreservation\x18< \x01(\v2\x19.berth.log.v1.ReservationH\x00R\vreservationB\x06\n" +
 	"\x04kind\";\n" +
 	"\vSnapshotEnd\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x18\n" +
@@ -8029,7 +8500,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05Owner\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x02 \x01(\rR\x03gid\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xa1\v\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xcc\v\n" +
 	"\x04Spec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\fR\acommand\x12\x10\n" +
@@ -8084,10 +8555,17 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aaccount\x18- \x01(\tR\aaccount\x12\x10\n" +
 	"\x03qos\x18. \x01(\tR\x03qos\x12\x12\n" +
 	"\x04nice\x18/ \x01(\x11R\x04nice\x12)\n" +
-	"\x05array\x18< \x01(\v2\x13.berth.log.v1.ArrayR\x05array\"7\n" +
+	"\x05array\x18< \x01(\v2\x13.berth.log.v1.ArrayR\x05array\x12)\n" +
+	"\x05where\x182 \x01(\v2\x13.berth.log.v1.WhereR\x05where\"7\n" +
 	"\x05Array\x12\x12\n" +
 	"\x04runs\x18\x01 \x03(\rR\x04runs\x12\x1a\n" +
-	"\bthrottle\x18\x02 \x01(\rR\bthrottle\"\xa1\x01\n" +
+	"\bthrottle\x18\x02 \x01(\rR\bthrottle\"\x8b\x01\n" +
+	"\x05Where\x12\x14\n" +
+	"\x05nodes\x18\x01 \x01(\tR\x05nodes\x12\x18\n" +
+	"\aexclude\x18\x02 \x01(\tR\aexclude\x12\x1a\n" +
+	"\bfeatures\x18\x03 \x01(\tR\bfeatures\x12\x14\n" +
+	"\x05whole\x18\x04 \x01(\bR\x05whole\x12 \n" +
+	"\vreservation\x18\x05 \x01(\tR\vreservation\"\xa1\x01\n" +
 	"\tContainer\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12+\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x13.berth.log.v1.MountR\x06mounts\x12\x1b\n" +
@@ -8280,7 +8758,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x14\n" +
 	"\x05asked\x18\x05 \x01(\bR\x05asked\x12\x0e\n" +
-	"\x02by\x18\x06 \x01(\rR\x02by\"\x9e\x04\n" +
+	"\x02by\x18\x06 \x01(\rR\x02by\"\xba\x04\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x18\n" +
@@ -8301,7 +8779,23 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05fence\x18\x0f \x01(\x04R\x05fence\x12\x18\n" +
 	"\aproblem\x18\x10 \x01(\tR\aproblem\x12.\n" +
 	"\x06orders\x18\x11 \x03(\v2\x16.berth.log.v1.GPUOrderR\x06orders\x121\n" +
-	"\ahistory\x18\x12 \x03(\v2\x17.berth.log.v1.NodeEventR\ahistory\"\x80\x02\n" +
+	"\ahistory\x18\x12 \x03(\v2\x17.berth.log.v1.NodeEventR\ahistory\x12\x1a\n" +
+	"\bfeatures\x18\x1e \x03(\tR\bfeatures\"\xb9\x02\n" +
+	"\vReservation\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x19\n" +
+	"\bstart_us\x18\x03 \x01(\x03R\astartUs\x12\x1f\n" +
+	"\vduration_us\x18\x04 \x01(\x03R\n" +
+	"durationUs\x12\x16\n" +
+	"\x06repeat\x18\x05 \x01(\tR\x06repeat\x12\x14\n" +
+	"\x05nodes\x18\x06 \x01(\tR\x05nodes\x12\x12\n" +
+	"\x04gpus\x18\a \x03(\tR\x04gpus\x12\x14\n" +
+	"\x05users\x18\b \x03(\tR\x05users\x12\x1a\n" +
+	"\baccounts\x18\t \x03(\tR\baccounts\x12\x14\n" +
+	"\x05maint\x18\n" +
+	" \x01(\bR\x05maint\x12\x1a\n" +
+	"\bfeatures\x18\v \x01(\tR\bfeatures\x12\x18\n" +
+	"\acomment\x18\f \x01(\tR\acomment\"\x80\x02\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
@@ -8470,7 +8964,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 	return file_berth_log_v1_log_proto_rawDescData
 }
 
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Entry)(nil),               // 0: berth.log.v1.Entry
 	(*Command)(nil),             // 1: berth.log.v1.Command
@@ -8498,71 +8992,76 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*ExpireJobs)(nil),          // 23: berth.log.v1.ExpireJobs
 	(*SetPartition)(nil),        // 24: berth.log.v1.SetPartition
 	(*RemovePartition)(nil),     // 25: berth.log.v1.RemovePartition
-	(*PreemptAttempt)(nil),      // 26: berth.log.v1.PreemptAttempt
-	(*HoldJob)(nil),             // 27: berth.log.v1.HoldJob
-	(*RequeueJob)(nil),          // 28: berth.log.v1.RequeueJob
-	(*UndoGang)(nil),            // 29: berth.log.v1.UndoGang
-	(*SetStanding)(nil),         // 30: berth.log.v1.SetStanding
-	(*Checkpoint)(nil),          // 31: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),         // 32: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil),      // 33: berth.log.v1.SnapshotHeader
-	(*Record)(nil),              // 34: berth.log.v1.Record
-	(*SnapshotEnd)(nil),         // 35: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),                // 36: berth.log.v1.Meta
-	(*Config)(nil),              // 37: berth.log.v1.Config
-	(*Owner)(nil),               // 38: berth.log.v1.Owner
-	(*Spec)(nil),                // 39: berth.log.v1.Spec
-	(*Array)(nil),               // 40: berth.log.v1.Array
-	(*Container)(nil),           // 41: berth.log.v1.Container
-	(*Mount)(nil),               // 42: berth.log.v1.Mount
-	(*Warning)(nil),             // 43: berth.log.v1.Warning
-	(*Dependency)(nil),          // 44: berth.log.v1.Dependency
-	(*Estimate)(nil),            // 45: berth.log.v1.Estimate
-	(*Reason)(nil),              // 46: berth.log.v1.Reason
-	(*Exit)(nil),                // 47: berth.log.v1.Exit
-	(*Usage)(nil),               // 48: berth.log.v1.Usage
-	(*Profile)(nil),             // 49: berth.log.v1.Profile
-	(*GPUShare)(nil),            // 50: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 51: berth.log.v1.Berth
-	(*Job)(nil),                 // 52: berth.log.v1.Job
-	(*Hold)(nil),                // 53: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 54: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 55: berth.log.v1.Attempt
-	(*Gang)(nil),                // 56: berth.log.v1.Gang
-	(*Part)(nil),                // 57: berth.log.v1.Part
-	(*PreemptRequest)(nil),      // 58: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 59: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 60: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 61: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 62: berth.log.v1.Node
-	(*Partition)(nil),           // 63: berth.log.v1.Partition
-	(*Queue)(nil),               // 64: berth.log.v1.Queue
-	(*Waiter)(nil),              // 65: berth.log.v1.Waiter
-	(*Request)(nil),             // 66: berth.log.v1.Request
-	(*Token)(nil),               // 67: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 68: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 69: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 70: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 71: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 72: berth.log.v1.Interference
-	(*Company)(nil),             // 73: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 74: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 75: berth.log.v1.Sample
-	(*Standing)(nil),            // 76: berth.log.v1.Standing
-	(*Account)(nil),             // 77: berth.log.v1.Account
-	(*Member)(nil),              // 78: berth.log.v1.Member
-	(*QOS)(nil),                 // 79: berth.log.v1.QOS
-	(*Quota)(nil),               // 80: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 81: berth.log.v1.AccountPolicy
-	(*Spent)(nil),               // 82: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 83: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 84: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 85: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 86: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 87: berth.log.v1.Notice
-	(*Webhook)(nil),             // 88: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 89: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 90: berth.log.v1.Telling
+	(*SetReservation)(nil),      // 26: berth.log.v1.SetReservation
+	(*RemoveReservation)(nil),   // 27: berth.log.v1.RemoveReservation
+	(*UpdateJob)(nil),           // 28: berth.log.v1.UpdateJob
+	(*PreemptAttempt)(nil),      // 29: berth.log.v1.PreemptAttempt
+	(*HoldJob)(nil),             // 30: berth.log.v1.HoldJob
+	(*RequeueJob)(nil),          // 31: berth.log.v1.RequeueJob
+	(*UndoGang)(nil),            // 32: berth.log.v1.UndoGang
+	(*SetStanding)(nil),         // 33: berth.log.v1.SetStanding
+	(*Checkpoint)(nil),          // 34: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),         // 35: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),      // 36: berth.log.v1.SnapshotHeader
+	(*Record)(nil),              // 37: berth.log.v1.Record
+	(*SnapshotEnd)(nil),         // 38: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),                // 39: berth.log.v1.Meta
+	(*Config)(nil),              // 40: berth.log.v1.Config
+	(*Owner)(nil),               // 41: berth.log.v1.Owner
+	(*Spec)(nil),                // 42: berth.log.v1.Spec
+	(*Array)(nil),               // 43: berth.log.v1.Array
+	(*Where)(nil),               // 44: berth.log.v1.Where
+	(*Container)(nil),           // 45: berth.log.v1.Container
+	(*Mount)(nil),               // 46: berth.log.v1.Mount
+	(*Warning)(nil),             // 47: berth.log.v1.Warning
+	(*Dependency)(nil),          // 48: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 49: berth.log.v1.Estimate
+	(*Reason)(nil),              // 50: berth.log.v1.Reason
+	(*Exit)(nil),                // 51: berth.log.v1.Exit
+	(*Usage)(nil),               // 52: berth.log.v1.Usage
+	(*Profile)(nil),             // 53: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 54: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 55: berth.log.v1.Berth
+	(*Job)(nil),                 // 56: berth.log.v1.Job
+	(*Hold)(nil),                // 57: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 58: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 59: berth.log.v1.Attempt
+	(*Gang)(nil),                // 60: berth.log.v1.Gang
+	(*Part)(nil),                // 61: berth.log.v1.Part
+	(*PreemptRequest)(nil),      // 62: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 63: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 64: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 65: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 66: berth.log.v1.Node
+	(*Reservation)(nil),         // 67: berth.log.v1.Reservation
+	(*Partition)(nil),           // 68: berth.log.v1.Partition
+	(*Queue)(nil),               // 69: berth.log.v1.Queue
+	(*Waiter)(nil),              // 70: berth.log.v1.Waiter
+	(*Request)(nil),             // 71: berth.log.v1.Request
+	(*Token)(nil),               // 72: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 73: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 74: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 75: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 76: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 77: berth.log.v1.Interference
+	(*Company)(nil),             // 78: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 79: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 80: berth.log.v1.Sample
+	(*Standing)(nil),            // 81: berth.log.v1.Standing
+	(*Account)(nil),             // 82: berth.log.v1.Account
+	(*Member)(nil),              // 83: berth.log.v1.Member
+	(*QOS)(nil),                 // 84: berth.log.v1.QOS
+	(*Quota)(nil),               // 85: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 86: berth.log.v1.AccountPolicy
+	(*Spent)(nil),               // 87: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 88: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 89: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 90: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 91: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 92: berth.log.v1.Notice
+	(*Webhook)(nil),             // 93: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 94: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 95: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	1,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -8577,8 +9076,8 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	15,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
 	16,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
 	18,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	31,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	32,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	34,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	35,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
 	13,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
 	19,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
 	20,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
@@ -8586,103 +9085,110 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	17,  // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
 	22,  // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
 	23,  // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
-	26,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
+	29,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
 	24,  // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
 	25,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
-	27,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
-	28,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
-	29,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
+	30,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
+	31,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
+	32,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
 	12,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
-	30,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	74,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	83,  // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	84,  // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	85,  // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	86,  // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
-	38,  // 34: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	3,   // 35: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	39,  // 36: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	45,  // 37: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	6,   // 38: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	7,   // 39: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	51,  // 40: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	45,  // 41: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	51,  // 42: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	46,  // 43: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	47,  // 44: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	48,  // 45: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	62,  // 46: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	67,  // 47: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	70,  // 48: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	63,  // 49: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	76,  // 50: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
-	37,  // 51: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	36,  // 52: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	37,  // 53: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	62,  // 54: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	52,  // 55: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	64,  // 56: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	66,  // 57: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	67,  // 58: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	68,  // 59: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	69,  // 60: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	75,  // 61: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	35,  // 62: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	69,  // 63: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	71,  // 64: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	72,  // 65: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	63,  // 66: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	76,  // 67: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	82,  // 68: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	87,  // 69: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	88,  // 70: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	89,  // 71: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	90,  // 72: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
-	44,  // 73: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	43,  // 74: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	41,  // 75: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	40,  // 76: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	42,  // 77: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	49,  // 78: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	50,  // 79: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	38,  // 80: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	39,  // 81: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	46,  // 82: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	45,  // 83: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	54,  // 84: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	55,  // 85: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	53,  // 86: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	46,  // 87: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	51,  // 88: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	45,  // 89: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	47,  // 90: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	48,  // 91: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	58,  // 92: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	56,  // 93: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	51,  // 94: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	57,  // 95: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	46,  // 96: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	47,  // 97: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	46,  // 98: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	48,  // 99: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	59,  // 100: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	60,  // 101: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	61,  // 102: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	65,  // 103: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	70,  // 104: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	75,  // 105: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	45,  // 106: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	73,  // 107: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	77,  // 108: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	78,  // 109: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	79,  // 110: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	80,  // 111: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	81,  // 112: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	113, // [113:113] is the sub-list for method output_type
-	113, // [113:113] is the sub-list for method input_type
-	113, // [113:113] is the sub-list for extension type_name
-	113, // [113:113] is the sub-list for extension extendee
-	0,   // [0:113] is the sub-list for field type_name
+	33,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
+	79,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	88,  // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	89,  // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	90,  // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	91,  // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	26,  // 34: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
+	27,  // 35: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
+	28,  // 36: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
+	41,  // 37: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	3,   // 38: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	42,  // 39: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	49,  // 40: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	6,   // 41: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	7,   // 42: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	55,  // 43: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	49,  // 44: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	55,  // 45: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	50,  // 46: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	51,  // 47: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	52,  // 48: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	66,  // 49: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	72,  // 50: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	75,  // 51: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	68,  // 52: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	67,  // 53: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
+	42,  // 54: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
+	81,  // 55: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	40,  // 56: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	39,  // 57: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	40,  // 58: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	66,  // 59: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	56,  // 60: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	69,  // 61: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	71,  // 62: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	72,  // 63: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	73,  // 64: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	74,  // 65: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	80,  // 66: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	38,  // 67: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	74,  // 68: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	76,  // 69: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	77,  // 70: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	68,  // 71: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	81,  // 72: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	87,  // 73: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	92,  // 74: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	93,  // 75: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	94,  // 76: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	95,  // 77: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	67,  // 78: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
+	48,  // 79: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	47,  // 80: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	45,  // 81: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	43,  // 82: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	44,  // 83: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
+	46,  // 84: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	53,  // 85: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	54,  // 86: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	41,  // 87: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	42,  // 88: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	50,  // 89: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	49,  // 90: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	58,  // 91: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	59,  // 92: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	57,  // 93: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	50,  // 94: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	55,  // 95: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	49,  // 96: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	51,  // 97: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	52,  // 98: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	62,  // 99: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	60,  // 100: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	55,  // 101: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	61,  // 102: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	50,  // 103: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	51,  // 104: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	50,  // 105: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	52,  // 106: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	63,  // 107: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	64,  // 108: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	65,  // 109: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	70,  // 110: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	75,  // 111: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	80,  // 112: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	49,  // 113: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	78,  // 114: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	82,  // 115: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	83,  // 116: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	84,  // 117: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	85,  // 118: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	86,  // 119: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	120, // [120:120] is the sub-list for method output_type
+	120, // [120:120] is the sub-list for method input_type
+	120, // [120:120] is the sub-list for extension type_name
+	120, // [120:120] is the sub-list for extension extendee
+	0,   // [0:120] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -8725,8 +9231,11 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_RemoveWebhook)(nil),
 		(*Command_SettleNotices)(nil),
 		(*Command_MarkAttempt)(nil),
+		(*Command_SetReservation)(nil),
+		(*Command_RemoveReservation)(nil),
+		(*Command_UpdateJob)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[34].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[37].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -8748,8 +9257,9 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Webhook)(nil),
 		(*Record_DeadNotice)(nil),
 		(*Record_Telling)(nil),
+		(*Record_Reservation)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[76].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[81].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -8762,7 +9272,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   83,
+			NumMessages:   88,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -544,7 +544,9 @@ type Hello struct {
 	Gangs bool `protobuf:"varint,10,opt,name=gangs,proto3" json:"gangs,omitempty"`
 	// What is wrong with the node as a whole, for administrators; empty is
 	// nothing. It keeps nothing from running.
-	Problem       string `protobuf:"bytes,11,opt,name=problem,proto3" json:"problem,omitempty"`
+	Problem string `protobuf:"bytes,11,opt,name=problem,proto3" json:"problem,omitempty"`
+	// What the site says that the node has, for jobs that ask for it.
+	Features      []string `protobuf:"bytes,30,rep,name=features,proto3" json:"features,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -654,6 +656,13 @@ func (x *Hello) GetProblem() string {
 		return x.Problem
 	}
 	return ""
+}
+
+func (x *Hello) GetFeatures() []string {
+	if x != nil {
+		return x.Features
+	}
+	return nil
 }
 
 type GPU struct {
@@ -3144,7 +3153,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12,\n" +
 	"\x04open\x18\x04 \x01(\v2\x18.berth.api.v1.AttachOpenR\x04open\x12)\n" +
-	"\x02of\x18\x05 \x01(\v2\x19.berth.node.v1.AssignmentR\x02of\"\xae\x02\n" +
+	"\x02of\x18\x05 \x01(\v2\x19.berth.node.v1.AssignmentR\x02of\"\xca\x02\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
@@ -3157,7 +3166,8 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\bruntimes\x18\t \x03(\tR\bruntimes\x12\x14\n" +
 	"\x05gangs\x18\n" +
 	" \x01(\bR\x05gangs\x12\x18\n" +
-	"\aproblem\x18\v \x01(\tR\aproblem\"\x95\x03\n" +
+	"\aproblem\x18\v \x01(\tR\aproblem\x12\x1a\n" +
+	"\bfeatures\x18\x1e \x03(\tR\bfeatures\"\x95\x03\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +

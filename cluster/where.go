@@ -1,0 +1,179 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+)
+
+// Where is on which nodes a job may run, beside what its partition says. Values
+// are immutable; nil is anywhere.
+type Where struct {
+	// Nodes are nodes that it must have, all of them: with as many as it has nodes
+	// it runs there and nowhere else. Exclude are those that it must not have.
+	Nodes, Exclude HostList
+	// Features is what its nodes must have.
+	Features Features
+	// Whole tells that nobody else may be on its nodes, and that it takes all
+	// cores of each.
+	Whole bool
+	// Reservation is the name of the one inside of which it runs, "" for none.
+	Reservation string
+}
+
+// Named tells whether nodes are named that the job must have.
+func (w *Where) Named() bool { return w != nil && w.Nodes.String() != "" }
+
+// InReservation is the name of the reservation that it asks for.
+func (w *Where) InReservation() string {
+	if w == nil {
+		return ""
+	}
+	return w.Reservation
+}
+
+// WholeNodes tells whether the job wants its nodes for itself.
+func (s *Spec) WholeNodes() bool { return s.Where != nil && s.Where.Whole }
+
+// Allows tells whether a node, by its name and features alone, may be one of
+// the job's.
+func (s *Spec) Allows(n *Node) bool { return s.Refuses(n) == "" }
+
+// Refuses says why a node may not be one of the job's, "" when it may.
+func (s *Spec) Refuses(n *Node) string {
+	w := s.Where
+	switch {
+	case s.Node != "" && s.Node != n.ID:
+		return "is not the node that is asked for, " + string(s.Node)
+	case w == nil:
+		return ""
+	case w.Named() && len(w.Nodes.Names()) >= s.NodeCount() && !w.Nodes.Holds(n.ID):
+		return "is not among the nodes that are asked for, " + w.Nodes.String()
+	case w.Exclude.String() != "" && w.Exclude.Holds(n.ID):
+		return "is excluded by the job (" + w.Exclude.String() + ")"
+	case !w.Features.Match(n.Features):
+		return "has not the features " + w.Features.String()
+	}
+	return ""
+}
+
+// Restricted tells whether Refuses may refuse a node for another reason than
+// Spec.Node.
+func (s *Spec) Restricted() bool {
+	return s.Where != nil && (s.Where.Named() || s.Where.Exclude.String() != "" || s.Where.Features.String() != "")
+}
+
+// Check tells whether the reservation and the lists are ones that a job of so
+// many nodes may ask for. The error is an *Error of CodeInvalid.
+func (w *Where) Check(nodes int) error {
+	switch {
+	case w == nil:
+		return nil
+	case w.Nodes.String() == AllNodes:
+		return Errorf(CodeInvalid, "nodelist: %s is no list of nodes; name those that the job must have", AllNodes)
+	case w.Exclude.String() == AllNodes:
+		return Errorf(CodeInvalid, "exclude: %s leaves no node to run on", AllNodes)
+	case len(w.Nodes.Names()) > nodes:
+		return Errorf(CodeInvalid, "nodelist: %s names %d nodes and the job has %d; it runs on all that are named, so ask for as many with --nodes, or name fewer", quoteShort(w.Nodes.String()), len(w.Nodes.Names()), nodes)
+	case w.Reservation != "":
+		return CheckReservationName(w.Reservation)
+	}
+	if i := slices.IndexFunc(w.Nodes.Names(), w.Exclude.Holds); i >= 0 {
+		return Errorf(CodeInvalid, "exclude: node %s is asked for and excluded", w.Nodes.Names()[i])
+	}
+	return nil
+}
+
+// Bounds of features.
+const (
+	MaxNodeFeatures = 64 // of a node
+	maxFeatureLen   = 63
+	maxTerms        = 64 // in what a job asks for
+)
+
+// Features is what of features a job asks for: one of several sets. The zero
+// value asks for nothing.
+type Features struct {
+	text string
+	any  [][]string
+}
+
+// ParseFeatures reads what is asked for as Slurm's --constraint: names joined by
+// & (all of them) and | (one of them), where & binds closer. What Slurm has
+// beyond that, counts and brackets, is refused. The error is an *Error of
+// CodeInvalid.
+func ParseFeatures(s string) (Features, error) {
+	s = strings.TrimSpace(strings.ReplaceAll(s, ",", "&"))
+	if s == "" {
+		return Features{}, nil
+	}
+	switch i := strings.IndexAny(s, "*()[]"); {
+	case i >= 0 && s[i] == '*':
+		return Features{}, Errorf(CodeInvalid, "constraint %s: numbers of nodes with a feature are not supported; all nodes of a job have what it asks for", quoteShort(s))
+	case i >= 0:
+		return Features{}, Errorf(CodeInvalid, "constraint %s: brackets and parentheses are not supported; write sets of features joined by |, such as a100&nvlink|h100", quoteShort(s))
+	}
+	f, terms := Features{}, 0
+	var sets []string
+	for set := range strings.SplitSeq(s, "|") {
+		var all []string
+		for name := range strings.SplitSeq(set, "&") {
+			name = strings.TrimSpace(name)
+			if err := CheckFeature(name); err != nil {
+				return Features{}, Errorf(CodeInvalid, "constraint %s: %v", quoteShort(s), err)
+			}
+			if terms++; terms > maxTerms {
+				return Features{}, Errorf(CodeInvalid, "constraint: names more than %d features", maxTerms)
+			}
+			all = append(all, name)
+		}
+		f.any = append(f.any, all)
+		sets = append(sets, strings.Join(all, "&"))
+	}
+	f.text = strings.Join(sets, "|")
+	return f, nil
+}
+
+// CheckFeature tells whether s may name a feature: letters, digits, '_', '-',
+// '.', ':', '=' and '+', as sites name them for Slurm.
+func CheckFeature(s string) error {
+	if s == "" || len(s) > maxFeatureLen {
+		return Errorf(CodeInvalid, "feature %s: must have 1 to %d characters", quoteShort(s), maxFeatureLen)
+	}
+	for i := range len(s) {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("_-.:=+", c) >= 0) {
+			return Errorf(CodeInvalid, "feature %s: may hold letters, digits, '_', '-', '.', ':', '=' and '+'", quoteShort(s))
+		}
+	}
+	return nil
+}
+
+// String is what was asked for, "" for nothing.
+func (f Features) String() string { return f.text }
+
+// Equal tells whether the same was asked for in the same words.
+func (f Features) Equal(o Features) bool { return f.text == o.text }
+
+// Match tells whether a node with so many features has what is asked for.
+func (f Features) Match(has []string) bool {
+	return f.text == "" || slices.ContainsFunc(f.any, func(all []string) bool {
+		return !slices.ContainsFunc(all, func(name string) bool { return !slices.Contains(has, name) })
+	})
+}
+
+// CheckFeatures tells whether a node may say that it has these: sorted, each
+// once.
+func CheckFeatures(has []string) error {
+	if len(has) > MaxNodeFeatures {
+		return Errorf(CodeInvalid, "features: %d of them, at most %d are allowed", len(has), MaxNodeFeatures)
+	}
+	for i, name := range has {
+		if err := CheckFeature(name); err != nil {
+			return err
+		}
+		if i > 0 && has[i-1] >= name {
+			return Errorf(CodeInvalid, "features: %s is out of order, or there twice", quoteShort(name))
+		}
+	}
+	return nil
+}

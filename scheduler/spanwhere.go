@@ -1,0 +1,118 @@
+package scheduler
+
+import (
+	"iter"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// spanGroups are the nodes with cards like those of class c on which a job may
+// lie, wherever they are, each once.
+func (p *pass) spanGroups(it *item, c int) iter.Seq2[*class, *group] {
+	return func(yield func(*class, *group) bool) {
+		lo, hi := p.family(c)
+		var seen map[int32]struct{}
+		if hi-lo > 1 {
+			seen = map[int32]struct{}{}
+		}
+		for o := lo; o < hi; o++ {
+			k := &p.f.classes[o]
+			for i := range k.groups {
+				g := &k.groups[i]
+				if it.needs[o].way == wayNone || it.bounds.single && !it.job.Spec.Allows(p.f.hosts[g.host].node) {
+					continue
+				}
+				if _, twice := seen[g.host]; twice {
+					continue
+				}
+				if seen != nil && int(g.hi-g.lo) >= it.gpus {
+					seen[g.host] = struct{}{}
+				}
+				if !yield(k, g) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// leads tells of a class that it is the first of its family on which the job
+// may lie, so that each family is looked at once.
+func (p *pass) leads(it *item, c int) bool {
+	lo, _ := p.family(c)
+	for ; lo < c; lo++ {
+		if it.needs[lo].way != wayNone {
+			return false
+		}
+	}
+	return it.needs[c].way != wayNone
+}
+
+// partCards are the cards that a job would take of a node now, none when it has
+// not enough. A job that wants whole nodes takes them all, of one that is empty.
+func (p *pass) partCards(it *item, c int, k *class, g *group, want *room) []int32 {
+	h := &p.f.hosts[g.host]
+	if it.whole {
+		if !p.isEmpty(h) || h.use.MemMiB < it.mem || h.use.CPUMilli < it.cpu || h.keptCPU > 0 || int(g.hi-g.lo) > cluster.MaxGPUsPerJob {
+			return nil
+		}
+		for _, i := range k.cards[g.lo:g.hi] {
+			if !p.f.cards[i].open(want) {
+				return nil
+			}
+		}
+		return append([]int32(nil), k.cards[g.lo:g.hi]...)
+	}
+	if it.needs[c].way == wayWhole {
+		return p.takeEmpty(k, it, g, want, nil)
+	}
+	each := *want
+	each.cpu, each.host = -1, -1 // of the node, which is asked itself
+	return p.spreadOn(it, int(p.f.cards[k.cards[g.lo]].class), g, &each, nil)
+}
+
+// isEmpty tells whether nobody is on a node.
+func (p *pass) isEmpty(h *host) bool {
+	if h.use.UsedCPU > 0 || h.use.UsedMem > 0 {
+		return false
+	}
+	for i := h.lo; i < h.hi; i++ {
+		if p.f.cards[i].use.Shares > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// coresOn is how many cores of a node a job takes, in thousandths.
+func (p *pass) coresOn(it *item, h *host) int64 {
+	if it.whole {
+		return h.use.CPUMilli
+	}
+	return it.cpu
+}
+
+func (p *pass) partOn(it *item, host int32, cards []int32, order int64) part {
+	n := p.f.hosts[host].node
+	w := it.job.Spec.Where
+	return part{host: host, cards: cards, order: order, late: it.job.HeldUpBy(n.ID), named: w.Named() && w.Nodes.Holds(n.ID)}
+}
+
+// enoughParts tells whether the first of the parts, which are sorted, are enough
+// for a job, and all nodes among them that it names.
+func enoughParts(it *item, parts []part) bool {
+	if len(parts) < it.nodes {
+		return false
+	}
+	w := it.job.Spec.Where
+	if !w.Named() {
+		return true
+	}
+	named := 0
+	for i := range parts[:it.nodes] {
+		if parts[i].named {
+			named++
+		}
+	}
+	return named == len(w.Nodes.Names())
+}

@@ -1,0 +1,119 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// whereNever says why no node of the cluster is one that a job asks for.
+func whereNever(nodes []*cluster.Node, job *cluster.Job) string {
+	w := job.Spec.Where
+	var has []string
+	for _, n := range nodes {
+		has = append(has, n.Features...)
+	}
+	slices.Sort(has)
+	has = slices.Compact(has)
+	some := func(feature string) bool { return slices.Contains(has, feature) }
+	switch text := w.Features.String(); {
+	case w.Named() && !slices.ContainsFunc(nodes, func(n *cluster.Node) bool { return w.Nodes.Holds(n.ID) }):
+		return fmt.Sprintf("no node of %s is registered, or in its partition", w.Nodes)
+	case text != "" && len(has) == 0:
+		return fmt.Sprintf("no node has the features %s; none has any (features in the configuration of agents)", text)
+	case text != "" && !slices.ContainsFunc(strings.FieldsFunc(text, func(r rune) bool { return r == '&' || r == '|' }), some):
+		return fmt.Sprintf("no node has the features %s; there are %s", text, strings.Join(has, ", "))
+	case text != "":
+		return fmt.Sprintf("no node that it may use has the features %s all at once; there are %s", text, strings.Join(has, ", "))
+	}
+	return fmt.Sprintf("all nodes are excluded (%s)", w.Exclude)
+}
+
+// reservedOn says which reservation keeps the job from a card, or with nil from
+// the cores of a node; the zero Reason is that none does.
+func (x *explainer) reservedOn(n *cluster.Node, g *cluster.GPU) cluster.Reason {
+	b := cluster.Berth{Node: n.ID}
+	if g != nil {
+		b.GPUs = []cluster.GPUShare{{GPU: g.ID}}
+	}
+	return x.snap.Reservations.Keeps(x.job, &b, x.snap.Now)
+}
+
+// tallyReserved counts what of a node a reservation keeps from the job, and
+// returns how many GPUs it leaves; -1 for a node of which it leaves nothing.
+func (x *explainer) tallyReserved(n *cluster.Node, count int) (left int) {
+	if len(x.snap.Reservations) == 0 {
+		return count
+	}
+	if x.job.Spec.GPUs == 0 {
+		r := x.reservedOn(n, nil)
+		if r.Code != "" {
+			x.tally(r.Code, count, 0, func() string { return fmt.Sprintf("node %s: %s", n.ID, r.Detail) })
+			return -1
+		}
+		return count
+	}
+	for i := range n.GPUs {
+		g := &n.GPUs[i]
+		if nd, _ := x.need(x.job, g); nd.way == wayNone {
+			continue
+		}
+		if r := x.reservedOn(n, g); r.Code != "" {
+			x.tallyOn(g.Type, r.Code, 1, 0, func() string { return fmt.Sprintf("node %s: %s", n.ID, r.Detail) })
+			count--
+		}
+	}
+	if count == 0 {
+		return -1
+	}
+	return count
+}
+
+// shift moves the time of the clearing to when reservations let the job start.
+func (c *clearing) shift() (ok bool) {
+	now := c.x.snap.Now
+	c.length = int64(c.x.job.LatestEnd(now)) - int64(now)
+	if c.length > forever/4 {
+		c.length = forever / 4
+	}
+	c.at, ok = c.shifted(c.at, c.length)
+	return ok
+}
+
+// shifted is when a job may start on a node from a time on, by reservations: they
+// keep it from windows into which it would run, and its own is open only in its
+// own windows. ok is false when that is never.
+func (c *clearing) shifted(at int64, length int64) (int64, bool) {
+	rs, j := c.x.snap.Reservations, c.x.job
+	if len(rs) == 0 && j.Spec.Where.InReservation() == "" {
+		return at, true
+	}
+	b := cluster.Berth{Node: c.node.ID}
+	for _, k := range c.cards {
+		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: c.node.GPUs[k].ID})
+	}
+	own := rs.Get(j.Spec.Where.InReservation())
+	const mostShifts = 1000
+	for range mostShifts {
+		was := at
+		if own != nil {
+			start, _, ok := own.Window(cluster.Time(at))
+			if !ok {
+				return at, false
+			}
+			at = max(at, int64(start))
+		}
+		for _, r := range rs {
+			if start, bars := r.BarsBerth(j, &b, cluster.Time(at), cluster.Time(at+length)); bars {
+				_, end, _ := r.Window(start)
+				at = max(at, int64(end))
+			}
+		}
+		if at == was {
+			return at, true
+		}
+	}
+	return at, false
+}
