@@ -52,7 +52,7 @@ func (c *Chosen) planOneNode(snap *cluster.Snapshot) cluster.Plan {
 
 // noSpans says that the policy knows no jobs on several nodes.
 func (c *Chosen) noSpans() string {
-	return fmt.Sprintf("the policy %s places every job on a part of one node; ask for that, or the site for the policy %s", c.Name(), scheduler.ModeFFD)
+	return fmt.Sprintf("the policy %s places every job on one node; ask for one node, or the site for the policy %s", c.Name(), scheduler.ModeFFD)
 }
 
 // Scheduling is what a site chooses of planning. It is immutable; policies
