@@ -41,6 +41,8 @@ type Config struct {
 	// Scripts is a directory for the batch scripts of attempts, which every
 	// user whose jobs run here must be able to reach; "" refuses such jobs.
 	Scripts string
+	// Tools are commands for jobs that are made for Slurm; optional.
+	Tools Tools
 	// Coordinators are addresses to find the leader at; Dial connects to one
 	// of them, or to the leader that it names, with the agent's certificate.
 	Coordinators []string
@@ -169,6 +171,9 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	}
 	cfg.MemCaps = cfg.MemCaps.orDefaults()
 	cfg.Health.complete(cfg.GPUs)
+	if err := cfg.placeTools(); err != nil {
+		return nil, err
+	}
 	j, err := OpenJournal(cfg.Dir)
 	if err != nil {
 		return nil, err

@@ -27,6 +27,8 @@ type Exec struct {
 	Args []string
 	// Env is added to the task's environment and wins.
 	Env []string
+	// Own makes Args those of Berth's own program, without its name.
+	Own bool
 	// Terminal gives it a terminal, whose size is Window's.
 	Terminal bool
 	Window   Window

@@ -156,6 +156,9 @@ func (a *Agent) jobEnv(as *nodev1.Assignment, u User, submitDir string, gpuEnv [
 	for _, line := range rankEnv(as) {
 		set(line)
 	}
+	if len(as.Script) > 0 {
+		return a.toolsEnv(env, as.Image)
+	}
 	return env
 }
 

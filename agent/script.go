@@ -47,6 +47,9 @@ func (a *Agent) placeScript(l *Launch, as *nodev1.Assignment) error {
 	if err != nil {
 		return fmt.Errorf("write batch script: %w", err)
 	}
+	if err := a.placeSteps(l); err != nil {
+		return err
+	}
 	l.Args = append(append(args, path), l.Args[min(1, len(l.Args)):]...)
 	if as.Image != "" {
 		dir := filepath.Dir(path)

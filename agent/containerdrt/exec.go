@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -68,7 +69,10 @@ func (r *Runtime) Exec(ctx context.Context, id cluster.AttemptID, x *agent.Exec)
 		return nil, fmt.Errorf("exec: %w", err)
 	}
 	p := &execed{rt: r, id: id, name: "x" + strings.ToLower(rand.Text())}
-	proc := enterSpec(spec, x)
+	proc, err := enterSpec(spec, x)
+	if err != nil {
+		return nil, err
+	}
 	near, err := p.begin(ctx, task, proc)
 	if err != nil {
 		return nil, err
@@ -83,7 +87,7 @@ func (r *Runtime) Exec(ctx context.Context, id cluster.AttemptID, x *agent.Exec)
 }
 
 // enterSpec is the container's own process with another command.
-func enterSpec(spec *specs.Spec, x *agent.Exec) *specs.Process {
+func enterSpec(spec *specs.Spec, x *agent.Exec) (*specs.Process, error) {
 	own := *spec.Process
 	proc := &own
 	proc.Env = launch.Environ(own.Env, x.Env)
@@ -94,10 +98,22 @@ func enterSpec(spec *specs.Spec, x *agent.Exec) *specs.Process {
 	proc.Cwd = "/"
 	if len(own.Args) > 2 && own.Args[0] == jobside.Binary {
 		// A host job: the helper knows the directory, and what is no text.
-		proc.Args = append([]string{jobside.Binary, jobside.EnterArg, jobside.File}, x.Args...)
-		return proc
+		proc.Args = []string{jobside.Binary, jobside.EnterArg, jobside.File}
+		if x.Own {
+			proc.Args = append(proc.Args, jobside.Binary)
+		}
+		proc.Args = append(proc.Args, x.Args...)
+		return proc, nil
 	}
 	proc.Args = x.Args
+	if x.Own {
+		// As its first process is, where that is ours.
+		i := slices.Index(own.Args, jobside.Binary)
+		if i < 0 {
+			return nil, cluster.Errorf(cluster.CodeConflict, "steps and sessions are not for jobs in an image that run a command of their own")
+		}
+		proc.Args = append(slices.Clone(own.Args[:i+1]), x.Args...)
+	}
 	if len(proc.Args) == 0 {
 		proc.Args = imageShell
 	}
@@ -106,7 +122,7 @@ func enterSpec(spec *specs.Spec, x *agent.Exec) *specs.Process {
 		// (CVE-2024-21626).
 		proc.Args = append([]string{"/bin/sh", "-c", `cd -- "$0" && exec "$@"`, own.Cwd}, proc.Args...)
 	}
-	return proc
+	return proc, nil
 }
 
 // execed is a process beside a container's first.

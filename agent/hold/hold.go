@@ -26,7 +26,7 @@ import (
 )
 
 // Arg is the first argument of a process that is to be Main.
-const Arg = "hold"
+const Arg = "hold-session"
 
 // Variable is the environment variable with the name by which a holder is
 // reached. Only its user and root can read it, and nobody guesses it.

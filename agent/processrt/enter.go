@@ -22,12 +22,12 @@ import (
 
 // execRequest is an agent.Exec on the wire, with every byte kept.
 type execRequest struct {
-	Args, Env [][]byte
-	Terminal  bool
+	Args, Env     [][]byte
+	Terminal, Own bool
 }
 
 func newExecRequest(x *agent.Exec) *execRequest {
-	req := &execRequest{Terminal: x.Terminal}
+	req := &execRequest{Terminal: x.Terminal, Own: x.Own}
 	for _, a := range x.Args {
 		req.Args = append(req.Args, []byte(a))
 	}
@@ -150,7 +150,10 @@ func (k *keeper) forkEntry(t *task, x *execRequest, files *asuser.Files) (int, e
 		more = append(more, string(e))
 	}
 	l.Env = launch.Environ(l.Env, more)
-	if len(l.Args) == 0 {
+	switch {
+	case x.Own:
+		l.Args = append([]string{ownBinary}, l.Args...)
+	case len(l.Args) == 0:
 		l.Args = launch.ShellOf(l.Env)
 	}
 	if x.Terminal && os.Getuid() == 0 {

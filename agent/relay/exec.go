@@ -5,11 +5,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/hold"
+	"github.com/berth-scheduler/berth/agent/step"
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -33,12 +36,18 @@ func (s *Server) exec(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.
 	if err != nil {
 		return err
 	}
-	x := &agent.Exec{Terminal: ask.GetTerminal(), Window: window(ask.GetWindow())}
+	x := &agent.Exec{Terminal: ask.GetTerminal(), Window: window(ask.GetWindow()), Own: ask.GetOwn()}
+	for _, line := range ask.GetEnv() {
+		x.Env = append(x.Env, string(line))
+	}
 	for _, a := range ask.GetCommand() {
 		x.Args = append(x.Args, string(a))
 	}
 	if x.Terminal && ask.GetTerm() != "" {
 		x.Env = append(x.Env, "TERM="+ask.GetTerm())
+	}
+	if x.Own && (len(x.Args) == 0 || !slices.Contains(ownCommands, x.Args[0])) {
+		return cluster.Errorf(cluster.CodeInvalid, "own: %q is no command for this", x.Args)
 	}
 	s.audit(ctx, v, x)
 	p, err := ex.Exec(ctx, v.Launch.ID, x)
@@ -48,6 +57,13 @@ func (s *Server) exec(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.
 	if err != nil {
 		return err
 	}
+	if keep := min(ask.GetKeep().AsDuration(), s.most); keep > 0 {
+		h, err := s.hold(v, p, x, keep)
+		if err != nil {
+			return errors.Join(err, p.Close())
+		}
+		return h.attach(ctx, ln, nil)
+	}
 	ss := &session{ln: ln, v: v, p: p, terminal: x.Terminal, exited: make(chan struct{})}
 	defer ss.close()
 	if err := ln.opened(v, "", 0); err != nil {
@@ -55,6 +71,9 @@ func (s *Server) exec(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.
 	}
 	return ss.run(ctx)
 }
+
+// ownCommands are those of Berth's own program that users may run in a job.
+var ownCommands = []string{step.Arg, hold.Arg}
 
 // executor waits until the attempt runs and returns what can enter it.
 func (s *Server) executor(ctx context.Context, v *agent.Visit) (agent.Executor, error) {

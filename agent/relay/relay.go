@@ -36,15 +36,30 @@ const (
 // Server implements agent.Visitors.
 type Server struct {
 	log *slog.Logger
+	// most is how long a command is kept without its user.
+	most time.Duration
+	// ctx ends with Close; serving are the commands that are kept.
+	ctx     context.Context
+	cancel  context.CancelFunc
+	serving sync.WaitGroup
 
 	mu    sync.Mutex
 	users map[uint32]int // visits that are served, by uid
 	open  int
+	held  map[string]*held
 }
 
-// New makes a Server.
-func New(log *slog.Logger) *Server {
-	return &Server{log: log.With("component", "relay"), users: map[uint32]int{}}
+// New makes a Server that keeps commands for at most most without their users.
+// The caller must call Close.
+func New(log *slog.Logger, most time.Duration) *Server {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Server{log: log.With("component", "relay"), most: most, ctx: ctx, cancel: cancel, users: map[uint32]int{}, held: map[string]*held{}}
+}
+
+// Close lets go of the commands that are kept, which end with the agent.
+func (s *Server) Close() {
+	s.cancel()
+	s.serving.Wait()
 }
 
 // admit counts a visit of uid until the returned function is called.
@@ -116,7 +131,12 @@ func (s *Server) serve(ctx context.Context, ln *link, v *agent.Visit) error {
 	case *apiv1.AttachOpen_Logs:
 		return s.logs(ctx, ln, v, what.Logs)
 	case *apiv1.AttachOpen_Exec:
+		if what.Exec.GetSession() != "" {
+			return s.takeUp(ctx, ln, v, what.Exec)
+		}
 		return s.exec(ctx, ln, v, what.Exec)
+	case *apiv1.AttachOpen_Sessions:
+		return s.list(ln, v)
 	}
 	return cluster.Errorf(cluster.CodeConflict, "the agent of node %s does not know this request; it is older than the coordinator", v.Node)
 }

@@ -98,10 +98,12 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	visitors := relay.New(slog.New(slog.NewTextHandler(r.audit, nil)), time.Hour)
+	t.Cleanup(visitors.Close)
 	a, err := agent.New(ctx, agent.Config{
 		Node: "n1", BootID: "boot", Dir: filepath.Join(dir, "a"), Coordinators: []string{"leader"}, Dial: r.leader.Dial, Host: rt,
 		Users: users{}, CPUMilli: 8000, MemMiB: 1024, Grace: time.Second, Heartbeat: 50 * time.Millisecond,
-		Visitors: relay.New(slog.New(slog.NewTextHandler(r.audit, nil))), Log: slog.New(slog.DiscardHandler),
+		Visitors: visitors, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -6,8 +6,10 @@ import (
 	"os"
 	"runtime/debug"
 
+	"github.com/berth-scheduler/berth/agent/hold"
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/ranks"
+	"github.com/berth-scheduler/berth/agent/step"
 	"github.com/berth-scheduler/berth/cmd/internal/cli"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
@@ -21,6 +23,14 @@ func main() {
 	if len(os.Args) > 2 && os.Args[1] == launch.RanksArg {
 		// It is part of a job, and starts as fast as it can.
 		os.Exit(ranks.Main(os.Args[2:], os.Stderr))
+	}
+	if len(os.Args) > 1 {
+		switch os.Args[1] { // beside a job's first process
+		case hold.Arg:
+			os.Exit(hold.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+		case step.Arg:
+			os.Exit(step.Main(os.Stdin, os.Stdout, os.Stderr))
+		}
 	}
 	commands := append(daemon.Commands(version()),
 		dev.NewCommand(os.Stdout, os.Stderr),

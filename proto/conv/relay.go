@@ -1,6 +1,8 @@
 package conv
 
 import (
+	"bytes"
+
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -76,26 +78,56 @@ func CheckAttach(o *apiv1.AttachOpen) error {
 		return nil
 	case *apiv1.AttachOpen_Exec:
 		return checkExec(what.Exec)
+	case *apiv1.AttachOpen_Sessions:
+		return nil
 	}
 	return cluster.Errorf(cluster.CodeInvalid, "open: neither logs nor exec; the other side is newer, or older by too much")
 }
 
+// Limits on commands that are kept.
+const (
+	maxSessionName = 64
+	// KeepUnread is how many bytes of output of a kept command may be on the way
+	// that its user has not said to have.
+	KeepUnread = 256 << 10
+)
+
 func checkExec(x *apiv1.AttachExec) error {
+	if len(x.GetSession()) > maxSessionName {
+		return cluster.Errorf(cluster.CodeInvalid, "session: %d bytes, at most %d are allowed", len(x.GetSession()), maxSessionName)
+	}
+	if keep := x.GetKeep(); keep != nil && (keep.CheckValid() != nil || keep.AsDuration() < 0) {
+		return cluster.Errorf(cluster.CodeInvalid, "keep: %v, must be a time of 0 or more", keep)
+	}
 	size := 0
-	for _, arg := range x.GetCommand() {
-		size += len(arg) + 1
-		for _, b := range arg {
-			if b == 0 {
-				return cluster.Errorf(cluster.CodeInvalid, "command: an argument holds a zero byte, which no program can be given")
-			}
+	for _, list := range [][][]byte{x.GetEnv(), x.GetCommand()} {
+		n, err := checkWords(list)
+		if err != nil {
+			return err
 		}
+		size += n
 	}
 	if size > MaxAttachArgs {
-		return cluster.Errorf(cluster.CodeInvalid, "command: %d bytes, at most %d are allowed", size, MaxAttachArgs)
+		return cluster.Errorf(cluster.CodeInvalid, "command: %d bytes with its variables, at most %d are allowed", size, MaxAttachArgs)
 	}
 	if len(x.GetCommand()) > 0 && len(x.GetCommand()[0]) == 0 {
 		return cluster.Errorf(cluster.CodeInvalid, "command: its name is empty")
 	}
+	return checkTerminal(x)
+}
+
+// checkWords returns how many bytes arguments or variables have.
+func checkWords(list [][]byte) (size int, err error) {
+	for _, arg := range list {
+		size += len(arg) + 1
+		if bytes.IndexByte(arg, 0) >= 0 {
+			return 0, cluster.Errorf(cluster.CodeInvalid, "command: an argument holds a zero byte, which no program can be given")
+		}
+	}
+	return size, nil
+}
+
+func checkTerminal(x *apiv1.AttachExec) error {
 	if len(x.GetTerm()) > maxTermName {
 		return cluster.Errorf(cluster.CodeInvalid, "term: %d bytes, at most %d are allowed", len(x.GetTerm()), maxTermName)
 	}

@@ -112,6 +112,9 @@ type Jobs struct {
 	Prolog      string        `yaml:"prolog"`
 	Epilog      string        `yaml:"epilog"`
 	HookTimeout time.Duration `yaml:"hook_timeout"`
+	// Detached is how long a shell or another command of a user in a job is kept
+	// whose user's connection broke or who left it; 0 keeps none.
+	Detached time.Duration `yaml:"detached"`
 }
 
 // DefaultAgent returns the configuration of an empty file. It lacks
@@ -127,7 +130,7 @@ func DefaultAgent() Agent {
 		Runtime:    Runtime{Kind: "auto", Containerd: Containerd{Socket: "/run/containerd/containerd.sock", Namespace: "berth"}},
 		Cgroup:     Cgroup{Parent: "/berth"},
 		Containers: defaultContainers(),
-		Jobs:       Jobs{Grace: 30 * time.Second, Scripts: "/run/berth-scripts", HookTimeout: time.Minute},
+		Jobs:       Jobs{Grace: 30 * time.Second, Scripts: "/run/berth-scripts", HookTimeout: time.Minute, Detached: 12 * time.Hour},
 		Users:      Users{MinUID: 1000},
 		Log:        Log{Level: "info", Format: "auto"},
 	}
@@ -253,6 +256,7 @@ func (p *Problems) jobs(j Jobs) {
 		}
 	}
 	p.span("jobs.grace", j.Grace, time.Second, time.Hour)
+	p.span("jobs.detached", j.Detached, 0, 14*24*time.Hour)
 	p.path("jobs.scripts", j.Scripts, required)
 	p.path("jobs.prolog", j.Prolog, optional)
 	p.path("jobs.epilog", j.Epilog, optional)

@@ -37,9 +37,11 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 	if err != nil {
 		return err
 	}
+	visitors := relay.New(log, cfg.Jobs.Detached)
+	defer visitors.Close()
 	ac := agent.Config{
-		Visitors: relay.New(log),
-		Node:     cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Features: cfg.Node.Features, Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts,
+		Visitors: visitors, Tools: tools(),
+		Node: cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Features: cfg.Node.Features, Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts,
 		Coordinators: cfg.Coordinators, Dial: Dialer(src, tlsconf.RoleCoordinator),
 		Users: newAccounts(cfg.Users), Networks: networks(cfg.Containers), Env: cfg.Jobs.Env, Grace: cfg.Jobs.Grace, MemCaps: memCaps(cfg.GPUs, cfg.Sharing, log), Tail: asuser.Tail, Log: log,
 	}

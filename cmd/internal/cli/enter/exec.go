@@ -54,28 +54,6 @@ func NewExecCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
-// NewShellCmd returns the command shell.
-func NewShellCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var o execOptions
-	cmd := &cobra.Command{
-		Use:   "shell JOB",
-		Short: "Open a shell inside of a running job",
-		Long: "Open your shell ($SHELL as the job has it) inside of a job of yours, as berth exec runs a command\n" +
-			"there, with a terminal if standard input and output are one. It ends with the job, and when the\n" +
-			"connection breaks: when the node's agent is restarted, or another coordinator becomes leader. The\n" +
-			"job does not notice.",
-		Example: "  berth shell 12\n  echo 'nvidia-smi; free -m' | berth shell 12",
-		Args:    console.OneArg("job id"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			_, in := e.StdinTerminal()
-			o.terminal = in && e.IsTerminal
-			return runExec(cmd.Context(), e, c, o, args[0], nil)
-		},
-	}
-	cmd.Flags().StringVar(&o.node, "node", "", "which node of a job on several; the first by default")
-	return cmd
-}
-
 // commandOf is what follows the job; "--" before it is for people who are used
 // to it.
 func commandOf(args []string) []string {
@@ -98,7 +76,7 @@ func runExec(ctx context.Context, e *console.Env, c *client.Client, o execOption
 	if o.terminal {
 		x.Term = e.Getenv("TERM")
 	}
-	return runInJob(ctx, e, c, &insideJob{
-		open: &apiv1.AttachOpen{Job: id, Node: o.node, What: &apiv1.AttachOpen_Exec{Exec: x}}, noInput: o.noInput,
+	return runInJob(ctx, e, c, &InsideJob{
+		Open: &apiv1.AttachOpen{Job: id, Node: o.node, What: &apiv1.AttachOpen_Exec{Exec: x}}, NoInput: o.noInput,
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/term"
 
@@ -24,65 +25,39 @@ const (
 	// patienceSignals is how many signals a user sends to a command that does
 	// not end before the program ends without it.
 	patienceSignals = 3
+	// comeBack is how long a broken connection to a kept command is tried again.
+	comeBack = 10 * time.Minute
 )
 
-// insideJob is a command that runs in a job, seen from the user's side.
-type insideJob struct {
-	open    *apiv1.AttachOpen
-	noInput bool
+// InsideJob is a command that runs in a job, seen from the user's side.
+type InsideJob struct {
+	Open    *apiv1.AttachOpen
+	NoInput bool
+	// Keep is how long the node keeps the command when the connection breaks; 0
+	// ends it. Only with it a user may leave it by a key.
+	Keep time.Duration
 
 	e    *console.Env
-	a    *client.Attachment
+	s    *client.Session
 	ctx  context.Context // of the stream; ends with run
 	stop context.CancelCauseFunc
-	// sending is held while a frame is sent.
-	sending sync.Mutex
-	// onWay is how many bytes of input the command has not taken yet; room gets
-	// a token when that becomes less.
-	mu    sync.Mutex
-	sent  uint64
-	taken uint64
-	room  chan struct{}
 }
 
-// runInJob runs what in.open says and ends as that does: an *ExitError has the
+// ErrLeft says that the user left a command that goes on.
+var ErrLeft = errors.New("the user left")
+
+// runInJob runs what in.Open says and ends as that does: an *ExitError has the
 // command's code.
-func runInJob(ctx context.Context, e *console.Env, c *client.Client, in *insideJob) error {
-	in.e, in.room = e, make(chan struct{}, 1)
-	// An interrupt is the command's once there is one.
-	sctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer stop(nil)
-	in.ctx, in.stop = sctx, stop
-	mine := context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })
-	if in.terminal() {
-		in.open.GetExec().Window = in.window()
-	}
-	a, err := c.Attach(sctx, client.Changes, min(client.AttachPatience, c.Timeout), in.open)
-	if !mine() || err != nil {
-		if a != nil {
-			a.Close()
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+func runInJob(ctx context.Context, e *console.Env, c *client.Client, in *InsideJob) error {
+	ended, err := in.Run(ctx, e, c)
+	switch {
+	case errors.Is(err, ErrLeft):
+		e.Warnf("left session %s of job %d, which goes on; berth shell %[2]d takes it up again", in.s.ID(), in.Open.GetJob())
+		return nil
+	case err != nil:
 		return err
-	}
-	defer a.Close()
-	in.a = a
-	if err := e.Flush(); err != nil {
-		return err
-	}
-	restore, err := in.raw()
-	if err != nil {
-		return err
-	}
-	ended, err := in.run()
-	restore()
-	if err != nil {
-		return in.explain(err)
-	}
-	if ended.GetWithJob() {
-		e.Warnf("job %d has ended, and the command with it", in.open.GetJob())
+	case ended.GetWithJob():
+		e.Warnf("job %d has ended, and the command with it", in.Open.GetJob())
 	}
 	if ended.GetCode() != 0 {
 		return &console.ExitError{Code: int(ended.GetCode())}
@@ -90,24 +65,85 @@ func runInJob(ctx context.Context, e *console.Env, c *client.Client, in *insideJ
 	return nil
 }
 
+// Run runs the command at this terminal, or at these files, and returns how it
+// ended; ErrLeft when it did not and the user left it.
+func (in *InsideJob) Run(ctx context.Context, e *console.Env, c *client.Client) (*apiv1.AttachEnded, error) {
+	in.e = e
+	// An interrupt is the command's once there is one.
+	sctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	in.ctx, in.stop = sctx, stop
+	mine := context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })
+	if in.terminal() {
+		in.Open.GetExec().Window = in.window()
+	}
+	if err := e.Flush(); err != nil {
+		return nil, err
+	}
+	s, err := c.OpenSession(sctx, client.SessionConfig{Keep: in.Keep, Patience: comeBack, OnBreak: in.broke, OnResume: in.resumed}, in.Open)
+	if !mine() || err != nil {
+		if s != nil {
+			s.Close()
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, err
+	}
+	defer s.Close()
+	in.s = s
+	restore, err := in.raw()
+	if err != nil {
+		return nil, err
+	}
+	ended, err := in.run()
+	restore()
+	switch {
+	case err != nil:
+		return nil, in.explain(err)
+	case ended.GetDetached():
+		return nil, ErrLeft
+	}
+	return ended, nil
+}
+
+// line prints what is for people while the terminal passes on every key.
+func (in *InsideJob) line(format string, args ...any) {
+	end := ""
+	if in.terminal() {
+		fmt.Fprint(in.e.Stderr, "\r\n")
+		end = "\r"
+	}
+	in.e.Warnf(format+end, args...)
+}
+
+func (in *InsideJob) broke(err error) {
+	in.line("the connection to job %d broke (%s); trying again for %s", in.Open.GetJob(), console.Escape(err.Error()), comeBack)
+}
+
+func (in *InsideJob) resumed() { in.line("connected again") }
+
 // explain says what a broken stream means.
-func (in *insideJob) explain(err error) error {
+func (in *InsideJob) explain(err error) error {
 	if cause := context.Cause(in.ctx); cause != nil {
 		return cause
 	}
 	var ce *cluster.Error
-	if errors.As(err, &ce) && client.Indefinite(ce) {
-		return cluster.Errorf(cluster.CodeUnknown, "the command in job %d lost its connection and is ended: %s", in.open.GetJob(), ce.Msg)
+	if !errors.As(err, &ce) || !client.Indefinite(ce) {
+		return err
 	}
-	return err
+	if in.s.ID() != "" {
+		return cluster.Errorf(cluster.CodeUnknown, "the connection to job %d is lost: %s\nIts session %s is kept for a while: berth shell %[1]d takes it up again", in.Open.GetJob(), ce.Msg, in.s.ID())
+	}
+	return cluster.Errorf(cluster.CodeUnknown, "the command in job %d lost its connection and is ended: %s", in.Open.GetJob(), ce.Msg)
 }
 
-func (in *insideJob) terminal() bool { return in.open.GetExec().GetTerminal() }
+func (in *InsideJob) terminal() bool { return in.Open.GetExec().GetTerminal() }
 
 // raw has the user's terminal pass on every key; the function undoes it.
-func (in *insideJob) raw() (restore func(), err error) {
+func (in *InsideJob) raw() (restore func(), err error) {
 	f, is := in.e.StdinTerminal()
-	if !in.terminal() || !is || in.noInput {
+	if !in.terminal() || !is || in.NoInput {
 		return func() {}, nil
 	}
 	state, err := term.MakeRaw(int(f.Fd()))
@@ -118,7 +154,7 @@ func (in *insideJob) raw() (restore func(), err error) {
 }
 
 // window is the size of the user's terminal; nil when there is none.
-func (in *insideJob) window() *apiv1.WindowSize {
+func (in *InsideJob) window() *apiv1.WindowSize {
 	for _, f := range []any{in.e.Stdin, in.e.Stdout} {
 		if f, ok := f.(*os.File); ok {
 			if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
@@ -131,7 +167,7 @@ func (in *insideJob) window() *apiv1.WindowSize {
 
 // run carries everything both ways until the command has ended. The goroutine
 // that reads standard input may stay behind: nothing can end that read.
-func (in *insideJob) run() (*apiv1.AttachEnded, error) {
+func (in *InsideJob) run() (*apiv1.AttachEnded, error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
 	defer signal.Stop(signals)
@@ -140,13 +176,13 @@ func (in *insideJob) run() (*apiv1.AttachEnded, error) {
 	defer passing.Wait()
 	defer close(done)
 	passing.Go(func() { in.signals(signals, done) })
-	if in.noInput {
-		in.send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_StdinEnd{StdinEnd: &apiv1.StdinEnd{}}})
+	if in.NoInput {
+		in.s.CloseInput()
 	} else {
 		go in.input()
 	}
 	for {
-		m, err := in.a.Recv()
+		m, err := in.s.Recv()
 		if err != nil {
 			return nil, err
 		}
@@ -155,14 +191,13 @@ func (in *insideJob) run() (*apiv1.AttachEnded, error) {
 			_, err = in.e.Stdout.Write(k.Stdout)
 		case *apiv1.AttachResponse_Stderr:
 			_, err = in.e.Stderr.Write(k.Stderr)
-		case *apiv1.AttachResponse_StdinTaken:
-			in.took(k.StdinTaken)
 		case *apiv1.AttachResponse_Notice:
-			in.e.Warnf("%s", console.Escape(k.Notice))
+			in.line("%s", console.Escape(k.Notice))
 		case *apiv1.AttachResponse_Ended:
 			return k.Ended, nil
 		}
 		if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
+			in.s.End()
 			return nil, console.ErrQuiet // as for any program in a pipe, its command ends
 		}
 		if err != nil {
@@ -171,66 +206,62 @@ func (in *insideJob) run() (*apiv1.AttachEnded, error) {
 	}
 }
 
-// send sends one frame; who receives learns of a stream that broke.
-func (in *insideJob) send(m *apiv1.AttachRequest) bool {
-	in.sending.Lock()
-	defer in.sending.Unlock()
-	return in.a.Stream.Send(m) == nil
-}
-
 // input passes on standard input, as fast as the command takes it.
-func (in *insideJob) input() {
-	buf := make([]byte, conv.FrameData)
+func (in *InsideJob) input() {
+	buf, keys := make([]byte, conv.FrameData), escapes{on: in.terminal() && in.Keep > 0, fresh: true}
 	for {
 		n, err := in.e.Stdin.Read(buf)
-		if n > 0 {
-			if !in.await(uint64(n)) {
-				return
-			}
-			data := append([]byte(nil), buf[:n]...)
-			if !in.send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Stdin{Stdin: data}}) {
+		data, leave := keys.pass(buf[:n])
+		if len(data) > 0 {
+			if _, err := in.s.Write(data); err != nil {
 				return
 			}
 		}
+		if leave {
+			in.s.Detach()
+			return
+		}
 		if err != nil {
-			in.send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_StdinEnd{StdinEnd: &apiv1.StdinEnd{}}})
+			in.s.CloseInput()
 			return
 		}
 	}
 }
 
-// await waits until n more bytes may be on the way.
-func (in *insideJob) await(n uint64) bool {
-	for {
-		in.mu.Lock()
-		fits := in.sent-in.taken+n <= conv.MaxFrameData
-		if fits {
-			in.sent += n
-		}
-		in.mu.Unlock()
-		if fits {
-			return true
-		}
-		select {
-		case <-in.ctx.Done():
-			return false
-		case <-in.room:
-		}
-	}
+// escapes finds ~d at the beginning of a line, by which a user leaves; ~~ is one
+// ~, as ssh has it.
+type escapes struct {
+	on, fresh, tilde bool
 }
 
-func (in *insideJob) took(taken uint64) {
-	in.mu.Lock()
-	in.taken = max(in.taken, min(taken, in.sent))
-	in.mu.Unlock()
-	select {
-	case in.room <- struct{}{}:
-	default:
+// pass returns what of data is for the command, and whether the user leaves.
+func (k *escapes) pass(data []byte) (out []byte, leave bool) {
+	if !k.on {
+		return data, false
 	}
+	out = make([]byte, 0, len(data)+1)
+	for _, b := range data {
+		switch {
+		case k.tilde && b == 'd':
+			return out, true
+		case k.tilde && b == '~':
+			k.tilde, k.fresh = false, false
+			out = append(out, b)
+			continue
+		case k.tilde:
+			out = append(out, '~')
+		case k.fresh && b == '~':
+			k.tilde, k.fresh = true, false
+			continue
+		}
+		k.tilde, k.fresh = false, b == '\r' || b == '\n'
+		out = append(out, b)
+	}
+	return out, false
 }
 
 // signals passes on what the user sends to this program.
-func (in *insideJob) signals(from <-chan os.Signal, done <-chan struct{}) {
+func (in *InsideJob) signals(from <-chan os.Signal, done <-chan struct{}) {
 	left := patienceSignals
 	for {
 		select {
@@ -242,12 +273,12 @@ func (in *insideJob) signals(from <-chan os.Signal, done <-chan struct{}) {
 			case !ok:
 			case sig == syscall.SIGWINCH:
 				if w := in.window(); w != nil && in.terminal() {
-					in.send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Resize{Resize: w}})
+					in.s.Resize(w)
 				}
-			case sig == syscall.SIGHUP: // our terminal is gone, and the command's with it
+			case sig == syscall.SIGHUP: // our terminal is gone, and with it the command that is not kept
 				in.stop(&console.Interruption{Sig: sig})
 			default:
-				in.send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Signal{Signal: uint32(sig)}})
+				in.s.Signal(sig)
 				if sig == syscall.SIGUSR1 || sig == syscall.SIGUSR2 {
 					continue
 				}

@@ -18,7 +18,10 @@ import (
 
 // applets are the names of Slurm's commands under which the binary may be
 // called through a link.
-var applets = []string{"sbatch", "squeue", "scancel", "sinfo", "scontrol", "sacct"}
+var applets = []string{"sbatch", "squeue", "scancel", "sinfo", "scontrol", "sacct", "srun", "salloc"}
+
+// Applets are the names of Slurm's commands.
+func Applets() []string { return slices.Clone(applets) }
 
 // Applet returns the arguments for Main, given the whole argument vector of
 // the process: called through a link named sbatch, the binary is sbatch.

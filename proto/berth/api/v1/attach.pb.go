@@ -544,8 +544,8 @@ type AttachExec struct {
 	Received *uint64 `protobuf:"varint,7,opt,name=received,proto3,oneof" json:"received,omitempty"`
 	// Added to the environment, where they win.
 	Env [][]byte `protobuf:"bytes,8,rep,name=env,proto3" json:"env,omitempty"`
-	// The command is the arguments of Berth's own program on the node, which must
-	// begin with step or hold.
+	// The command is the arguments of Berth's own program on the node, of those
+	// that are made for this.
 	Own           bool `protobuf:"varint,9,opt,name=own,proto3" json:"own,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

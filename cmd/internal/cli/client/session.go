@@ -1,0 +1,328 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// ackEvery is how many bytes of output are taken before the node is told.
+const ackEvery = 32 << 10
+
+// Session is a command inside of a job that its node keeps when the connection
+// breaks: it is taken up again where it was, and no byte of input or output is
+// lost or doubled. One goroutine may receive while others send.
+type Session struct {
+	c    *Client
+	ctx  context.Context
+	open *apiv1.AttachOpen
+	// Patience is how long to go on asking once the connection broke.
+	patience time.Duration
+	// onBreak and onResume are told of a break; they may be nil.
+	onBreak  func(error)
+	onResume func()
+
+	// sending is held while a frame is sent, and while the stream is replaced.
+	sending sync.Mutex
+	a       *Attachment
+	// unsure are bytes of input that the node may not have; sent is how many were
+	// sent in all, taken how many the command was given.
+	unsure      []byte
+	sent, taken uint64
+	inputEnded  bool
+	window      *apiv1.WindowSize
+	room        chan struct{}
+
+	id              string
+	received, acked uint64
+	node            string
+}
+
+// SessionConfig says how a Session behaves.
+type SessionConfig struct {
+	// Keep is how long the node keeps the command while nobody is there, Patience
+	// how long this end tries to come back.
+	Keep, Patience time.Duration
+	// OnBreak is told why the connection broke, OnResume that it is back.
+	OnBreak  func(error)
+	OnResume func()
+}
+
+// OpenSession begins, or takes up, what open says, whose Exec it changes.
+func (c *Client) OpenSession(ctx context.Context, cfg SessionConfig, open *apiv1.AttachOpen) (*Session, error) {
+	s := &Session{c: c, ctx: ctx, open: open, patience: cfg.Patience, onBreak: cfg.OnBreak, onResume: cfg.OnResume, room: make(chan struct{}, 1)}
+	x := open.GetExec()
+	x.Keep, s.window = durationpb.New(cfg.Keep), x.GetWindow()
+	eff := effect(Changes)
+	if x.GetSession() != "" {
+		eff = Reads
+	}
+	a, err := c.Attach(ctx, eff, min(AttachPatience, c.Timeout), open)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.begin(a)
+}
+
+// begin takes the first frame of a stream, which says where it stands.
+func (s *Session) begin(a *Attachment) error {
+	m, err := a.Recv()
+	for err == nil && m.GetKind() == nil { // a sign of life
+		m, err = a.Recv()
+	}
+	if err != nil {
+		a.Close()
+		return err
+	}
+	o := m.GetOpened()
+	if o == nil {
+		a.Close()
+		return &cluster.Error{Code: cluster.CodeConflict, Msg: "the node's agent does not say what it opened"}
+	}
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	s.a, s.id, s.node = a, o.GetSession(), o.GetNode()
+	s.received, s.acked = o.GetOutput(), o.GetOutput()
+	if s.sent == 0 {
+		s.sent, s.taken = o.GetStdinHad(), o.GetStdinHad() // of who was here before
+	}
+	// What the node has need not be sent again.
+	if had := o.GetStdinHad(); had <= s.sent && s.sent-had <= uint64(len(s.unsure)) {
+		s.unsure = s.unsure[uint64(len(s.unsure))-(s.sent-had):]
+	}
+	for rest := s.unsure; len(rest) > 0; {
+		n := min(len(rest), conv.FrameData)
+		if s.put(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Stdin{Stdin: rest[:n]}}) != nil {
+			return nil // it broke again, of which Recv hears
+		}
+		rest = rest[n:]
+	}
+	if s.inputEnded {
+		_ = s.put(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_StdinEnd{StdinEnd: &apiv1.StdinEnd{}}}) // as above
+	}
+	if s.window != nil {
+		_ = s.put(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Resize{Resize: s.window}}) // as above
+	}
+	return nil
+}
+
+// put sends a frame on the present stream. The caller holds s.sending.
+func (s *Session) put(m *apiv1.AttachRequest) error { return s.a.Stream.Send(m) }
+
+// ID is the session's name on its node, "" where nodes keep none; Node is that
+// node.
+func (s *Session) ID() string   { return s.id }
+func (s *Session) Node() string { return s.node } //nolint:revive // see ID
+
+// Recv returns the next frame of the command: of output, a notice or its end.
+// When the connection breaks it waits until there is another one.
+func (s *Session) Recv() (*apiv1.AttachResponse, error) {
+	for {
+		s.sending.Lock()
+		a := s.a
+		s.sending.Unlock()
+		m, err := a.Recv()
+		if err != nil {
+			var ce *cluster.Error
+			if s.ctx.Err() != nil {
+				return nil, context.Cause(s.ctx)
+			}
+			if s.id == "" || !errors.As(err, &ce) || !Indefinite(ce) {
+				return nil, err
+			}
+			if err := s.resume(err); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		switch k := m.GetKind().(type) {
+		case *apiv1.AttachResponse_Stdout:
+			s.took(len(k.Stdout))
+		case *apiv1.AttachResponse_Stderr:
+			s.took(len(k.Stderr))
+		case *apiv1.AttachResponse_StdinTaken:
+			s.takenTo(k.StdinTaken)
+			continue
+		case *apiv1.AttachResponse_Ended:
+			s.ack(s.received + 1) // so that the node need not keep it
+		}
+		return m, nil
+	}
+}
+
+// resume takes the session up again.
+func (s *Session) resume(why error) error {
+	if s.onBreak != nil {
+		s.onBreak(why)
+	}
+	s.sending.Lock()
+	s.a.Close()
+	s.sending.Unlock()
+	received := s.received
+	open := &apiv1.AttachOpen{Job: s.open.GetJob(), Attempt: s.open.GetAttempt(), Node: s.open.GetNode(), What: &apiv1.AttachOpen_Exec{Exec: &apiv1.AttachExec{
+		Session: s.id, Received: &received, Window: s.window,
+	}}}
+	deadline := time.Now().Add(s.patience)
+	for wait := FirstWait; ; wait = min(2*wait, mostWait) {
+		a, err := s.c.Attach(s.ctx, Reads, max(0, time.Until(deadline)), open)
+		if err == nil {
+			err = s.begin(a)
+		}
+		var ce *cluster.Error
+		switch {
+		case err == nil:
+			if s.onResume != nil {
+				s.onResume()
+			}
+			return nil
+		case s.ctx.Err() != nil:
+			return context.Cause(s.ctx)
+		case !errors.As(err, &ce) || !Indefinite(ce) || time.Now().After(deadline):
+			return err
+		}
+		if !Sleep(s.ctx, wait) {
+			return context.Cause(s.ctx)
+		}
+	}
+}
+
+func (s *Session) took(n int) {
+	if s.received += uint64(n); s.received-s.acked >= ackEvery {
+		s.ack(s.received)
+	}
+}
+
+func (s *Session) ack(n uint64) {
+	if s.id == "" {
+		return
+	}
+	s.acked = s.received
+	s.send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Received{Received: n}})
+}
+
+// send sends one frame; who receives learns of a stream that broke.
+func (s *Session) send(m *apiv1.AttachRequest) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	_ = s.put(m)
+}
+
+func (s *Session) takenTo(n uint64) {
+	s.sending.Lock()
+	if n > s.taken && n <= s.sent {
+		s.taken = n
+		if keep := s.sent - n; keep < uint64(len(s.unsure)) {
+			s.unsure = append([]byte(nil), s.unsure[uint64(len(s.unsure))-keep:]...)
+		}
+	}
+	s.sending.Unlock()
+	select {
+	case s.room <- struct{}{}:
+	default:
+	}
+}
+
+// Write gives the command input, as fast as it takes it.
+func (s *Session) Write(data []byte) (int, error) {
+	total := len(data)
+	for len(data) > 0 {
+		n := min(len(data), conv.FrameData)
+		s.sending.Lock()
+		if s.sent-s.taken+uint64(n) > conv.MaxFrameData {
+			s.sending.Unlock()
+			select {
+			case <-s.ctx.Done():
+				return total - len(data), context.Cause(s.ctx)
+			case <-s.room:
+			}
+			continue
+		}
+		part := append([]byte(nil), data[:n]...)
+		s.unsure, s.sent = append(s.unsure, part...), s.sent+uint64(n)
+		_ = s.put(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Stdin{Stdin: part}}) // a broken one is mended by Recv
+		s.sending.Unlock()
+		data = data[n:]
+	}
+	return total, nil
+}
+
+// CloseInput says that no more input comes.
+func (s *Session) CloseInput() {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	s.inputEnded = true
+	_ = s.put(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_StdinEnd{StdinEnd: &apiv1.StdinEnd{}}}) // as in Write
+}
+
+// Signal passes a signal on, ahead of input.
+func (s *Session) Signal(sig syscall.Signal) {
+	s.send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Signal{Signal: uint32(sig)}})
+}
+
+// Resize tells the size of the terminal.
+func (s *Session) Resize(w *apiv1.WindowSize) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	s.window = w
+	_ = s.put(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Resize{Resize: w}}) // as in Write
+}
+
+// Detach leaves the command, which goes on for as long as it is kept.
+func (s *Session) Detach() {
+	s.send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Detach{Detach: &apiv1.Detach{}}})
+}
+
+// End ends the command, whose end Recv returns.
+func (s *Session) End() {
+	s.send(&apiv1.AttachRequest{Kind: &apiv1.AttachRequest_Detach{Detach: &apiv1.Detach{End: true}}})
+}
+
+// Close lets go of the connection.
+func (s *Session) Close() {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	s.a.Close()
+}
+
+// Output is what the command writes to standard output, for who reads nothing
+// else of it: notices and standard error go to other.
+func (s *Session) Output(other func(*apiv1.AttachResponse)) io.Reader {
+	return &sessionReader{s: s, other: other}
+}
+
+type sessionReader struct {
+	s     *Session
+	other func(*apiv1.AttachResponse)
+	rest  []byte
+}
+
+// Read implements io.Reader; the command's end is io.EOF.
+func (r *sessionReader) Read(b []byte) (int, error) {
+	for len(r.rest) == 0 {
+		m, err := r.s.Recv()
+		if err != nil {
+			return 0, err
+		}
+		switch k := m.GetKind().(type) {
+		case *apiv1.AttachResponse_Stdout:
+			r.rest = k.Stdout
+		case *apiv1.AttachResponse_Ended:
+			r.other(m)
+			return 0, io.EOF
+		default:
+			r.other(m)
+		}
+	}
+	n := copy(b, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}

@@ -1,0 +1,165 @@
+package enter
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// keepShell is how long a shell asks to be kept; its node may keep it for less.
+const keepShell = 14 * 24 * time.Hour
+
+type shellOptions struct {
+	node, session, output string
+	list, fresh           bool
+}
+
+// NewShellCmd returns the command shell.
+func NewShellCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var o shellOptions
+	cmd := &cobra.Command{
+		Use:   "shell JOB",
+		Short: "Open a shell inside of a running job, or take one up again",
+		Long: "Open your shell ($SHELL as the job has it) inside of a job of yours, as berth exec runs a command\n" +
+			"there, with a terminal if standard input and output are one.\n\n" +
+			"With a terminal the shell outlives the connection: when that breaks, or another coordinator\n" +
+			"becomes leader, it goes on by itself where it was; when this program or its machine dies, the\n" +
+			"same command takes the shell up again, with what it printed last. Leave it by ~d at the\n" +
+			"beginning of a line. The shell ends with the job, when the node's agent is restarted, and when\n" +
+			"nobody came back for as long as the node keeps it (jobs.detached, 12 hours by default).",
+		Example: "  berth shell 12\n  berth shell --list 12\n  echo 'nvidia-smi; free -m' | berth shell 12",
+		Args:    console.OneArg("job id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runShell(cmd.Context(), e, c, &o, args[0])
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.node, "node", "", "which node of a job on several; the first by default")
+	fs.BoolVar(&o.list, "list", false, "list the shells and commands of the job that are kept on the node")
+	fs.StringVar(&o.session, "attach", "", "take up this `SESSION`, as --list shows it, wherever it is shown now")
+	fs.BoolVar(&o.fresh, "new", false, "open a new shell, even if one was left")
+	console.AddFormat(cmd, &o.output, console.FormatTable, console.FormatJSON, console.FormatYAML)
+	return cmd
+}
+
+func runShell(ctx context.Context, e *console.Env, c *client.Client, o *shellOptions, arg string) error {
+	id, err := console.ParseID(arg)
+	if err != nil {
+		return err
+	}
+	if o.list {
+		return listSessions(ctx, e, c, o, id)
+	}
+	_, in := e.StdinTerminal()
+	x := &apiv1.AttachExec{Terminal: in && e.IsTerminal}
+	job := &InsideJob{Open: &apiv1.AttachOpen{Job: id, Node: o.node, What: &apiv1.AttachOpen_Exec{Exec: x}}}
+	if x.Terminal {
+		x.Term, job.Keep = e.Getenv("TERM"), keepShell
+	}
+	switch {
+	case o.session != "":
+		x.Session, x.Terminal, job.Keep = o.session, true, keepShell
+	case x.Terminal && !o.fresh:
+		if x.Session, err = leftShell(ctx, e, c, o, id); err != nil {
+			return err
+		}
+	}
+	err = runInJob(ctx, e, c, job)
+	var ce *cluster.Error
+	if x.GetSession() != "" && o.session == "" && errors.As(err, &ce) && ce.Code == cluster.CodeNotFound {
+		x.Session = "" // it ended just now
+		return runInJob(ctx, e, c, job)
+	}
+	return err
+}
+
+// leftShell is the newest shell that nobody is at.
+func leftShell(ctx context.Context, e *console.Env, c *client.Client, o *shellOptions, id uint64) (string, error) {
+	all, err := sessions(ctx, c, o, id)
+	if err != nil {
+		return "", err
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		if s := all[i]; s.GetTerminal() && !s.GetAttached() {
+			e.Warnf("session %s again, begun %s ago (--new opens another)", s.GetId(), units.FormatDuration(e.Now().Sub(s.GetStarted().AsTime()).Truncate(time.Second)))
+			return s.GetId(), nil
+		}
+	}
+	return "", nil
+}
+
+// sessions asks the node what it keeps for a job; one that knows nothing of that
+// keeps nothing.
+func sessions(ctx context.Context, c *client.Client, o *shellOptions, id uint64) ([]*apiv1.Session, error) {
+	open := &apiv1.AttachOpen{Job: id, Node: o.node, What: &apiv1.AttachOpen_Sessions{Sessions: &apiv1.AttachSessions{}}}
+	a, err := c.Attach(ctx, client.Reads, min(client.AttachPatience, c.Timeout), open)
+	var ce *cluster.Error
+	if errors.As(err, &ce) && ce.Code == cluster.CodeInvalid {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	for {
+		m, err := a.Recv()
+		switch {
+		case err != nil:
+			return nil, err
+		case m.GetSessions() != nil:
+			return m.GetSessions().GetSessions(), nil
+		case m.GetEnded() != nil:
+			return nil, nil
+		}
+	}
+}
+
+// sessionView is one kept command as it is printed.
+type sessionView struct {
+	ID       string     `json:"id" yaml:"id"`
+	Job      uint64     `json:"job" yaml:"job"`
+	Node     string     `json:"node" yaml:"node"`
+	Command  string     `json:"command" yaml:"command"`
+	Terminal bool       `json:"terminal" yaml:"terminal"`
+	Started  time.Time  `json:"started" yaml:"started"`
+	Attached bool       `json:"attached" yaml:"attached"`
+	Ends     *time.Time `json:"ends,omitempty" yaml:"ends,omitempty"`
+}
+
+func listSessions(ctx context.Context, e *console.Env, c *client.Client, o *shellOptions, id uint64) error {
+	all, err := sessions(ctx, c, o, id)
+	if err != nil {
+		return err
+	}
+	views := make([]sessionView, len(all))
+	for i, s := range all {
+		views[i] = sessionView{ID: s.GetId(), Job: s.GetJob(), Node: s.GetNode(), Command: s.GetCommand(), Terminal: s.GetTerminal(),
+			Started: s.GetStarted().AsTime(), Attached: s.GetAttached()}
+		if s.GetEnds() != nil {
+			at := s.GetEnds().AsTime()
+			views[i].Ends = &at
+		}
+	}
+	if done, err := console.PrintList(e, console.Format(o.output), views); done {
+		return err
+	}
+	t := &console.Table{Cols: []console.Column{{Head: "SESSION"}, {Head: "NODE"}, {Head: "COMMAND", Shrink: true}, {Head: "STARTED"}, {Head: "NOW"}}}
+	for _, v := range views {
+		now := "somebody is there"
+		if v.Ends != nil {
+			now = "left; ends in " + units.FormatDuration(v.Ends.Sub(e.Now()).Truncate(time.Second))
+		}
+		t.Add(v.ID, v.Node, v.Command, units.FormatDuration(e.Now().Sub(v.Started).Truncate(time.Second))+" ago", now)
+	}
+	t.Print(e)
+	return nil
+}

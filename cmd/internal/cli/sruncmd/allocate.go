@@ -1,0 +1,258 @@
+package sruncmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+
+	"github.com/berth-scheduler/berth/agent/hold"
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// allocation is a job that only holds what it has, for who made it.
+type allocation struct {
+	e *console.Env
+	c *client.Client
+	// id is 0 before it is submitted.
+	id  uint64
+	job *apiv1.Job
+	env []string // of its batch step, as far as the request says it
+
+	stop context.CancelFunc
+	kept sync.WaitGroup
+	// over closes when the job has ended without us.
+	over chan struct{}
+}
+
+// allocError is why there is no allocation, in the words of each program.
+type allocError struct{ err error }
+
+func (a *allocError) Error() string { return a.err.Error() }
+func (a *allocError) Unwrap() error { return a.err }
+
+// submit asks for an allocation. Of its options what is not done as asked is said, unless it is to be quiet.
+func submit(ctx context.Context, e *console.Env, c *client.Client, o *options, name, script string) (*allocation, error) {
+	args := &jobspec.SpecArgs{}
+	args.Slurm.Set = o.alloc
+	if err := args.FromSession(e, name, script); err != nil {
+		return nil, err
+	}
+	warnings, err := args.Complete(e)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range warnings {
+		e.Warnf("warning: %s", console.Escape(w))
+	}
+	if args.Slurm.Typed && args.Spec.GPUType == args.Slurm.Asked.GPUType {
+		if args.Spec.GPUType, err = client.SlurmType(ctx, c, args.Spec.GPUType); err != nil {
+			return nil, err
+		}
+	}
+	req := &apiv1.SubmitJobsRequest{RequestId: e.RequestID(), Jobs: []*apiv1.JobSpec{conv.SpecToAPI(&args.Spec)}}
+	var resp *apiv1.SubmitJobsResponse
+	err = c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
+		resp, err = s.SubmitJobs(ctx, req)
+		return err
+	})
+	if err != nil {
+		return nil, &allocError{err}
+	}
+	for _, w := range resp.GetWarnings() {
+		e.Warnf("warning: %s", console.Escape(w))
+	}
+	return &allocation{e: e, c: c, id: resp.GetIds()[0], env: args.Slurm.Asked.Env, over: make(chan struct{})}, nil
+}
+
+// await waits until the job runs, and tells once that it waits. An interrupt
+// cancels it.
+func (a *allocation) await(ctx context.Context, queued func()) error {
+	said := false
+	err := a.c.WatchJobs(ctx, []uint64{a.id}, func(news []*apiv1.Job) bool {
+		for _, j := range news {
+			if j.GetId() != a.id {
+				continue
+			}
+			a.job = j
+			if st := j.GetState(); st == cluster.JobRunning.String() || console.Terminal(st) {
+				return true
+			}
+		}
+		if !said {
+			said = true
+			queued()
+		}
+		return false
+	})
+	if err != nil {
+		a.cancel()
+		return err
+	}
+	if a.job, err = a.c.GetJob(ctx, a.id); err != nil {
+		return err
+	}
+	if console.Terminal(a.job.GetState()) {
+		return errRevoked
+	}
+	if !said {
+		queued()
+	}
+	return nil
+}
+
+// errRevoked says that the job ended before it began.
+var errRevoked = errors.New("the job ended")
+
+// cancel ends the job as its user, whatever became of the caller's context.
+func (a *allocation) cancel() {
+	ctx, done := context.WithTimeout(context.Background(), a.c.Timeout)
+	defer done()
+	err := a.c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) error {
+		_, err := s.CancelJobs(ctx, &apiv1.CancelJobsRequest{RequestId: a.e.RequestID(), Ids: []uint64{a.id}})
+		return err
+	})
+	if err != nil {
+		a.e.Warnf("job %d may go on, scancel %[1]d ends it: %s", a.id, console.Escape(err.Error()))
+	}
+}
+
+// keep keeps the job for as long as this program runs, and notices its end.
+func (a *allocation) keep(ctx context.Context) error {
+	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s, err := a.c.OpenSession(ctx, client.SessionConfig{Keep: hold.Defaults().Again, Patience: hold.Defaults().Again}, a.own("keep"))
+	if err != nil {
+		return err
+	}
+	m, err := s.Recv() // it says that the holder knows
+	if err == nil && m.GetStdout() == nil {
+		err = fmt.Errorf("job %d cannot be kept: %s", a.id, m.GetStderr())
+	}
+	if err != nil {
+		s.Close()
+		return err
+	}
+	a.kept.Go(func() {
+		defer s.Close()
+		for {
+			m, err := s.Recv()
+			if m.GetEnded() != nil || err != nil {
+				if ctx.Err() == nil {
+					close(a.over)
+				}
+				return
+			}
+		}
+	})
+	return nil
+}
+
+// own is a command beside the job's first process.
+func (a *allocation) own(args ...string) *apiv1.AttachOpen {
+	x := &apiv1.AttachExec{Own: true, Command: [][]byte{[]byte(hold.Arg)}}
+	for _, arg := range args {
+		x.Command = append(x.Command, []byte(arg))
+	}
+	return &apiv1.AttachOpen{Job: a.id, What: &apiv1.AttachOpen_Exec{Exec: x}}
+}
+
+// end ends the job with a code, and waits until that is known.
+func (a *allocation) end(code int) {
+	ctx, done := context.WithTimeout(context.Background(), a.c.Timeout)
+	defer done()
+	if a.stop != nil {
+		defer a.kept.Wait()
+		defer a.stop()
+	}
+	select {
+	case <-a.over:
+		return
+	default:
+	}
+	s, err := a.c.OpenSession(ctx, client.SessionConfig{}, a.own("end", strconv.Itoa(code)))
+	if err == nil {
+		defer s.Close()
+		for err == nil {
+			var m *apiv1.AttachResponse
+			if m, err = s.Recv(); m.GetEnded() != nil {
+				return
+			}
+		}
+	}
+	a.cancel()
+}
+
+// jobEnv is what Slurm tells the command of salloc of its job.
+func (a *allocation) jobEnv() []string {
+	j := a.job
+	nodes, err := slurm.Unfold(j.GetNodeList())
+	if err != nil || len(nodes) == 0 {
+		nodes = []string{j.GetNode()}
+	}
+	list, n := slurm.Fold(nodes), len(nodes)
+	id, spec := strconv.FormatUint(a.id, 10), j.GetSpec()
+	counts := make([]int, n)
+	for i := range counts {
+		counts[i] = int(max(1, (spec.GetCpuMilli()+999)/1000))
+	}
+	partition := j.GetPartition()
+	if partition == "" {
+		partition = "all"
+	}
+	env := []string{
+		"SLURM_JOB_ID=" + id, "SLURM_JOBID=" + id, "SLURM_JOB_NAME=" + j.GetName(), "SLURM_JOB_PARTITION=" + partition,
+		"SLURM_JOB_NODELIST=" + list, "SLURM_NODELIST=" + list, "SLURM_JOB_NUM_NODES=" + strconv.Itoa(n), "SLURM_NNODES=" + strconv.Itoa(n),
+		"SLURM_JOB_CPUS_PER_NODE=" + foldCounts(counts), "SLURM_NODE_ALIASES=(null)", "SLURM_CLUSTER_NAME=berth",
+	}
+	if g := len(j.GetGpus()); g > 0 {
+		env = append(env, "SLURM_GPUS_ON_NODE="+strconv.Itoa(g))
+	}
+	if m := spec.GetMemMib(); m > 0 {
+		env = append(env, "SLURM_MEM_PER_NODE="+strconv.FormatInt(m, 10))
+	}
+	if wd, err := a.e.Getwd(); err == nil {
+		env = append(env, "SLURM_SUBMIT_DIR="+wd)
+	}
+	if host, err := a.e.Hostname(); err == nil {
+		env = append(env, "SLURM_SUBMIT_HOST="+host)
+	}
+	return append(env, a.env...)
+}
+
+// steps makes a file in which the steps of the job are counted on this machine.
+func (a *allocation) steps() (path string, remove func(), err error) {
+	f, err := os.CreateTemp("", fmt.Sprintf("berth-steps-%d-", a.id))
+	if err != nil {
+		return "", nil, fmt.Errorf("count of steps: %w", err)
+	}
+	remove = func() { _ = os.Remove(f.Name()) } // it is empty but for a number
+	return f.Name(), remove, f.Close()
+}
+
+// jobOfView is a job as the coordinators show it, for its steps.
+func jobOfView(j *apiv1.Job) (*job, error) {
+	if j.GetState() != cluster.JobRunning.String() {
+		return nil, fmt.Errorf("Invalid job id specified: job %d is %s", j.GetId(), j.GetState()) //nolint:staticcheck // srun's words
+	}
+	a := &allocation{id: j.GetId(), job: j}
+	a.e = &console.Env{Getwd: os.Getwd, Hostname: os.Hostname}
+	env := map[string]string{}
+	for _, line := range a.jobEnv() {
+		for i := range line {
+			if line[i] == '=' {
+				env[line[:i]] = line[i+1:]
+				break
+			}
+		}
+	}
+	return jobFrom(func(name string) string { return env[name] })
+}

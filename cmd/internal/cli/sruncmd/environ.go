@@ -1,0 +1,90 @@
+package sruncmd
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/berth-scheduler/berth/agent/step"
+)
+
+// nodeVars are of a node, or of this program, and do not travel to another.
+var nodeVars = regexp.MustCompile(`^(SLURMD_NODENAME|SLURM_(NODEID|PROCID|LOCALID|GTIDS|CPUS_ON_NODE|GPUS_ON_NODE|TOPOLOGY_ADDR.*|TASK_PID|JOB_GPUS)|CUDA_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|NVIDIA_VISIBLE_DEVICES|CUDA_MPS_.*|BERTH_.*|LD_PRELOAD|LD_AUDIT|HOSTNAME|SSH_.*|DISPLAY|WINDOWID|XAUTHORITY|XDG_(SESSION|SEAT|VTNR|RUNTIME).*|TMUX.*|STY|_|SHLVL|PWD|OLDPWD)$`)
+
+// exported is srun's own environment as --export lets it through to another
+// node: ALL, NONE, or a list of names and of NAME=value.
+func exported(environ []string, export string) []string {
+	pass := func(name string) bool { return !nodeVars.MatchString(name) }
+	var out []string
+	add := func(want func(string) bool) {
+		for _, line := range environ {
+			if name, _, ok := strings.Cut(line, "="); ok && name != "" && want(name) {
+				out = append(out, line)
+			}
+		}
+	}
+	if export == "" {
+		export = "ALL"
+	}
+	for item := range strings.SplitSeq(export, ",") {
+		name, _, assigned := strings.Cut(item, "=")
+		switch {
+		case item == "ALL":
+			add(pass)
+		case item == "NONE" || name == "":
+		case assigned:
+			out = append(out, item)
+		default:
+			add(func(n string) bool { return n == name })
+		}
+	}
+	return out
+}
+
+// stepEnv is what all tasks of a step are told, as Slurm 22.05 tells them.
+func stepEnv(l *layout, j *job, number int, cpus int) []string {
+	num, nodes := strconv.Itoa, foldNodes(l.nodes())
+	env := []string{
+		"SLURM_STEP_ID=" + num(number), "SLURM_STEPID=" + num(number),
+		"SLURM_STEP_NODELIST=" + nodes, "SLURM_STEP_NUM_NODES=" + num(len(l.places)), "SLURM_STEP_NUM_TASKS=" + num(l.tasks),
+		"SLURM_STEP_TASKS_PER_NODE=" + l.perNode(), "SLURM_NTASKS=" + num(l.tasks), "SLURM_NPROCS=" + num(l.tasks),
+		"SLURM_NNODES=" + num(len(l.places)), "SLURM_NODELIST=" + nodes, "SLURM_TASKS_PER_NODE=" + l.perNode(),
+		fmt.Sprintf("SLURM_UMASK=%04o", umask()), "SLURM_DISTRIBUTION=" + distribution(l),
+	}
+	if cpus > 0 {
+		env = append(env, "SLURM_CPUS_PER_TASK="+num(cpus))
+	}
+	if l.eachGPUs > 0 {
+		env = append(env, "SLURM_GPUS_PER_TASK="+num(l.eachGPUs))
+	}
+	return env
+}
+
+// distribution is how Slurm calls a step's: one task on each node is cyclic.
+func distribution(l *layout) string {
+	if l.tasks == len(l.places) {
+		return "cyclic"
+	}
+	return "block"
+}
+
+// config is what the node of a place runs.
+func config(l *layout, p place, args []string, env []string, gpus []int) *step.Config {
+	cfg := &step.Config{Node: p.node, Umask: -1}
+	for _, a := range args {
+		cfg.Args = append(cfg.Args, []byte(a))
+	}
+	lines := append(env, "SLURM_NODEID="+strconv.Itoa(p.id), "SLURM_GTIDS="+p.ranks())
+	for _, line := range lines {
+		cfg.Env = append(cfg.Env, []byte(line))
+	}
+	for i := range p.tasks {
+		t := step.Task{GPUs: gpus, Env: [][]byte{[]byte("SLURM_PROCID=" + strconv.Itoa(p.first+i)), []byte("SLURM_LOCALID=" + strconv.Itoa(i))}}
+		if each := l.eachGPUs; each > 0 && len(gpus) >= (i+1)*each {
+			t.GPUs = gpus[i*each : (i+1)*each]
+		}
+		cfg.Tasks = append(cfg.Tasks, t)
+	}
+	return cfg
+}

@@ -1,0 +1,112 @@
+package sruncmd
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
+	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
+)
+
+// stepOptions are options of srun that sbatch has not, or means otherwise.
+var stepOptions = []sbatch.Option{
+	{Name: "accel-bind", Arg: sbatch.NeedsArg}, {Name: "bcast", Arg: sbatch.MayArg}, {Name: "cpu-bind", Arg: sbatch.NeedsArg},
+	{Name: "disable-status", Short: 'X'}, {Name: "epilog", Arg: sbatch.NeedsArg}, {Name: "error", Short: 'e', Arg: sbatch.NeedsArg},
+	{Name: "exact"}, {Name: "het-group", Arg: sbatch.NeedsArg}, {Name: "immediate", Short: 'I', Arg: sbatch.MayArg},
+	{Name: "input", Short: 'i', Arg: sbatch.NeedsArg}, {Name: "interactive"}, {Name: "jobid", Arg: sbatch.NeedsArg},
+	{Name: "kill-on-bad-exit", Short: 'K', Arg: sbatch.MayArg}, {Name: "label", Short: 'l'}, {Name: "mpi", Arg: sbatch.NeedsArg},
+	{Name: "msg-timeout", Arg: sbatch.NeedsArg}, {Name: "multi-prog"}, {Name: "no-allocate", Short: 'Z'},
+	{Name: "output", Short: 'o', Arg: sbatch.NeedsArg}, {Name: "overlap"}, {Name: "preserve-env", Short: 'E'},
+	{Name: "prolog", Arg: sbatch.NeedsArg}, {Name: "pty"}, {Name: "quit-on-interrupt"}, {Name: "relative", Short: 'r', Arg: sbatch.NeedsArg},
+	{Name: "resv-ports", Arg: sbatch.MayArg}, {Name: "send-libs", Arg: sbatch.MayArg}, {Name: "slurmd-debug", Arg: sbatch.NeedsArg},
+	{Name: "task-epilog", Arg: sbatch.NeedsArg}, {Name: "task-prolog", Arg: sbatch.NeedsArg}, {Name: "threads", Short: 'T', Arg: sbatch.NeedsArg},
+	{Name: "unbuffered", Short: 'u'}, {Name: "wait", Short: 'W', Arg: sbatch.NeedsArg}, {Name: "no-shell"}, {Name: "bell"}, {Name: "no-bell"},
+	{Name: "kill-command", Arg: sbatch.MayArg},
+}
+
+// refusedOptions would change what runs, and cannot be done.
+var refusedOptions = map[string]string{
+	"multi-prog":  "several programs in one step are not run; start each with an srun of its own, in the background",
+	"het-group":   "a job has one group of nodes",
+	"bcast":       "programs are not sent to the nodes; keep it where all of them read it",
+	"no-allocate": "a command runs in a job",
+}
+
+// bothOptions count inside of a job as well as for a job of its own; those
+// of sbatch beside them are for jobs alone.
+var bothOptions = []string{"ntasks", "nodes", "nodelist", "exclude", "cpus-per-task", "gpus", "gpus-per-node", "gpus-per-task", "gres", "ntasks-per-node", "tasks-per-node", "chdir", "export", "job-name", "overcommit"}
+
+// options are the words before the command.
+type options struct {
+	// values are srun's own options and those that count inside of a job.
+	values map[string]string
+	// alloc are the options of a job of its own.
+	alloc   []sbatch.Setting
+	command []string
+}
+
+func (o *options) has(name string) bool { _, ok := o.values[name]; return ok }
+
+// ownFlags are Berth's flags that are not Slurm's options too.
+func ownFlags() []sbatch.Option {
+	var out []sbatch.Option
+	slurm := sbatch.SlurmOptions()
+	for _, o := range jobspec.OwnOptions() {
+		taken := func(x sbatch.Option) bool { return x.Name == o.Name }
+		if !slices.ContainsFunc(slurm, taken) && !slices.ContainsFunc(stepOptions, taken) {
+			out = append(out, sbatch.Option{Name: o.Name, Arg: o.Arg})
+		}
+	}
+	return out
+}
+
+// parse reads the words of srun or salloc.
+func parse(args []string) (*options, error) {
+	words := make([]sbatch.Word, len(args))
+	for i, a := range args {
+		words[i].Text = a
+	}
+	set, faults, rest := sbatch.Scan(words, sbatch.FromCommandLine, slices.Concat(stepOptions, ownFlags()), true)
+	if len(faults) > 0 {
+		return nil, optionError(faults[0].Msg)
+	}
+	o := &options{values: map[string]string{}}
+	for _, s := range set {
+		step := s.Own && slices.ContainsFunc(stepOptions, func(x sbatch.Option) bool { return x.Name == s.Name })
+		if why := refusedOptions[s.Name]; step && why != "" {
+			return nil, fmt.Errorf("--%s: %s", s.Name, why)
+		}
+		if step || slices.Contains(bothOptions, s.Name) || s.Name == "quiet" || s.Name == "verbose" || s.Name == "help" || s.Name == "version" || s.Name == "usage" {
+			o.values[s.Name] = s.Value
+		}
+		if !step {
+			o.alloc = append(o.alloc, s)
+		}
+	}
+	for _, w := range rest {
+		o.command = append(o.command, w.Text)
+	}
+	return o, nil
+}
+
+// optionError is what getopt says.
+type optionError string
+
+func (e optionError) Error() string { return string(e) }
+
+// number reads an option or, when it was not given, a variable; 0 is neither.
+func (o *options) number(name, variable string, getenv func(string) string) (int, error) {
+	text, ok := o.values[name]
+	if !ok {
+		n, _ := strconv.Atoi(getenv(variable)) // what is no number was not srun's
+		return max(0, n), nil
+	}
+	text, _, _ = strings.Cut(text, "-") // a range of nodes begins with the least
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 1<<20 {
+		return 0, fmt.Errorf("Invalid numeric value \"%s\" for --%s.", o.values[name], name) //nolint:staticcheck // srun's words
+	}
+	return n, nil
+}

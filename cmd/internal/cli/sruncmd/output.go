@@ -1,0 +1,176 @@
+package sruncmd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/berth-scheduler/berth/agent/step"
+)
+
+// outputs take what the tasks write: to srun's own, or to files.
+type outputs struct {
+	mu    sync.Mutex
+	label int // the width of a task's number before each line, 0 for none
+	out   map[step.Kind]func(task int) (io.Writer, error)
+	rest  map[string][]byte // of lines that have not ended, by task and kind
+	order []string
+	files map[string]*os.File
+}
+
+// patterns are what paths may hold.
+type patterns struct {
+	job          uint64
+	step         int
+	user, name   string
+	nodeOf       func(task int) (name string, id int)
+	arrayJob     string
+	arrayTask    string
+	openTruncate bool
+}
+
+func newOutputs(o *options, tasks int, stdout, stderr io.Writer, p patterns) *outputs {
+	out := &outputs{rest: map[string][]byte{}, files: map[string]*os.File{}}
+	if o.has("label") {
+		out.label = len(strconv.Itoa(max(0, tasks-1)))
+	}
+	out.out = map[step.Kind]func(int) (io.Writer, error){
+		step.Stdout: out.route(o.values["output"], stdout, p),
+		step.Stderr: out.route(o.values["error"], stderr, p),
+	}
+	if o.has("output") && !o.has("error") {
+		out.out[step.Stderr] = out.out[step.Stdout]
+	}
+	return out
+}
+
+// route finds where an output goes: "" and all are srun's own, none is nowhere,
+// a number is that task's alone, and else it is a file for each value.
+func (o *outputs) route(path string, own io.Writer, p patterns) func(int) (io.Writer, error) {
+	only, err := strconv.Atoi(path)
+	switch {
+	case path == "" || path == "all":
+		return func(int) (io.Writer, error) { return own, nil }
+	case path == "none":
+		return func(int) (io.Writer, error) { return io.Discard, nil }
+	case err == nil:
+		return func(task int) (io.Writer, error) {
+			if task == only {
+				return own, nil
+			}
+			return io.Discard, nil
+		}
+	}
+	return func(task int) (io.Writer, error) {
+		name := p.expand(path, task)
+		if f := o.files[name]; f != nil {
+			return f, nil
+		}
+		flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
+		if p.openTruncate {
+			flags |= os.O_TRUNC
+		}
+		f, err := os.OpenFile(name, flags, 0o666)
+		if err != nil {
+			return nil, err
+		}
+		o.files[name] = f
+		return f, nil
+	}
+}
+
+// expand replaces Slurm's patterns for a task.
+func (p patterns) expand(path string, task int) string {
+	if strings.Contains(path, `\`) {
+		return strings.ReplaceAll(path, `\`, "")
+	}
+	node, id := p.nodeOf(task)
+	values := map[byte]string{
+		'%': "%", 'j': strconv.FormatUint(p.job, 10), 'J': fmt.Sprintf("%d.%d", p.job, p.step), 's': strconv.Itoa(p.step), 't': strconv.Itoa(task),
+		'n': strconv.Itoa(id), 'N': node, 'u': p.user, 'x': p.name, 'A': p.arrayJob, 'a': p.arrayTask,
+	}
+	var b strings.Builder
+	for i := 0; i < len(path); i++ {
+		k := i + 1
+		for path[i] == '%' && k < len(path) && path[k] >= '0' && path[k] <= '9' {
+			k++
+		}
+		if path[i] != '%' || k == len(path) {
+			b.WriteByte(path[i])
+			continue
+		}
+		v, ok := values[path[k]]
+		if !ok {
+			b.WriteByte('%')
+			continue
+		}
+		width, _ := strconv.Atoi(path[i+1 : k]) // none is 0
+		for n := len(v); n < min(width, 10) && strings.IndexByte("jsntAa", path[k]) >= 0; n++ {
+			b.WriteByte('0')
+		}
+		b.WriteString(v)
+		i = k
+	}
+	return b.String()
+}
+
+// write takes what a task wrote.
+func (o *outputs) write(kind step.Kind, task int, data []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w, err := o.out[kind](task)
+	if err != nil {
+		return err
+	}
+	if o.label == 0 {
+		_, err := w.Write(data)
+		return err
+	}
+	key := string(kind) + strconv.Itoa(task)
+	for {
+		line, rest, ended := bytes.Cut(data, []byte("\n"))
+		if !ended {
+			if _, known := o.rest[key]; !known {
+				o.order = append(o.order, key)
+			}
+			if o.rest[key] = append(o.rest[key], line...); len(o.rest[key]) > 64<<10 {
+				err = o.flushLine(w, key, task)
+			}
+			return err
+		}
+		o.rest[key] = append(o.rest[key], line...)
+		if err := o.flushLine(w, key, task); err != nil {
+			return err
+		}
+		data = rest
+	}
+}
+
+func (o *outputs) flushLine(w io.Writer, key string, task int) error {
+	line := fmt.Appendf(nil, "%*d: %s\n", o.label, task, o.rest[key])
+	o.rest[key] = nil
+	_, err := w.Write(line)
+	return err
+}
+
+// close ends the last lines and the files.
+func (o *outputs) close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var errs []error
+	for _, key := range o.order {
+		task, _ := strconv.Atoi(key[1:]) // it was written so
+		if w, err := o.out[step.Kind(key[0])](task); err == nil && len(o.rest[key]) > 0 {
+			errs = append(errs, o.flushLine(w, key, task))
+		}
+	}
+	for _, f := range o.files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
