@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -25,6 +26,9 @@ type caller struct {
 	gid   uint32
 	name  string
 	admin bool
+	// plain tells that a node speaks for a user of a job there: whatever the user
+	// is elsewhere, there it is no administrator.
+	plain bool
 }
 
 // action is what a caller wants to do.
@@ -72,6 +76,7 @@ const (
 	mdUID       = "berth-on-behalf-of-uid"
 	mdGID       = "berth-on-behalf-of-gid"
 	mdForwarded = "berth-forwarded"
+	mdPlain     = "berth-plain"
 )
 
 // identify finds out who calls: from the kernel on the local socket, from the
@@ -88,11 +93,11 @@ func (c *Coordinator) identify(ctx context.Context) (caller, error) {
 		}
 		return c.user(cred.UID, cred.GID), nil
 	}
-	role, _, err := c.cfg.Peer(ctx)
+	role, id, err := c.cfg.Peer(ctx)
 	if err != nil {
 		return caller{}, &cluster.Error{Code: cluster.CodeUnauthenticated, Msg: "a client certificate is needed", Err: err}
 	}
-	if role != roleCoordinator && role != roleGate {
+	if role != roleCoordinator && role != roleGate && role != roleAgent {
 		return caller{}, cluster.Errorf(cluster.CodeDenied, "role %q may not call this", role)
 	}
 	uid, err1 := parseID(md.Get(mdUID))
@@ -103,7 +108,42 @@ func (c *Coordinator) identify(ctx context.Context) (caller, error) {
 	if role == roleGate && (uid == 0 || cluster.UID(uid) < c.cfg.MinUID) {
 		return caller{}, cluster.Errorf(cluster.CodeDenied, "a gate may not speak for uid %d", uid)
 	}
-	return c.user(cluster.UID(uid), gid), nil
+	if role == roleAgent {
+		return c.jobUser(ctx, cluster.NodeID(id), cluster.UID(uid), gid)
+	}
+	who := c.user(cluster.UID(uid), gid)
+	if len(md.Get(mdPlain)) > 0 {
+		who.plain, who.admin = true, false
+	}
+	return who, nil
+}
+
+// jobUserWait is how long a coordinator may take to learn of a job whose node
+// knows it already.
+const jobUserWait = 3 * time.Second
+
+// jobUser is a user for whom a node speaks: it may for those whose jobs run
+// there, as whoever is root there can be them anyway, and for nobody else.
+func (c *Coordinator) jobUser(ctx context.Context, node cluster.NodeID, uid cluster.UID, gid uint32) (caller, error) {
+	for deadline := time.Now().Add(jobUserWait); ; {
+		if slices.ContainsFunc(c.fsm.NodeJobs(node), func(j *cluster.Job) bool { return j.Owner.UID == uid }) {
+			who := c.user(uid, gid)
+			who.plain, who.admin = true, false
+			return who, nil
+		}
+		if time.Now().After(deadline) || !sleep(ctx, 50*time.Millisecond) {
+			return caller{}, cluster.Errorf(cluster.CodeDenied, "node %s may speak only for users whose jobs run there, and uid %d has none", node, uid)
+		}
+	}
+}
+
+// onBehalf is the metadata by which another coordinator learns who calls.
+func (c *Coordinator) onBehalf(who caller) metadata.MD {
+	md := metadata.Pairs(mdUID, strconv.FormatUint(uint64(who.uid), 10), mdGID, strconv.FormatUint(uint64(who.gid), 10), mdForwarded, c.cfg.ID)
+	if who.plain {
+		md.Set(mdPlain, "1")
+	}
+	return md
 }
 
 func (c *Coordinator) user(uid cluster.UID, gid uint32) caller {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -173,8 +172,7 @@ func (c *Coordinator) invoke(ctx context.Context, who caller, addr, method strin
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, "cannot reach the leader: "+err.Error())
 	}
-	ctx = metadata.NewOutgoingContext(ctx, metadata.Pairs(
-		mdUID, strconv.FormatUint(uint64(who.uid), 10), mdGID, strconv.FormatUint(uint64(who.gid), 10), mdForwarded, c.cfg.ID))
+	ctx = metadata.NewOutgoingContext(ctx, c.onBehalf(who))
 	resp := mt.New().Interface()
 	if err := conn.Invoke(ctx, method, req, resp); err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strconv"
 	"time"
 
 	"google.golang.org/grpc"
@@ -164,8 +163,7 @@ func (s *attachServer) follow(addr string, who caller, first *apiv1.AttachReques
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	ctx = metadata.NewOutgoingContext(ctx, metadata.Pairs(
-		mdUID, strconv.FormatUint(uint64(who.uid), 10), mdGID, strconv.FormatUint(uint64(who.gid), 10), mdForwarded, s.c.cfg.ID))
+	ctx = metadata.NewOutgoingContext(ctx, s.c.onBehalf(who))
 	far, err := apiv1.NewAttachServiceClient(conn).Attach(ctx)
 	if err == nil {
 		err = far.Send(first)

@@ -141,7 +141,7 @@ func (k *keeper) claimEntry(req request) (*task, error) {
 // forkEntry starts the process as the task's own user.
 func (k *keeper) forkEntry(t *task, x *execRequest, files *asuser.Files) (int, error) {
 	l := *t.launch
-	l.Args = nil
+	l.Args, l.Ranks = nil, nil // it is one process
 	var more []string
 	for _, a := range x.Args {
 		l.Args = append(l.Args, string(a))

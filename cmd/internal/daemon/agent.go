@@ -40,18 +40,12 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 	visitors := relay.New(log, cfg.Jobs.Detached)
 	defer visitors.Close()
 	ac := agent.Config{
-		Visitors: visitors, Tools: tools(),
+		Visitors: visitors, Tools: tools(cfg.Jobs.Scripts),
 		Node: cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Features: cfg.Node.Features, Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts,
 		Coordinators: cfg.Coordinators, Dial: Dialer(src, tlsconf.RoleCoordinator),
 		Users: newAccounts(cfg.Users), Networks: networks(cfg.Containers), Env: cfg.Jobs.Env, Grace: cfg.Jobs.Grace, MemCaps: memCaps(cfg.GPUs, cfg.Sharing, log), Tail: asuser.Tail, Log: log,
 	}
-	if err := os.MkdirAll(cfg.Data.Dir, 0o700); err != nil {
-		return fmt.Errorf("data.dir: %w", err)
-	}
-	if ac.BootID, err = bootID(); err != nil {
-		return err
-	}
-	if ac.CPUMilli, ac.MemMiB, err = forJobs(cfg.Node); err != nil {
+	if err := describe(cfg, &ac); err != nil {
 		return err
 	}
 	closeGPUs, err := openGPUs(ctx, cfg, &ac, log)
@@ -85,6 +79,7 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 		return err
 	}
 	g.Go(func() error { return a.Run(gctx) })
+	g.Go(func() error { return serveGate(gctx, cfg, ac.Dial, ac.Tools.Socket, log) })
 	g.Go(func() error { return src.Run(gctx, renewAgent(ac.Dial, cfg.Coordinators)) })
 	if err := svc.run(gctx, g, cfg.Listen.Metrics, func() error { return nil }); err != nil {
 		return err
@@ -93,6 +88,18 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 		return err
 	}
 	return nil
+}
+
+// describe fills in what this node is and has.
+func describe(cfg *config.Agent, ac *agent.Config) (err error) {
+	if err := os.MkdirAll(cfg.Data.Dir, 0o700); err != nil {
+		return fmt.Errorf("data.dir: %w", err)
+	}
+	if ac.BootID, err = bootID(); err != nil {
+		return err
+	}
+	ac.CPUMilli, ac.MemMiB, err = forJobs(cfg.Node)
+	return err
 }
 
 func joinGossip(ctx context.Context, g *errgroup.Group, cfg *config.Agent, ac *agent.Config, log *slog.Logger) error {

@@ -1,18 +1,56 @@
 package daemon
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
 	"os"
+	"path/filepath"
+
+	"google.golang.org/grpc"
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/config"
+	"github.com/berth-scheduler/berth/cmd/internal/gate"
+	"github.com/berth-scheduler/berth/coordinator"
 )
+
+// gateName is the socket beside the batch scripts by which jobs reach the
+// cluster.
+const gateName = "berth.sock"
 
 // tools are Slurm's commands for the jobs of a node: links to this program. A
 // program that cannot be named gives them none.
-func tools() agent.Tools {
+func tools(scripts string) agent.Tools {
 	exe, err := os.Executable()
-	if err != nil {
+	if err != nil || scripts == "" {
 		return agent.Tools{}
 	}
-	return agent.Tools{Exe: exe, Names: slurmcmd.Applets()}
+	return agent.Tools{Exe: exe, Names: append(slurmcmd.Applets(), "berth"), Socket: filepath.Join(scripts, gateName)}
+}
+
+// serveGate passes what jobs on this node ask of the coordinators on to them,
+// until ctx ends.
+func serveGate(ctx context.Context, cfg *config.Agent, dial func(string) (*grpc.ClientConn, error), socket string, log *slog.Logger) error {
+	if socket == "" {
+		return nil
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("socket for jobs: %w", err)
+	}
+	ln, err := net.Listen("unix", socket)
+	if err == nil {
+		err = os.Chmod(socket, 0o666) // the kernel says who calls
+	}
+	if err != nil {
+		return fmt.Errorf("socket for jobs: %w", err)
+	}
+	g := gate.New(cfg.Coordinators, dial, func(ctx context.Context) (uid, gid uint32, ok bool) {
+		peer, ok := coordinator.PeerOf(ctx)
+		return uint32(peer.UID), peer.GID, ok
+	}, log)
+	return g.Serve(ctx, ln, coordinator.UnixCredentials())
 }

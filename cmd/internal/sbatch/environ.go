@@ -25,7 +25,11 @@ func (r *resolver) finishEnv() {
 		num("SLURM_NTASKS", r.tasks*nodes)
 		num("SLURM_NPROCS", r.tasks*nodes)
 	}
-	num("SLURM_NTASKS_PER_NODE", r.perNode)
+	if nodes > 1 {
+		num("SLURM_NTASKS_PER_NODE", r.perNodeSaid)
+	} else {
+		num("SLURM_NTASKS_PER_NODE", r.perNode)
+	}
 	num("SLURM_NTASKS_PER_GPU", r.perGPU)
 	num("SLURM_CPUS_PER_TASK", r.cpusPerTask)
 	num("SLURM_CPUS_PER_GPU", r.cpusPerGPU)

@@ -184,6 +184,7 @@ type resolver struct {
 
 	tasks, cpusPerTask, perNode, perGPU int64
 	tasksSaid                           bool
+	perNodeSaid                         int64 // by the request and not by us, on several nodes
 	cpusPerGPU, minCPUs                 int64
 	mem, memPerCPU, memPerGPU           int64
 	memFrom                             map[string]int // option → index of its outcome
@@ -345,10 +346,12 @@ func (r *resolver) finishNodes() {
 		r.refuse("ntasks", fmt.Sprintf("%d tasks are not %d on each of %d nodes", r.tasks, r.perNode, n), fmt.Sprintf("--ntasks=%d, or leave it out", r.perNode*n))
 	case r.perNode == 0 && r.tasksSaid && r.tasks%n != 0:
 		r.refuse("ntasks", fmt.Sprintf("%d tasks are not as many on each of %d nodes", r.tasks, n), fmt.Sprintf("a multiple of %d", n))
-	case r.perNode == 0 && r.tasksSaid:
+	}
+	said := r.perNode
+	if r.perNode == 0 && r.tasksSaid {
 		r.perNode = max(1, r.tasks/n)
 	}
-	r.perNode = max(1, r.perNode)
+	r.perNodeSaid, r.perNode = said, max(1, r.perNode)
 	r.tasks, r.tasksSaid, r.req.Tasks = r.perNode, true, r.perNode
 }
 

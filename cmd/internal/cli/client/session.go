@@ -118,10 +118,11 @@ func (s *Session) begin(a *Attachment) error {
 // put sends a frame on the present stream. The caller holds s.sending.
 func (s *Session) put(m *apiv1.AttachRequest) error { return s.a.Stream.Send(m) }
 
-// ID is the session's name on its node, "" where nodes keep none; Node is that
-// node.
-func (s *Session) ID() string   { return s.id }
-func (s *Session) Node() string { return s.node } //nolint:revive // see ID
+// ID is the session's name on its node, "" where nodes keep none.
+func (s *Session) ID() string { return s.id }
+
+// Node is the node that the command runs on.
+func (s *Session) Node() string { return s.node }
 
 // Recv returns the next frame of the command: of output, a notice or its end.
 // When the connection breaks it waits until there is another one.

@@ -183,8 +183,10 @@ func (a *allocation) end(code int) {
 		defer s.Close()
 		for err == nil {
 			var m *apiv1.AttachResponse
-			if m, err = s.Recv(); m.GetEnded() != nil {
+			if m, err = s.Recv(); m.GetEnded() != nil && m.GetEnded().GetCode() == 0 {
 				return
+			} else if m.GetEnded() != nil {
+				break
 			}
 		}
 	}

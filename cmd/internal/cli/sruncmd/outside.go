@@ -125,8 +125,8 @@ func refusedAs(what string, err error) error {
 	return err
 }
 
-const sallocExamples = "  salloc -G 1 -t 1:00:00             (a shell here; srun in it runs in the job)\n" +
-	"  salloc -N 2 -G 8 srun python train.py"
+const sallocExamples = "  berth salloc -G 1 -t 1:00:00\n" +
+	"  ln -s /usr/bin/berth /usr/local/bin/salloc && salloc -N 2 -G 8 srun python train.py"
 
 // NewSallocCmd returns salloc.
 func NewSallocCmd(e *console.Env, c *client.Client) *cobra.Command {

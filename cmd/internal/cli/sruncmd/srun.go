@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,9 +22,8 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
-const srunExamples = "  srun -n 4 python train.py          (in a batch script)\n" +
-	"  srun -G 1 --pty bash               (a shell in a job of its own)\n" +
-	"  ln -s /usr/bin/berth /usr/local/bin/srun"
+const srunExamples = "  berth srun -G 1 -n 1 nvidia-smi\n" +
+	"  ln -s /usr/bin/berth /usr/local/bin/srun && srun -n 4 python train.py"
 
 const srunHelp = `Usage: srun [OPTIONS...] COMMAND [ARGS...]
 
@@ -126,6 +126,7 @@ func runInside(ctx context.Context, e *console.Env, c *client.Client, o *options
 		}
 	}
 	count := openCounter(e.Getenv("BERTH_STEPS"))
+	defer runtime.KeepAlive(count) // its locks are the step's
 	number, err := count.next()
 	if err != nil {
 		return err

@@ -1,0 +1,185 @@
+// Package gate lets the users of a machine without a coordinator reach the
+// cluster: it passes their calls on, unread, and says for whom they are. The
+// coordinators decide for whom it may speak.
+package gate
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// maxMessage is what coordinators take of users at most; what they send may be
+// more.
+const (
+	maxMessage = 4 << 20
+	maxAnswer  = 64 << 20
+	maxStreams = 256
+)
+
+// Gate passes calls on. It is safe for concurrent use.
+type Gate struct {
+	addrs []string
+	dial  func(addr string) (*grpc.ClientConn, error)
+	who   func(ctx context.Context) (uid, gid uint32, ok bool)
+	log   *slog.Logger
+
+	mu    sync.Mutex
+	conns map[string]*grpc.ClientConn
+	best  int // the coordinator that answered last
+}
+
+// New makes a gate to the coordinators at addrs. who finds out who calls.
+func New(addrs []string, dial func(addr string) (*grpc.ClientConn, error), who func(ctx context.Context) (uid, gid uint32, ok bool), log *slog.Logger) *Gate {
+	return &Gate{addrs: addrs, dial: dial, who: who, log: log.With("component", "gate"), conns: map[string]*grpc.ClientConn{}}
+}
+
+// Serve takes calls on ln until ctx ends.
+func (g *Gate) Serve(ctx context.Context, ln net.Listener, creds credentials.TransportCredentials) error {
+	srv := grpc.NewServer(grpc.Creds(creds), grpc.ForceServerCodec(raw{}), grpc.UnknownServiceHandler(g.handle),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxAnswer), grpc.MaxConcurrentStreams(maxStreams))
+	defer context.AfterFunc(ctx, srv.Stop)()
+	err := srv.Serve(ln)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range g.conns {
+		_ = c.Close() // nothing is left on it
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// raw leaves messages as they came.
+type raw struct{}
+
+// Marshal implements encoding.Codec.
+func (raw) Marshal(v any) ([]byte, error) {
+	b, ok := v.(*[]byte)
+	if !ok {
+		return nil, errors.New("gate: not a raw message")
+	}
+	return *b, nil
+}
+
+// Unmarshal implements encoding.Codec.
+func (raw) Unmarshal(data []byte, v any) error {
+	b, ok := v.(*[]byte)
+	if !ok {
+		return errors.New("gate: not a raw message")
+	}
+	*b = append([]byte(nil), data...) // the buffer is used again
+	return nil
+}
+
+// Name implements encoding.Codec: the messages are those of the services.
+func (raw) Name() string { return "proto" }
+
+// handle passes one call on.
+func (g *Gate) handle(_ any, near grpc.ServerStream) error {
+	ctx := near.Context()
+	method, ok := grpc.MethodFromServerStream(near)
+	if !ok || !strings.HasPrefix(method, "/berth.api.v1.") {
+		return status.Errorf(codes.Unimplemented, "%s is not for users", method)
+	}
+	uid, gid, ok := g.who(ctx)
+	if !ok {
+		return status.Error(codes.Unauthenticated, "the kernel does not say who calls")
+	}
+	var first []byte
+	if err := near.RecvMsg(&first); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, metadata.Pairs(
+		"berth-on-behalf-of-uid", strconv.FormatUint(uint64(uid), 10), "berth-on-behalf-of-gid", strconv.FormatUint(uint64(gid), 10))))
+	defer cancel()
+	far, err := g.open(ctx, method, &first)
+	if err != nil {
+		return err
+	}
+	go func() { // ends with the call
+		for {
+			var m []byte
+			if err := near.RecvMsg(&m); err != nil {
+				if errors.Is(err, io.EOF) {
+					_ = far.CloseSend() // the other direction says what is wrong
+				}
+				return
+			}
+			if far.SendMsg(&m) != nil {
+				return // as above
+			}
+		}
+	}()
+	for {
+		var m []byte
+		if err := far.RecvMsg(&m); err != nil {
+			near.SetTrailer(far.Trailer())
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		if err := near.SendMsg(&m); err != nil {
+			return err
+		}
+	}
+}
+
+var desc = grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
+
+// open begins the call at the first coordinator that can be reached.
+func (g *Gate) open(ctx context.Context, method string, first *[]byte) (grpc.ClientStream, error) {
+	err := status.Error(codes.Unavailable, "no coordinator is configured")
+	g.mu.Lock()
+	best := g.best
+	g.mu.Unlock()
+	for i := range g.addrs {
+		k := (best + i) % len(g.addrs)
+		var conn *grpc.ClientConn
+		if conn, err = g.conn(g.addrs[k]); err != nil {
+			err = status.Errorf(codes.Unavailable, "coordinator %s: %v", g.addrs[k], err)
+			continue
+		}
+		var far grpc.ClientStream
+		far, err = conn.NewStream(ctx, &desc, method, grpc.ForceCodec(raw{}), grpc.MaxCallRecvMsgSize(maxAnswer))
+		if err == nil {
+			if err = far.SendMsg(first); err == nil || errors.Is(err, io.EOF) {
+				g.mu.Lock()
+				g.best = k
+				g.mu.Unlock()
+				return far, nil
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+		g.log.DebugContext(ctx, "coordinator not reached", "addr", g.addrs[k], "err", err)
+	}
+	return nil, err
+}
+
+func (g *Gate) conn(addr string) (*grpc.ClientConn, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c := g.conns[addr]; c != nil {
+		return c, nil
+	}
+	c, err := g.dial(addr)
+	if err == nil {
+		g.conns[addr] = c
+	}
+	return c, err
+}
