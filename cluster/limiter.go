@@ -152,6 +152,14 @@ func (l *Limiter) Tally(s Subject) Tally {
 	return Tally{}
 }
 
+// Spent is what counts against a budget of a subject.
+func (l *Limiter) Spent(s Subject, p Period) GPUTime {
+	if l.spent == nil {
+		return 0
+	}
+	return l.spent(s, p)
+}
+
 // Used lists the subjects that have something.
 func (l *Limiter) Used() map[Subject]Tally {
 	out := map[Subject]Tally{}

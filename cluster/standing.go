@@ -13,11 +13,26 @@ type Assoc struct {
 type Standing struct {
 	// QOS are the qualities of service by name.
 	QOS map[string]*QOS
-	// Fair is each user's place in the order of fair shares, the least served
-	// first from 1, and FairOf how many places there are. It is nil where fair
-	// shares do not count.
-	Fair   map[Assoc]int32
-	FairOf int32
+	// Fair is each user's place in the order of fair shares, nil where fair shares
+	// do not count.
+	Fair *Fair
+}
+
+// Fair is the order of fair shares. It is not changed.
+type Fair struct {
+	// Index says where in Places a user's place stands: from 1, the least served
+	// first. Of is how many places there are.
+	Index  map[Assoc]int32
+	Places []int32
+	Of     int32
+}
+
+// Place is the place of a user; who has none stands in the middle.
+func (f *Fair) Place(who Assoc) int32 {
+	if i, ok := f.Index[who]; ok && int(i) < len(f.Places) {
+		return f.Places[i]
+	}
+	return (f.Of + 1) / 2
 }
 
 // Priority is the class of a job: the greater go first.
@@ -29,15 +44,6 @@ func (s *Standing) Priority(j *Job) int64 {
 		return q.Priority
 	}
 	return 0
-}
-
-// Place is the place of a job's owner in the order of fair shares; who has none
-// stands in the middle.
-func (s *Standing) Place(j *Job) int32 {
-	if n, ok := s.Fair[Assoc{j.Spec.Account, j.Owner.UID}]; ok {
-		return n
-	}
-	return (s.FairOf + 1) / 2
 }
 
 // MayPreempt tells whether jobs like a may end jobs like b to have their room.

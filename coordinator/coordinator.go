@@ -98,6 +98,9 @@ type Config struct {
 	SnapshotInterval  time.Duration
 	// MaxQueued is how many jobs may wait; 0 means 200,000.
 	MaxQueued int
+	// MaxPerUser is how many jobs of one user may wait or run; 0 means three
+	// quarters of MaxQueued.
+	MaxPerUser int
 	// MaxStreams is how many shells, commands and outputs users may have open
 	// here at once, MaxStreamsPerUser how many one of them; 0 means 512 and 32.
 	MaxStreams, MaxStreamsPerUser int
@@ -159,6 +162,7 @@ type Coordinator struct {
 
 	office atomic.Pointer[office]
 	sched  atomic.Pointer[Scheduling]
+	fair   *fairShares
 	fatal  sync.Once
 	began  time.Time
 }
@@ -177,6 +181,9 @@ func New(cfg Config) (*Coordinator, error) {
 	}
 	if cfg.MaxQueued == 0 {
 		cfg.MaxQueued = defaultMaxQueued
+	}
+	if cfg.MaxPerUser == 0 {
+		cfg.MaxPerUser = max(1, cfg.MaxQueued/4*3)
 	}
 	if cfg.Lease <= 0 {
 		return nil, errors.New("coordinator config: Lease is missing")
@@ -200,6 +207,7 @@ func New(cfg Config) (*Coordinator, error) {
 	c.prop, c.promising = newProposer(node, c.fsm, cfg.Clock), make(chan struct{}, 1)
 	c.learn = newLearner(c)
 	c.sched.Store(&Scheduling{Chosen: Chosen{cfg.Policy, cfg.Planner}, Partitions: cfg.Partitions, Interval: cfg.Interval, PreemptEvery: cfg.PreemptEvery})
+	c.fair = &fairShares{}
 	c.plan = newPlanner(c)
 	c.live = newLiveness(c)
 	c.feed = newFeed(c)

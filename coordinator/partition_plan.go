@@ -188,6 +188,9 @@ func (d *division) take(p *partPass, plan cluster.Plan) {
 			continue // a node that is not there; the state machine would refuse it
 		}
 		j := p.find(st.Job)
+		if d.snap.Limits != nil {
+			d.snap.Limits.Count(cluster.HolderOf(j), 0, 1, heldBy(d.snap.Ledger, &st))
+		}
 		d.leave(j)
 		if st.Overtook == "" {
 			st.Overtook = d.passed(&st)

@@ -27,7 +27,7 @@ func (c *Chosen) Name() string {
 
 func (c *Chosen) plan(snap *cluster.Snapshot) cluster.Plan {
 	if c.Planner != nil {
-		return planApart(snap, c.planOneNode)
+		return planApart(snap, c.planWithin)
 	}
 	return scheduler.Schedule(snap, c.Policy)
 }

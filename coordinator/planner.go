@@ -46,6 +46,7 @@ type planner struct {
 	metrics *metrics
 	company *company
 	ports   [2]uint16
+	fair    *fairShares
 
 	mu       sync.Mutex
 	released map[cluster.GPUID]struct{}
@@ -68,7 +69,7 @@ type planner struct {
 func newPlanner(c *Coordinator) *planner {
 	return &planner{
 		fsm: c.fsm, prop: c.prop, sched: c.scheduling, clock: c.cfg.Clock, log: c.log.With("component", "planner"),
-		metrics: c.metrics, company: c.learn.company, ports: c.cfg.GangPorts, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
+		metrics: c.metrics, company: c.learn.company, ports: c.cfg.GangPorts, fair: c.fair, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -268,6 +269,7 @@ func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, er
 		return 0, nil
 	}
 	snap.Interference = p.company.forScheduler(snap.Nodes, snap.Waiting, snap.Running)
+	p.stand(snap, sched)
 	due := false
 	snap.Terms, due = termsOf(snap.Waiting, snap.Running)
 	due = due || scheduler.SpanWaits(snap.Waiting, snap.Now, sched.Policy)

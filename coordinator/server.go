@@ -50,6 +50,7 @@ func (c *Coordinator) servers() (daemons, local *grpc.Server) {
 	for _, s := range []*grpc.Server{daemons, local} {
 		apiv1.RegisterJobServiceServer(s, &jobServer{c: c})
 		apiv1.RegisterClusterServiceServer(s, &clusterServer{c: c})
+		apiv1.RegisterAccountServiceServer(s, &accountServer{c: c})
 		apiv1.RegisterModelServiceServer(s, &modelServer{c: c})
 		apiv1.RegisterHistoryServiceServer(s, &historyServer{c: c})
 		apiv1.RegisterNotifyServiceServer(s, &notifyServer{c: c})

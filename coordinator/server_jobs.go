@@ -65,7 +65,7 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 	if ids, ok := s.c.fsm.Request(who.uid, req.RequestId, cmd.BodyHash); ok {
 		return submitted(ids, s.c.fsm.Index()), nil
 	}
-	if err := s.c.roomFor(len(req.Jobs)); err != nil {
+	if err := s.c.roomFor(who, len(req.Jobs)); err != nil {
 		return nil, err
 	}
 	nodes := s.c.fsm.Nodes()
@@ -128,12 +128,12 @@ func bodyHash(jobs []*apiv1.JobSpec) ([]byte, error) {
 }
 
 // roomFor bounds the jobs that wait.
-func (c *Coordinator) roomFor(n int) error {
+func (c *Coordinator) roomFor(who caller, n int) error {
 	counts := c.fsm.Counts()
 	if waiting := counts[cluster.JobPending] + counts[cluster.JobQueued]; waiting+n > c.cfg.MaxQueued {
 		return cluster.Errorf(cluster.CodeExhausted, "%d jobs wait and %d more are asked for, at most %d may wait in all (limits.queued_total); submit again when some have started", waiting, n, c.cfg.MaxQueued)
 	}
-	return nil
+	return c.roomForUser(who, n)
 }
 
 func checkRequestID(id string) error {
@@ -309,6 +309,10 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	snap = within(snap, part)
 	if part != nil && len(snap.Nodes) == 0 {
 		return resp, nil // what there is to say has been said
+	}
+	if r := limitReason(snap, j, snap.Nodes, pol); r.Code != "" {
+		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})
+		return resp, nil // nothing else matters until then
 	}
 	if r := tenantReason(s.c.scheduling().of(j.Spec.Partition), snap, j); r.Code != "" {
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})

@@ -125,12 +125,22 @@ func held(j *cluster.Job) (jobs, running, gpuMilli int64) {
 // count keeps what subjects of quotas have when j takes the place of old.
 func (s *State) count(old, j *cluster.Job) {
 	l := s.standing.limiter
+	jobs, running, milli := held(j)
+	wj, wr, wm := held(old)
+	if jobs != wj {
+		s.standing.countUser(j.Owner.UID, int(jobs-wj))
+	}
 	if l == nil {
 		return
 	}
-	jobs, running, milli := held(j)
-	if wj, wr, wm := held(old); wj != jobs || wr != running || wm != milli {
+	if wj != jobs || wr != running || wm != milli {
 		l.Count(cluster.HolderOf(j), jobs-wj, running-wr, milli-wm)
+	}
+}
+
+func (d *standing) countUser(uid cluster.UID, n int) {
+	if d.jobsOf[uid] += n; d.jobsOf[uid] == 0 {
+		delete(d.jobsOf, uid)
 	}
 }
 
@@ -143,7 +153,8 @@ func (s *State) recount() {
 	}
 	d.limiter = cluster.NewLimiter(d.accounts, d.quotas, s.spentOf)
 	for _, j := range s.unended() {
-		s.count(nil, j)
+		jobs, running, milli := held(j)
+		d.limiter.Count(cluster.HolderOf(j), jobs, running, milli)
 	}
 }
 
@@ -278,12 +289,4 @@ func (f *FSM) Standing(now cluster.Time) *Standing {
 		Spent: maps.Clone(d.spent), Now: now, Limits: s.limits(now),
 		Live: s.inStates(cluster.JobStarting, cluster.JobRunning, cluster.JobCompleting, cluster.JobUnreachable),
 	}
-}
-
-// HasStanding tells whether there are accounts, qualities of service or quotas.
-func (f *FSM) HasStanding() (accounts, qos, quotas bool) {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	d := &f.st.standing
-	return len(d.accounts) > 0, len(d.qos) > 0, len(d.quotas) > 0
 }

@@ -26,8 +26,14 @@ type standing struct {
 
 	// What follows is made from the above and from the jobs, and never stored.
 	limiter *cluster.Limiter // nil while there are no quotas
-	used    map[budgetKey]cluster.GPUTime
-	usedAt  uint64 // the index as of which used is, 0 for none
+	// home is each user's default account; jobsOf counts the jobs of each that
+	// wait or run.
+	home   map[cluster.UID]string
+	jobsOf map[cluster.UID]int
+	// rev rises when accounts or their users change.
+	rev    uint64
+	used   map[budgetKey]cluster.GPUTime
+	usedAt uint64 // the index as of which used is, 0 for none
 }
 
 type budgetKey struct {
@@ -39,6 +45,7 @@ func newStanding() standing {
 	return standing{
 		accounts: map[string]*cluster.Account{}, members: map[cluster.Assoc]*cluster.Member{}, qos: map[string]*cluster.QOS{},
 		quotas: map[cluster.Subject]*cluster.Quota{}, spent: map[cluster.Holder]*cluster.Spent{},
+		home: map[cluster.UID]string{}, jobsOf: map[cluster.UID]int{},
 	}
 }
 
@@ -212,11 +219,15 @@ func (s *State) touchRuling(r conv.Ruling) {
 
 func (s *State) putRuling(r conv.Ruling) {
 	d := &s.standing
+	d.rev++
 	switch x := r.(type) {
 	case *cluster.Account:
 		d.accounts[x.Name] = x
 	case *cluster.Member:
 		d.members[cluster.Assoc{Account: x.Account, UID: x.UID}] = x
+		if x.Default {
+			d.home[x.UID] = x.Account
+		}
 	case *cluster.QOS:
 		d.qos[x.Name] = x
 	case *cluster.Quota:
@@ -232,18 +243,21 @@ func (s *State) putRuling(r conv.Ruling) {
 func (s *State) forgetRuling(r conv.Ruling) {
 	d := &s.standing
 	s.touchRuling(r)
+	d.rev++
 	switch x := r.(type) {
 	case *cluster.Account:
 		delete(d.accounts, x.Name)
 		for a, m := range d.members {
 			if a.Account == x.Name {
 				delete(d.members, a)
+				d.leaveHome(m)
 				s.touchRuling(m)
 			}
 		}
 		s.forgetQuotas(func(q cluster.Subject) bool { return q.Account == x.Name })
 	case *cluster.Member:
 		delete(d.members, cluster.Assoc{Account: x.Account, UID: x.UID})
+		d.leaveHome(x)
 		s.forgetQuotas(func(q cluster.Subject) bool { return q.Account == x.Account && q.User && q.UID == x.UID })
 	case *cluster.QOS:
 		delete(d.qos, x.Name)
@@ -254,6 +268,13 @@ func (s *State) forgetRuling(r conv.Ruling) {
 		p := cluster.DefaultAccountPolicy()
 		s.settleSpent(&p)
 		d.policy = nil
+	}
+}
+
+// leaveHome forgets that an account was somebody's default one.
+func (d *standing) leaveHome(m *cluster.Member) {
+	if d.home[m.UID] == m.Account {
+		delete(d.home, m.UID)
 	}
 }
 

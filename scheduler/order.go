@@ -23,6 +23,7 @@ type item struct {
 	kept     bool           // cards are kept for it; the old ask for that at once
 	moved    bool           // in this pass, which a plan may do once
 	tier     int8
+	class    int8       // its priority; the greater go first
 	fast     int32      // the class on which it is predicted to run shortest, -1 for none
 	kind     int32      // what is known of its manners; 0 is nothing
 	cores    *coresNeed // in place of its GPUs; nil for most
@@ -32,13 +33,14 @@ type item struct {
 
 // rank decides the order of a pass: less goes first.
 type rank struct {
+	class         int8 // less the priority
 	tier          int8
 	first, second int64
 	id            cluster.JobID
 	item          int32
 }
 
-// Tiers of a pass. Partitions, accounts and fair share will come before them.
+// Tiers of a pass, in each class of priority.
 const (
 	tierDue    int8 = iota // with a deadline: the earliest first, as Admit promised
 	tierOld                // waited too long: first come, first served
@@ -69,6 +71,8 @@ func (p *pass) gather(waiting []*cluster.Job) {
 			it.nodes = j.Spec.NodeCount()
 		}
 		it.cpu, it.mem = hostOf(j, p.pol)
+		it.class = int8(p.standing.Priority(j))
+		p.niced = p.niced || j.Spec.Nice != 0
 		it.needs, needs = needs[:classes:classes], needs[classes:]
 		if j.Spec.GPUs > 0 {
 			p.fillNeeds(&it)
@@ -158,6 +162,8 @@ func (p *pass) order() []rank {
 	}
 	slices.SortFunc(out, func(a, b rank) int {
 		switch {
+		case a.class != b.class:
+			return cmp.Compare(a.class, b.class)
 		case a.tier != b.tier:
 			return cmp.Compare(a.tier, b.tier)
 		case a.first != b.first:
@@ -167,6 +173,7 @@ func (p *pass) order() []rank {
 		}
 		return cmp.Compare(a.id, b.id)
 	})
+	p.mix(out)
 	return out
 }
 
@@ -176,12 +183,12 @@ func (p *pass) order() []rank {
 // decreasing (at most 11/9 of the fewest bins; Johnson 1973).
 func (p *pass) rankOf(i int32) rank {
 	it := &p.items[i]
-	r := rank{id: it.job.ID, item: i}
+	r := rank{id: it.job.ID, item: i, class: -it.class}
 	it.old = p.now-int64(it.job.Eligible) >= p.oldAge(it)
 	it.kept = it.old
 	switch {
 	case it.job.Spec.Deadline > 0:
-		r.tier, r.first = tierDue, int64(it.job.Spec.Deadline)
+		r.class, r.tier, r.first = -classDue, tierDue, int64(it.job.Spec.Deadline)
 	case it.old:
 		r.tier, r.first = tierOld, int64(it.job.Eligible)
 	case it.gpus == 0:

@@ -42,6 +42,9 @@ func (p *pass) want(it *item, c int) room {
 
 // mayFit is a cheap question: false means that it certainly does not fit.
 func (p *pass) mayFit(it *item, c int) bool {
+	if p.limits != nil && p.overLimit(it, c) {
+		return false
+	}
 	want := p.want(it, c)
 	k := &p.f.classes[c]
 	if p.bulky(it, c) || it.gpus > 1 {
@@ -302,6 +305,7 @@ func (p *pass) commit(it *item, st *cluster.Start, host int32) {
 	}
 	p.f.led.Take(&st.Berth)
 	it.gone = true
+	p.countStart(it, st)
 	p.frag.changed(host)
 	p.plan.Starts = append(p.plan.Starts, *st)
 	p.f.took(host, st.Berth.GPUs)

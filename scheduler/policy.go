@@ -85,6 +85,10 @@ type Policy struct {
 	NearAge time.Duration
 	// Prices are what GPU-hours and core-hours cost, nil for nothing.
 	Prices *Prices
+	// FairMilli is how much fair shares count against length in the order of a
+	// pass, in thousandths: 0 not at all, 1000 alone. It counts only where the
+	// snapshot says who was served how much.
+	FairMilli int64
 	// DeadlineShareMilli is the part of each type's GPUs, in thousandths, that
 	// jobs with deadlines may claim.
 	DeadlineShareMilli int64

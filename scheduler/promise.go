@@ -35,6 +35,7 @@ func (p *pass) keepPromises(order []rank, snap *cluster.Snapshot) {
 		pr, ok := p.promised(j, laid[j])
 		switch {
 		case !ok:
+		case p.atLimit(pr.it):
 		case pr.start <= p.now && p.isFree(&pr):
 			p.place(pr.it, pr.class, pr.cards)
 		default:

@@ -268,6 +268,11 @@ func (p *pass) queueRank(it *item) int64 {
 	if by := it.job.Spec.Deadline; by > 0 && it.fast >= 0 {
 		return int64(by) / 1e6 // before all ages
 	}
+	return inClass(p.placeRank(it), it.class)
+}
+
+// placeRank is the rank among those of one priority.
+func (p *pass) placeRank(it *item) int64 {
 	if it.old || it.fast < 0 {
 		return int64(it.job.Eligible)
 	}
@@ -281,10 +286,10 @@ func (p *pass) queueRank(it *item) int64 {
 // RankIsOld tells of the rank of a waiter in a queue that whoever has it is old
 // or has a deadline, so that nobody passes it there. Such ranks are times: since
 // when they wait, in microseconds, or by when they must end, in seconds.
-func RankIsOld(rank int64) bool { return rank < rankTier }
+func RankIsOld(rank int64) bool { return classless(rank) < rankTier }
 
 // rankedShort tells of a rank that whoever has it was short when it came.
-func rankedShort(rank int64) bool { return rank/rankTier == int64(tierShort-tierOld) }
+func rankedShort(rank int64) bool { return classless(rank)/rankTier == int64(tierShort-tierOld) }
 
 // rerank gives those a new place in their queue who became old, or who are no
 // longer as short beside the others as their rank says; the fast path goes by it.
@@ -297,7 +302,7 @@ func (p *pass) rerank() {
 			}
 			it := p.find(w.Job)
 			if it == nil || it.gone || it.moved || it.queue != int32(i) || it.fast < 0 ||
-				first(it) == RankIsOld(w.Rank) && (first(it) || !rankedShort(w.Rank) || it.tier == tierShort) {
+				priorityOf(w.Rank) == it.class && first(it) == RankIsOld(w.Rank) && (first(it) || !rankedShort(w.Rank) || it.tier == tierShort) {
 				continue
 			}
 			left--

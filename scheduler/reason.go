@@ -31,6 +31,9 @@ func (p *pass) tellUnplaced() {
 
 // reason says why a job does not start. Jobs of one shape share the words.
 func (p *pass) reason(it *item) cluster.Reason {
+	if r, ok := p.limited[it.job.ID]; ok {
+		return r
+	}
 	c := p.likeliest(it)
 	if it.spans() && (c >= 0 || it.gpus == 0 && len(p.f.order) > 0) {
 		return p.spanReason(it, c)

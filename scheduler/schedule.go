@@ -42,6 +42,10 @@ type pass struct {
 	picked       []int32 // scratch
 	chosen       []int   // scratch
 	able         []int   // scratch
+	standing     *cluster.Standing
+	niced        bool             // somebody steps back or forward
+	limits       *cluster.Limiter // ours, nil without quotas
+	limited      map[cluster.JobID]cluster.Reason
 }
 
 // Schedule decides where the waiting jobs of snap go. It changes nothing of
@@ -60,6 +64,7 @@ func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
 	p.plan.BaseIndex, p.nodes = snap.Index, snap.Nodes
 	p.realms, p.reservations = newRealms(snap), snap.Reservations
 	p.f = newFleet(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol, p.realms)
+	p.standing, p.limits = snap.Standing, snap.Limits.Clone()
 	p.crowd = newCrowd(snap.Interference, p.f, snap.Running)
 	p.regret(snap.Terms)
 	p.gather(snap.Waiting)
@@ -76,12 +81,14 @@ func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
 		if r.tier == tierPlain && !p.keepsIdle {
 			p.keepForIdle()
 		}
-		if p.start(it) {
+		if p.atLimit(it) || p.start(it) {
 			continue
 		}
 		p.wait(it)
 		p.reserve(it)
+		p.offLimit(it)
 	}
+	p.makeRoom(order)
 	p.rebalance()
 	p.rerank()
 	p.tellUnplaced()

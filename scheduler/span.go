@@ -153,6 +153,7 @@ func (p *pass) placeSpan(it *item, c int, parts []part, e cluster.Estimate, why 
 		all = append(all, parts[i].cards...)
 	}
 	it.gone = true
+	p.countStart(it, &st)
 	p.plan.Starts = append(p.plan.Starts, st)
 	for rank, b := range st.Berths() {
 		if r := p.f.led.Fits(b); r.Code != "" {

@@ -102,6 +102,9 @@ type Scheduling struct {
 	MaxSlowdown       float64       `yaml:"max_slowdown"` // of anybody who shares a GPU, times; 0 is no limit
 	Interval          time.Duration `yaml:"interval"`     // longest time between full passes
 	MemoryHeadroomMiB int           `yaml:"memory_headroom_mib"`
+	// Fairshare is how much fair shares count against length in the order of who
+	// waits, 0 not at all to 1 alone. It counts only where there are accounts.
+	Fairshare float64 `yaml:"fairshare"`
 	// Prices are TYPE=PRICE for an hour of a whole GPU, and cpu=PRICE for an hour
 	// of a core.
 	Prices []string `yaml:"prices"`
@@ -203,6 +206,8 @@ type Lease struct {
 // Limits bounds what all users together may ask for.
 type Limits struct {
 	QueuedTotal int `yaml:"queued_total"`
+	// JobsPerUser is how many jobs of one user may wait or run.
+	JobsPerUser int `yaml:"jobs_per_user"`
 	// Shells, commands and followed outputs that one coordinator carries at
 	// once: in all, and of one user.
 	StreamsTotal   int `yaml:"streams_total"`
@@ -249,7 +254,7 @@ func DefaultCoordinator() Coordinator {
 			GangTimeout: 10 * time.Minute, GangPorts: "20000-29999"},
 
 		Lease:   Lease{Agent: 60 * time.Second},
-		Limits:  Limits{QueuedTotal: 200_000, StreamsTotal: 512, StreamsPerUser: 32},
+		Limits:  Limits{QueuedTotal: 200_000, JobsPerUser: 150_000, StreamsTotal: 512, StreamsPerUser: 32},
 		Learner: Learner{MinSamples: 32, Interval: 10 * time.Second},
 		History: History{Keep: 90 * 24 * time.Hour, MaxJobs: 1_000_000, InState: 20_000},
 		Notify:  Notify{Webhooks: "users"},
@@ -303,6 +308,9 @@ func (c *Coordinator) Validate() error {
 	if _, _, err := c.Scheduling.Ports(); err != nil {
 		p.addf("scheduling.gang_ports", "%v", err)
 	}
+	if f := c.Scheduling.Fairshare; !(f >= 0 && f <= 1) {
+		p.addf("scheduling.fairshare", "is %v, want 0 (fair shares do not count) to 1 (they alone do)", f)
+	}
 	p.span("scheduling.preempt_every", c.Scheduling.PreemptEvery, time.Second, time.Hour)
 	p.span("scheduling.preempt_after", c.Scheduling.PreemptAfter, time.Second, 24*time.Hour)
 	if _, err := c.Scheduling.LASLimits(); err != nil {
@@ -313,6 +321,7 @@ func (c *Coordinator) Validate() error {
 	}
 	p.span("lease.agent", c.Lease.Agent, 5*time.Second, time.Hour)
 	p.number("limits.queued_total", c.Limits.QueuedTotal, 1, 1_000_000)
+	p.number("limits.jobs_per_user", c.Limits.JobsPerUser, 1, 1_000_000)
 	p.number("limits.streams_total", c.Limits.StreamsTotal, 1, 10_000)
 	p.number("limits.streams_per_user", c.Limits.StreamsPerUser, 1, 10_000)
 	p.number("learner.min_samples", c.Learner.MinSamples, 1, 4096)

@@ -17,6 +17,7 @@ import (
 func schedulingOf(cfg *config.Scheduling) (*coordinator.Scheduling, error) {
 	base := scheduler.Default()
 	base.MaxShares = cfg.MaxShares
+	base.FairMilli = int64(math.Round(1000 * cfg.Fairshare))
 	base.MaxSlowdownMilli = int64(math.Round(1000 * cfg.MaxSlowdown))
 	prices, err := cfg.PerHourMilli()
 	if err != nil {

@@ -281,6 +281,13 @@ func (c *Client) Cluster(ctx context.Context, eff effect, do func(context.Contex
 	})
 }
 
+// Accounts runs do with the service for accounts, QOS and quotas.
+func (c *Client) Accounts(ctx context.Context, eff effect, do func(context.Context, apiv1.AccountServiceClient) error) error {
+	return c.call(ctx, eff, func(ctx context.Context, cc grpc.ClientConnInterface) error {
+		return do(ctx, apiv1.NewAccountServiceClient(cc))
+	})
+}
+
 // GetJob reads one job in full.
 func (c *Client) GetJob(ctx context.Context, id uint64) (*apiv1.Job, error) {
 	var job *apiv1.Job

@@ -1,0 +1,188 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Bounds of how many one pass makes room for, and of how many each may end.
+const (
+	maxRoomFor = 16
+	maxVictims = 64
+)
+
+// makeRoom proposes to end jobs whose QOS makes room for that of somebody who
+// does not start: on one node, as few as will do and of those the ones that lose
+// least. It asks for nothing while somebody leaves for the same job already.
+func (p *pass) makeRoom(order []rank) {
+	if p.standing == nil {
+		return
+	}
+	m := &maker{p: p, taken: map[cluster.JobID]struct{}{}}
+	for n, r := 0, 0; r < len(order) && n < maxRoomFor; r++ {
+		it := &p.items[order[r].item]
+		q := p.standing.QOS[it.job.Spec.QOS]
+		if it.gone || it.spans() || it.job.Spec.WholeNodes() || it.gpus == 0 && p.realms != nil || q == nil || len(q.Preempts) == 0 {
+			continue
+		}
+		if _, held := p.limited[it.job.ID]; held {
+			continue
+		}
+		m.learn()
+		if m.coming(it.job.ID) {
+			continue
+		}
+		n++
+		m.forJob(it)
+	}
+}
+
+// maker finds whom to end for others.
+type maker struct {
+	p *pass
+	// on are the preemptible attempts on each node; nil before they are asked
+	// for.
+	on    map[cluster.NodeID][]*cluster.Job
+	taken map[cluster.JobID]struct{}
+	asked map[cluster.JobID]struct{} // for whom somebody leaves
+}
+
+func (m *maker) learn() {
+	if m.on != nil {
+		return
+	}
+	m.on, m.asked = map[cluster.NodeID][]*cluster.Job{}, map[cluster.JobID]struct{}{}
+	for _, j := range m.p.running {
+		a := j.Live()
+		if a == nil {
+			continue
+		}
+		if a.Preempt != nil {
+			m.asked[a.Preempt.For] = struct{}{}
+		}
+		if a.Gang == nil && j.Unpreemptible(cluster.Time(m.p.now)) == "" {
+			m.on[a.Berth.Node] = append(m.on[a.Berth.Node], j)
+		}
+	}
+}
+
+func (m *maker) coming(id cluster.JobID) bool {
+	_, ok := m.asked[id]
+	return ok
+}
+
+// forJob looks at every node, and takes the one where least is lost.
+func (m *maker) forJob(it *item) {
+	var best []*cluster.Job
+	least := int64(forever)
+	for i := range m.p.f.hosts {
+		h := &m.p.f.hosts[i]
+		if h.place < 0 || it.node != "" && it.node != h.node.ID || !it.job.Spec.Allows(h.node) {
+			continue
+		}
+		var may []*cluster.Job
+		for _, j := range m.on[h.node.ID] {
+			if _, gone := m.taken[j.ID]; !gone && m.p.standing.MayPreempt(it.job, j) {
+				may = append(may, j)
+			}
+		}
+		if len(may) == 0 {
+			continue
+		}
+		if vs := m.onNode(it, h, may); len(vs) > 0 && len(vs) <= maxVictims {
+			if loss := m.loss(vs); best == nil || loss < least {
+				best, least = vs, loss
+			}
+		}
+	}
+	for _, j := range best {
+		m.taken[j.ID] = struct{}{}
+		m.p.plan.Preempt = append(m.p.plan.Preempt, cluster.Preemption{
+			Job: j.ID, Attempt: j.Live().No, For: it.job.ID, Why: fmt.Sprintf("qos %s goes before qos %s", it.job.Spec.QOS, j.Spec.QOS),
+		})
+	}
+}
+
+// loss is what is lost when they end, in thousandths of a GPU × microseconds;
+// each counts besides, so that few large ones do not go before many small ones
+// that ran as long.
+func (m *maker) loss(vs []*cluster.Job) int64 {
+	sum := int64(0)
+	for _, j := range vs {
+		sum += m.lossOf(j)
+	}
+	return sum
+}
+
+func (m *maker) lossOf(j *cluster.Job) int64 {
+	a := j.Live()
+	gpu, core := a.Rate()
+	return a.Ran(cluster.Time(m.p.now)).Milliseconds()*(gpu+core/16) + 60_000*cluster.WholeGPU
+}
+
+// onNode returns whom to end on a node so that the job fits there, nobody when
+// it would not even then. All who may be ended go in thought; then those come
+// back, the dearest first, without whom it fits all the same: what is left is
+// what is needed.
+func (m *maker) onNode(it *item, h *host, may []*cluster.Job) []*cluster.Job {
+	slices.SortFunc(may, func(a, b *cluster.Job) int {
+		return cmp.Or(cmp.Compare(m.lossOf(b), m.lossOf(a)), cmp.Compare(a.ID, b.ID))
+	})
+	out := slices.Clone(may)
+	if !m.fits(it, h, out) {
+		return nil
+	}
+	for _, j := range may {
+		without := slices.DeleteFunc(slices.Clone(out), func(o *cluster.Job) bool { return o.ID == j.ID })
+		if m.fits(it, h, without) {
+			out = without
+		}
+	}
+	return out
+}
+
+// fits tells whether the job fits a node when some of those who run there are
+// gone.
+func (m *maker) fits(it *item, h *host, gone []*cluster.Job) bool {
+	cpu, mem := h.use.CPUMilli-h.use.UsedCPU-it.cpu, h.use.MemMiB-h.use.UsedMem-it.mem
+	for _, j := range gone {
+		cpu += j.Live().Berth.CPUMilli
+		mem += j.Live().Berth.MemMiB
+	}
+	if cpu < 0 || mem < 0 {
+		return false
+	}
+	if it.gpus == 0 {
+		return true
+	}
+	free := map[int32]int{} // cards that would hold it, by class
+	for i := h.lo; i < h.hi; i++ {
+		c := &m.p.f.cards[i]
+		if c.class < 0 || it.needs[c.class].way == wayNone || c.use.Closed {
+			continue
+		}
+		use := c.use
+		for _, j := range gone {
+			for _, g := range j.Live().Berth.GPUs {
+				if g.GPU == use.ID {
+					use.UsedMiB -= g.Share.MemMiB
+					use.UsedMilli -= g.Share.Milli
+					use.Shares--
+					use.Exclusive = use.Exclusive && !g.Share.Exclusive
+				}
+			}
+		}
+		n := &it.needs[c.class]
+		if n.way == wayWhole && use.Shares > 0 || use.FreeShares() < 1 || use.Shares >= max(1, m.p.pol.MaxShares) ||
+			n.way == wayShare && (n.mem > use.FreeMiB() || n.milli > use.FreeMilli()) {
+			continue
+		}
+		if free[c.class]++; free[c.class] >= it.gpus {
+			return true
+		}
+	}
+	return false
+}

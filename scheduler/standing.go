@@ -1,0 +1,209 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// classDue is the class of jobs with a deadline: what was promised is kept
+// before all priorities.
+const classDue = cluster.MaxPriority + 1
+
+// Ranks of those who have a priority are below 0, a stretch for each priority,
+// the greatest first: in it the ranks of the others, 64 to one.
+const (
+	rankClass = 1 << 56
+	rankShift = 6
+)
+
+// inClass is a rank among those of a priority.
+func inClass(rank int64, class int8) int64 {
+	if class <= 0 {
+		return rank
+	}
+	return min(max(0, rank)>>rankShift, rankClass-1) - int64(class)*rankClass
+}
+
+// priorityOf is the priority of whoever has a rank.
+func priorityOf(rank int64) int8 {
+	if rank >= 0 {
+		return 0
+	}
+	return int8((-rank + rankClass - 1) / rankClass)
+}
+
+// classless is a rank as it is without a priority.
+func classless(rank int64) int64 {
+	if rank >= 0 {
+		return rank
+	}
+	return (rank + int64(priorityOf(rank))*rankClass) << rankShift
+}
+
+// mix puts fair shares and the places that jobs step back into an order. Both
+// are places: of all who wait, the least served first, each user's jobs among
+// themselves as they were; and as many places back as a job's nice value says.
+// So weights mean the same whatever waits. Deadlines and the old stay where
+// they are, so that nobody starves, and so does everybody where there are empty
+// cards for all.
+func (p *pass) mix(order []rank) {
+	fair := p.pol.FairMilli > 0 && p.standing != nil && p.standing.Fair != nil
+	if !fair && !p.niced || len(order) < 2 {
+		return
+	}
+	type entry struct {
+		rank  rank
+		fixed bool
+		place int32
+		score int64
+	}
+	es := make([]entry, len(order))
+	byFair := make([]int32, len(order))
+	for i, r := range order {
+		byFair[i] = int32(i)
+		es[i] = entry{rank: r, fixed: r.tier == tierDue || r.tier == tierOld, score: int64(i) * cluster.WholeGPU}
+		if fair {
+			es[i].place = p.standing.Fair.Place(assocOf(p.items[r.item].job))
+		}
+	}
+	if fair {
+		slices.SortStableFunc(byFair, func(a, b int32) int { return cmp.Compare(es[a].place, es[b].place) })
+		w := min(p.pol.FairMilli, cluster.WholeGPU)
+		for k, i := range byFair {
+			es[i].score = (cluster.WholeGPU-w)*int64(i) + w*int64(k)
+		}
+	}
+	for i := range es {
+		es[i].score += int64(p.items[es[i].rank.item].job.Spec.Nice) * cluster.WholeGPU
+	}
+	slices.SortStableFunc(es, func(a, b entry) int {
+		switch {
+		case a.rank.class != b.rank.class:
+			return cmp.Compare(a.rank.class, b.rank.class)
+		case a.fixed != b.fixed:
+			if a.fixed {
+				return -1
+			}
+			return 1
+		case a.fixed:
+			return 0
+		}
+		return cmp.Compare(a.score, b.score)
+	})
+	for i := range es {
+		order[i] = es[i].rank
+	}
+}
+
+func assocOf(j *cluster.Job) cluster.Assoc {
+	return cluster.Assoc{Account: j.Spec.Account, UID: j.Owner.UID}
+}
+
+// takesOn is how much of GPUs a job takes on class c, in thousandths.
+func (p *pass) takesOn(it *item, c int) int64 {
+	k := &p.f.classes[c]
+	return int64(it.allGPUs()) * cluster.ShareMilli(it.needs[c].share(k.sellable), k.sellable)
+}
+
+// atLimit tells whether a quota keeps a job from starting, whatever is free. It
+// leaves the queue that it stands in: others go on, and what comes free there is
+// not kept for it.
+func (p *pass) atLimit(it *item) bool {
+	if p.limits == nil {
+		return false
+	}
+	least := int64(0)
+	if it.gpus > 0 {
+		least = forever
+		for c := range it.needs {
+			if it.needs[c].way != wayNone {
+				least = min(least, p.takesOn(it, c))
+			}
+		}
+		if least == forever {
+			return false // it starts nowhere, and is told why
+		}
+	}
+	if it.cores != nil {
+		least = 0
+	}
+	r := p.limits.MayStart(cluster.HolderOf(it.job), least)
+	if r.Code == "" {
+		return false
+	}
+	if p.limited == nil {
+		p.limited = map[cluster.JobID]cluster.Reason{}
+	}
+	p.limited[it.job.ID] = r
+	if p.moves < p.pol.MaxMoves && (it.queue >= 0 || it.job.State == cluster.JobQueued || it.job.Reason.Code != r.Code) {
+		p.moves++
+		p.leave(it, r.Code)
+	}
+	return true
+}
+
+// leave takes a job out of its queue, if it stands in one, with another reason.
+func (p *pass) leave(it *item, why cluster.ReasonCode) {
+	if it.queue >= 0 {
+		if p.loaded {
+			p.addQueued(it, -1)
+		}
+		it.queue = -1
+	}
+	it.moved = true
+	p.plan.Moves = append(p.plan.Moves, cluster.QueueMove{Job: it.job.ID, Reason: why})
+}
+
+// offLimit gives a job another reason that waited for a quota, does not any
+// more, and stands in no queue.
+func (p *pass) offLimit(it *item) {
+	if it.queue >= 0 || it.moved || it.job.State != cluster.JobPending || p.moves >= p.pol.MaxMoves || !cluster.LimitReason(it.job.Reason.Code) {
+		return
+	}
+	if r := p.reason(it); r.Code != it.job.Reason.Code {
+		p.moves++
+		p.leave(it, r.Code)
+	}
+}
+
+// overLimit tells whether a job would break a quota by what it takes on class c.
+func (p *pass) overLimit(it *item, c int) bool {
+	return p.limits.MayStart(cluster.HolderOf(it.job), p.takesOn(it, c)).Code != ""
+}
+
+// countStart takes a start from the quotas.
+func (p *pass) countStart(it *item, st *cluster.Start) {
+	if p.limits == nil {
+		return
+	}
+	milli := cluster.HeldMilli(st.AllGPUs(), func(id cluster.GPUID) int64 {
+		u, _ := p.f.led.GPU(id)
+		return u.SellableMiB
+	})
+	p.limits.Count(cluster.HolderOf(it.job), 0, 1, milli)
+}
+
+// LeastMilli is the least of GPUs that a job takes anywhere on nodes, in
+// thousandths; 0 for one that needs none, or fits nowhere.
+func LeastMilli(nodes []*cluster.Node, j *cluster.Job, pol Policy) int64 {
+	least := int64(0)
+	if j.Spec.GPUs == 0 || j.Spec.OrCPU {
+		return 0
+	}
+	for _, n := range nodes {
+		for i := range n.GPUs {
+			g := &n.GPUs[i]
+			e, _ := cluster.EstimateFor(j.Estimates, g.Type)
+			nd := needOn(j, g, &e, &pol)
+			if nd.way == wayNone {
+				continue
+			}
+			if m := int64(j.Spec.GPUs*j.Spec.NodeCount()) * cluster.ShareMilli(nd.share(g.SellableMiB), g.SellableMiB); least == 0 || m < least {
+				least = m
+			}
+		}
+	}
+	return least
+}
