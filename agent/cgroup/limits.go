@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Limits caps a group. A zero field is no cap.
@@ -39,9 +40,15 @@ type IOLimit struct {
 const cpuPeriod, minQuota = 100_000, 1000
 
 var (
-	deviceNumber = regexp.MustCompile(`^[0-9]{1,4}:[0-9]{1,7}$`)
-	processors   = regexp.MustCompile(`^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$`)
+	deviceNumber = pattern(`^[0-9]{1,4}:[0-9]{1,7}$`)
+	processors   = pattern(`^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$`)
 )
+
+// pattern is compiled when it is needed, and not in every program that links
+// this package.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // Validate says which limit the kernel cannot keep.
 func (l Limits) Validate() error {
@@ -53,11 +60,11 @@ func (l Limits) Validate() error {
 			return fmt.Errorf("%s is %d, want 0 or more", n.name, n.v)
 		}
 	}
-	if l.CPUSet != "" && !processors.MatchString(l.CPUSet) {
+	if l.CPUSet != "" && !processors().MatchString(l.CPUSet) {
 		return fmt.Errorf("processors are %q, want numbers and ranges as 0-3,8", l.CPUSet)
 	}
 	for _, io := range l.IO {
-		if !deviceNumber.MatchString(io.Device) {
+		if !deviceNumber().MatchString(io.Device) {
 			return fmt.Errorf("device is %q, want its numbers as 8:0", io.Device)
 		}
 		if min(io.ReadBytes, io.WriteBytes, io.ReadOps, io.WriteOps) < 0 {

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
@@ -12,13 +13,18 @@ import (
 // Variables that are of this login session, or that the agent sets for each
 // job, and so never travel.
 var (
-	sessionVars = regexp.MustCompile(`^(_|SHLVL|OLDPWD|PWD|SSH_.*|DBUS_SESSION_.*|DISPLAY|WINDOWID|XAUTHORITY|XDG_(SESSION|SEAT|VTNR|RUNTIME).*|TMUX.*|STY|BERTH_.*|SLURM_.*|CUDA_VISIBLE_DEVICES)$`)
+	sessionVars = pattern(`^(_|SHLVL|OLDPWD|PWD|SSH_.*|DBUS_SESSION_.*|DISPLAY|WINDOWID|XAUTHORITY|XDG_(SESSION|SEAT|VTNR|RUNTIME).*|TMUX.*|STY|BERTH_.*|SLURM_.*|CUDA_VISIBLE_DEVICES)$`)
 	// loaderVars change how programs are loaded or which devices a container
 	// gets: they must not reach what the agent starts.
-	loaderVars = regexp.MustCompile(`^(LD_PRELOAD|LD_AUDIT|LD_DEBUG.*|LD_PROFILE.*|GLIBC_TUNABLES|GCONV_PATH|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_.*))$`)
-	secretVars = regexp.MustCompile(`(?i)(SECRET|PASSW(OR)?D|_TOKEN$|^TOKEN$|API_?KEY|PRIVATE_?KEY|CREDENTIAL)`)
-	secretArgs = regexp.MustCompile(`(?i)^--?[a-z-]*(secret|passw(or)?d|token|api-?key|private-?key)[a-z-]*=.`)
+	loaderVars = pattern(`^(LD_PRELOAD|LD_AUDIT|LD_DEBUG.*|LD_PROFILE.*|GLIBC_TUNABLES|GCONV_PATH|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_.*))$`)
+	secretVars = pattern(`(?i)(SECRET|PASSW(OR)?D|_TOKEN$|^TOKEN$|API_?KEY|PRIVATE_?KEY|CREDENTIAL)`)
+	secretArgs = pattern(`(?i)^--?[a-z-]*(secret|passw(or)?d|token|api-?key|private-?key)[a-z-]*=.`)
 )
+
+// pattern is compiled when it is needed: every command starts, few use it.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // jobEnv chooses the environment of a job after --export: ALL, NONE, or a list
 // of NAME and NAME=value that may begin with ALL. File entries come last and
@@ -35,7 +41,7 @@ func jobEnv(environ []string, export string, file []string) (env, warnings []str
 	for _, line := range chosen {
 		name, _, _ := strings.Cut(line, "=")
 		switch {
-		case loaderVars.MatchString(name):
+		case loaderVars().MatchString(name):
 			dropped = append(dropped, name)
 		case len(line) > cluster.MaxEnvLine:
 			long = append(long, name)
@@ -70,7 +76,7 @@ func exported(environ []string, export string) ([]string, error) {
 		case item == "ALL":
 			for _, line := range all {
 				n, _, ok := strings.Cut(line, "=")
-				if ok && n != "" && !sessionVars.MatchString(n) {
+				if ok && n != "" && !sessionVars().MatchString(n) {
 					out = setVar(out, line)
 				}
 			}
@@ -107,12 +113,12 @@ func setVar(env []string, line string) []string {
 func SecretsWarning(env, command []string) string {
 	var found []string
 	for _, line := range env {
-		if name, value, _ := strings.Cut(line, "="); value != "" && secretVars.MatchString(name) {
+		if name, value, _ := strings.Cut(line, "="); value != "" && secretVars().MatchString(name) {
 			found = append(found, name)
 		}
 	}
 	for _, arg := range command {
-		if secretArgs.MatchString(arg) {
+		if secretArgs().MatchString(arg) {
 			name, _, _ := strings.Cut(arg, "=")
 			found = append(found, name)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -89,12 +88,12 @@ func ParseSpec(r *Request, raw []byte) (command []string, err error) {
 	return r.applyMapping(root)
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+var yamlLine = pattern(`^yaml: (?:line (\d+): )?`)
 
 // yamlError turns the parser's words into "line:column: what".
 func yamlError(err error) error {
 	msg := strings.ReplaceAll(err.Error(), "\n", " ")
-	m := yamlLine.FindStringSubmatch(msg)
+	m := yamlLine().FindStringSubmatch(msg)
 	line := "1"
 	if m != nil {
 		msg = msg[len(m[0]):]
@@ -208,7 +207,7 @@ func (r *Request) applyScalar(f *Field, v *yaml.Node) error {
 
 // yaml11 are the words that older YAML takes for truth values; people write
 // them unquoted and mean either.
-var yaml11 = regexp.MustCompile(`(?i)^(y|n|yes|no|on|off)$`)
+var yaml11 = pattern(`(?i)^(y|n|yes|no|on|off)$`)
 
 // wantText refuses plain scalars that YAML, of whichever version, may read as
 // something else than text.
@@ -217,7 +216,7 @@ func wantText(v *yaml.Node) error {
 		return errors.New("want text")
 	}
 	plain := v.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0
-	if plain && (v.Tag != "!!str" || yaml11.MatchString(v.Value)) {
+	if plain && (v.Tag != "!!str" || yaml11().MatchString(v.Value)) {
 		return fmt.Errorf("%s may mean something else than text; put it in quotes", console.ShortQuote(v.Value))
 	}
 	return nil
