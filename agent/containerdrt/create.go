@@ -1,6 +1,7 @@
 package containerdrt
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/defaults"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -123,20 +126,20 @@ func (r *Runtime) createWith(ctx context.Context, l *agent.Launch, b *binds) err
 		containerd.WithContainerLabels(map[string]string{labelToken: strconv.FormatUint(uint64(l.Token), 10)}),
 	}
 	var imageEnv []string
+	var img containerd.Image
 	if l.Image != "" {
-		img, release, err := r.images.find(ctx, l.Image)
+		found, release, err := r.images.find(ctx, l.Image)
 		if err != nil {
 			return err
 		}
 		defer release()
+		img = found
 		if imageEnv, err = r.imageEnv(ctx, img); err != nil {
 			return err
 		}
 		if err := r.inspectRoot(ctx, img, l, b); err != nil {
 			return err
 		}
-		// The name keeps the image from being evicted; nothing else is taken.
-		opts = append(opts, containerd.WithImageName(img.Name()), containerd.WithNewSnapshot(r.name(l.ID), img))
 	}
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
@@ -144,7 +147,7 @@ func (r *Runtime) createWith(ctx context.Context, l *agent.Launch, b *binds) err
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
-	c, err := r.client.NewContainer(ctx, r.name(l.ID), append(opts, containerd.WithNewSpec(specOpts...))...)
+	c, err := r.newContainer(ctx, r.name(l.ID), img, append(opts, containerd.WithNewSpec(specOpts...)))
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
@@ -163,6 +166,36 @@ func (r *Runtime) createWith(ctx context.Context, l *agent.Launch, b *binds) err
 		return fmt.Errorf("create: %w", err)
 	}
 	return nil
+}
+
+// newContainer makes the record of a container and then the snapshot of its
+// image, if it has one. The client's own call makes the snapshot first and a
+// lease around both, which are two synced writes more; what a record names
+// needs no lease.
+func (r *Runtime) newContainer(ctx context.Context, name string, img containerd.Image, opts []containerd.NewContainerOpts) (containerd.Container, error) {
+	rec := containers.Container{ID: name}
+	for _, opt := range opts {
+		if err := opt(ctx, r.client, &rec); err != nil {
+			return nil, err
+		}
+	}
+	if img != nil {
+		label, err := r.client.GetLabel(ctx, defaults.DefaultSnapshotterNSLabel)
+		if err != nil {
+			return nil, err
+		}
+		// The image's name keeps it from being evicted; nothing else is taken.
+		rec.Image, rec.SnapshotKey, rec.Snapshotter = img.Name(), name, cmp.Or(label, defaults.DefaultSnapshotter)
+	}
+	if _, err := r.client.ContainerService().Create(ctx, rec); err != nil {
+		return nil, err
+	}
+	if img != nil {
+		if err := containerd.WithNewSnapshot(name, img)(ctx, r.client, &rec); err != nil {
+			return nil, err
+		}
+	}
+	return r.client.LoadContainer(ctx, name)
 }
 
 // forget has containerd delete a task of which it knows little more than that
