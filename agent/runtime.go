@@ -52,7 +52,8 @@ type Task struct {
 	Signal   syscall.Signal
 	// OOMKilled tells that the kernel's memory controller killed a process of
 	// this task, as read from its cgroup, and that the first process died of
-	// SIGKILL or, as a shell does whose program died so, ended with code 137.
+	// SIGKILL or, as a shell does whose program died so, ended with code 137; or
+	// by itself before a runtime that was there to end it could.
 	OOMKilled bool
 	// Doubtful tells that nobody knows whether the first process began: had its
 	// start been cut off, it might have ended with 1 having done nothing.

@@ -250,7 +250,7 @@ func (g *Group) Kill() error {
 			return nil
 		}
 	}
-	for range 100 {
+	for n := range 100 { // 2 s in all
 		pids, err := g.procs()
 		if err != nil || len(pids) == 0 {
 			return err
@@ -260,7 +260,7 @@ func (g *Group) Kill() error {
 				return err
 			}
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Duration(min(n+1, 20)) * time.Millisecond)
 	}
 	return fmt.Errorf("processes of %s do not end", g.path)
 }

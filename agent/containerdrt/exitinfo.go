@@ -34,6 +34,7 @@ func (r *Runtime) letGo(id cluster.AttemptID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.shims, id)
+	delete(r.listened, id)
 	if fd, ok := r.firsts[id]; ok {
 		_ = unix.Close(fd)
 		delete(r.firsts, id)

@@ -154,8 +154,13 @@ func (r *Runtime) stopped(id cluster.AttemptID, t *agent.Task, st containerd.Sta
 		t.Signal = syscall.Signal(t.ExitCode - 128)
 	}
 	g := r.group(id)
-	if n, err := g.OOMKills(); err == nil {
-		t.OOMKilled = n > 0 && t.ExitCode == 128+int(syscall.SIGKILL)
+	if n, err := g.OOMKills(); err == nil && n > 0 {
+		// What ended by itself just before it could be ended as a whole was out of
+		// memory too: a shell, say, whose pipeline the kernel broke.
+		r.mu.Lock()
+		_, listened := r.listened[id]
+		r.mu.Unlock()
+		t.OOMKilled = listened || t.ExitCode == 128+int(syscall.SIGKILL)
 	}
 	if sig, ok := r.actedFor(id); ok && t.Signal == syscall.SIGKILL && !t.OOMKilled {
 		t.Signal, t.ExitCode = sig, 128+int(sig)

@@ -79,6 +79,8 @@ type Runtime struct {
 	firsts  map[cluster.AttemptID]int // descriptors of first processes
 	shims   map[cluster.AttemptID]shim
 	tries   map[cluster.AttemptID]int // see try
+	// listened names the tasks that endTogether looks after.
+	listened map[cluster.AttemptID]struct{}
 	// sound holds the digests of images whose roots were looked at.
 	sound sync.Map
 	// envs holds the environments of images, by digest.
@@ -116,7 +118,7 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 		cfg: cfg, client: c, groups: h, exits: make(chan cluster.AttemptID, exitsQueue),
 		images: newImages(c, ImagesConfig{Address: cfg.Address, Namespace: cfg.Namespace, PullPause: cfg.PullPause, Log: cfg.Log}),
 		ctx:    wctx, stop: stop, waiting: map[cluster.AttemptID]struct{}{},
-		firsts: map[cluster.AttemptID]int{}, shims: map[cluster.AttemptID]shim{}, tries: map[cluster.AttemptID]int{},
+		firsts: map[cluster.AttemptID]int{}, shims: map[cluster.AttemptID]shim{}, tries: map[cluster.AttemptID]int{}, listened: map[cluster.AttemptID]struct{}{},
 	}
 	if err := r.answer(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -216,7 +218,7 @@ func (r *Runtime) awaitWith(id cluster.AttemptID, disarm func()) {
 		r.wg.Go(disarm)
 		return
 	}
-	r.waiting[id] = struct{}{}
+	r.waiting[id], r.listened[id] = struct{}{}, struct{}{}
 	r.wg.Go(func() {
 		defer func() {
 			r.mu.Lock()

@@ -105,7 +105,7 @@ func (s *site) tell(rt agent.Runtime, i int) (ok bool, why string) {
 			return fail("inspect", err)
 		}
 		if task.Phase == agent.TaskStopped || task.Phase == agent.TaskLost {
-			ok = task.Phase == agent.TaskStopped && task.OOMKilled == k.oom && task.ExitCode == 128+int(syscall.SIGKILL)
+			ok = task.Phase == agent.TaskStopped && task.OOMKilled == k.oom && (k.oom || task.ExitCode == 128+int(syscall.SIGKILL))
 			why = fmt.Sprintf("%s, %s: ended as %+v", id, k.name, task)
 			break
 		}
@@ -116,8 +116,13 @@ func (s *site) tell(rt agent.Runtime, i int) (ok bool, why string) {
 			sent = true
 		}
 	}
-	if err := rt.Delete(ctx, id); err != nil {
-		return fail("delete", err)
+	for ; ; time.Sleep(100 * time.Millisecond) {
+		err := rt.Delete(ctx, id)
+		if err == nil {
+			return ok, why
+		}
+		if ctx.Err() != nil {
+			return fail("delete", err)
+		}
 	}
-	return ok, why
 }
