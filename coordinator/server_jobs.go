@@ -331,7 +331,7 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 func forecastToAPI(f *scheduler.Forecast) *apiv1.Forecast {
 	m := &apiv1.Forecast{
 		Node: string(f.Node), Missing: f.Missing,
-		StartP50: timestamppb.New(f.P50.Std()), StartP90: timestamppb.New(f.P90.Std()),
+		StartP50: timestamppb.New(f.P50.Std()), StartP90: timestamppb.New(f.P90.Std()), Ahead: uint32(max(0, f.Ahead)),
 	}
 	if f.GPU != nil {
 		m.Gpu, m.GpuType = string(f.GPU.ID), f.GPU.Type
@@ -361,6 +361,7 @@ func (s *jobServer) predict(who caller, req *apiv1.PredictRequest) (*apiv1.Predi
 		}
 		set = append([]sharer{*one}, set...)
 	}
+	s.c.forecastNew(who, req.Spec, resp)
 	switch n := len(set); {
 	case len(req.Beside) == 0:
 		return resp, nil

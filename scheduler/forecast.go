@@ -22,6 +22,8 @@ type Forecast struct {
 	// their predictions, but never longer than their time limits. Who comes
 	// later and is placed before it is not in these numbers.
 	P50, P90 cluster.Time
+	// Ahead is how many wait there before it.
+	Ahead int
 }
 
 // mostAhead bounds how many waiters before a job are played through; the time
@@ -44,6 +46,9 @@ func ForecastStart(snap *cluster.Snapshot, job *cluster.Job, pol Policy) (f Fore
 			}
 		}
 	}
+	if job.Spec.NodeCount() > 1 {
+		return x.forecastSpan(live)
+	}
 	var best *clearing
 	for _, n := range sortedNodes(snap.Nodes) {
 		if !n.Schedulable() || !job.Spec.Allows(n) {
@@ -65,7 +70,7 @@ func ForecastStart(snap *cluster.Snapshot, job *cluster.Job, pol Policy) (f Fore
 		return f, false
 	}
 	now := int64(snap.Now)
-	f = Forecast{Node: best.node.ID, Missing: best.missing()}
+	f = Forecast{Node: best.node.ID, Missing: best.missing(), Ahead: best.before()}
 	if job.Spec.GPUs == 1 {
 		f.GPU = &best.node.GPUs[best.cards[0]]
 	}

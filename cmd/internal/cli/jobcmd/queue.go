@@ -24,7 +24,7 @@ type QueueOptions struct {
 	partition           string
 	Me, all, watch      bool
 	interval            time.Duration
-	noHeader            bool
+	noHeader, start     bool
 }
 
 // NewQueueCmd returns the command queue.
@@ -48,6 +48,7 @@ func NewQueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.StringVarP(&o.State, "state", "t", "", "only jobs in these states, a comma-separated `LIST` of names or codes")
 	fs.StringVarP(&o.partition, "partition", "p", "", "only jobs of these partitions, a comma-separated `LIST`")
 	fs.BoolVarP(&o.all, "all", "a", false, "also jobs that have ended")
+	fs.BoolVar(&o.start, "start", false, "those that wait, and when they are expected to start")
 	fs.BoolVarP(&o.watch, "watch", "w", false, "list again and again until interrupted")
 	fs.DurationVar(&o.interval, "interval", 2*time.Second, "how often --watch lists, at least 1s")
 	fs.BoolVar(&o.noHeader, "no-header", false, "leave out the heads of the columns")
@@ -141,6 +142,9 @@ func listOnce(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 	jobs, err := list(ctx, c, req)
 	if err != nil {
 		return err
+	}
+	if o.start {
+		return printStarts(ctx, e, c, o, jobs)
 	}
 	if err := printJobs(e, o, jobs); err != nil {
 		return err

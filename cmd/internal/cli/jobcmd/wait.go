@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,12 +20,14 @@ import (
 // NewWaitCmd returns the command wait.
 func NewWaitCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var timeout string
+	var first bool
 	cmd := &cobra.Command{
 		Use:   "wait JOB…",
 		Short: "Wait for jobs to end",
 		Long: "Wait for jobs to end. The exit code is that of the first job given that did not end with\n" +
-			"0; it is 128+n when signal n ended it, 1 when it never ran, and 75 when --timeout passed.",
-		Example: "  berth wait 12 && ./evaluate.sh\n  berth wait --timeout 2h 12-20",
+			"0; it is 128+n when signal n ended it, 1 when it never ran, and 75 when --timeout passed. With\n" +
+				"--any it is that of the first to end, whose id is printed. Coordinators may come and go meanwhile.",
+		Example: "  berth wait 12 && ./evaluate.sh\n  berth wait --timeout 2h 12-20\n  berth wait --any 12 13 14",
 		Args:    console.SomeArgs("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var limit time.Duration
@@ -39,9 +42,13 @@ func NewWaitCmd(e *console.Env, c *client.Client) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if first {
+				return waitAny(cmd.Context(), e, c, ids, limit)
+			}
 			return waitJobs(cmd.Context(), e, c, ids, limit)
 		},
 	}
+	cmd.Flags().BoolVar(&first, "any", false, "wait for one of them alone, whichever ends first")
 	cmd.Flags().StringVar(&timeout, "timeout", "", "give up after `TIME`, such as 30 (minutes) or 90s; by default never")
 	return cmd
 }
@@ -51,6 +58,12 @@ var errWaitTimeout = errors.New("time-out of wait")
 // waitJobs returns when all jobs have ended, as the error that carries their
 // exit code. A limit of 0 is none.
 func waitJobs(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, limit time.Duration) error {
+	return waitUntil(ctx, e, c, ids, limit, nil)
+}
+
+// waitUntil is waitJobs that also returns once enough says so of those that have
+// ended; they alone count then.
+func waitUntil(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, limit time.Duration, enough func(ended []uint64) []uint64) error {
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, errWaitTimeout)
@@ -69,12 +82,11 @@ func waitJobs(ctx context.Context, e *console.Env, c *client.Client, ids []uint6
 		for _, j := range news {
 			latest[j.GetId()] = j
 		}
-		for _, id := range ids {
-			if !console.Terminal(latest[id].GetState()) {
-				return true
-			}
+		left := unended(ids, latest)
+		if enough != nil && len(left) < len(ids) {
+			ids, left = enough(slices.DeleteFunc(slices.Clone(ids), func(id uint64) bool { return slices.Contains(left, id) })), nil
 		}
-		return false
+		return len(left) > 0
 	}
 	if open(jobs) {
 		err := c.WatchJobs(ctx, ids, func(news []*apiv1.Job) bool { return !open(news) })
@@ -113,12 +125,7 @@ func waitError(err error, ids []uint64, latest map[uint64]*apiv1.Job, limit time
 	if !errors.Is(err, errWaitTimeout) {
 		return err
 	}
-	var open []uint64
-	for _, id := range ids {
-		if !console.Terminal(latest[id].GetState()) {
-			open = append(open, id)
-		}
-	}
+	open := unended(ids, latest)
 	return &cluster.Error{Code: cluster.CodeUnknown, Msg: fmt.Sprintf(
 		"not ended after %s: %s\nWait on with: berth wait %s", limit, console.IDRanges(open), console.IDRanges(open))}
 }
@@ -135,4 +142,23 @@ func jobExitCode(j *apiv1.Job) int {
 	default:
 		return console.ExitFailed
 	}
+}
+
+// unended are those of the jobs that have not ended.
+func unended(ids []uint64, latest map[uint64]*apiv1.Job) (out []uint64) {
+	for _, id := range ids {
+		if !console.Terminal(latest[id].GetState()) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// waitAny returns when one of the jobs has ended, the first of those given that
+// had by then.
+func waitAny(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, limit time.Duration) error {
+	return waitUntil(ctx, e, c, ids, limit, func(ended []uint64) []uint64 {
+		e.Printf("%d\n", ended[0])
+		return ended[:1]
+	})
 }

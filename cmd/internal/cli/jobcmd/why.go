@@ -50,13 +50,14 @@ type forecastView struct {
 	Missing  string     `json:"missing"`
 	StartP50 *time.Time `json:"start_p50"`
 	StartP90 *time.Time `json:"start_p90"`
+	Ahead    uint32     `json:"ahead"`
 }
 
 func viewForecast(f *apiv1.Forecast) *forecastView {
 	if f == nil {
 		return nil
 	}
-	return &forecastView{f.GetNode(), f.GetGpu(), f.GetGpuType(), f.GetMissing(), view.Stamp(f.GetStartP50()), view.Stamp(f.GetStartP90())}
+	return &forecastView{f.GetNode(), f.GetGpu(), f.GetGpuType(), f.GetMissing(), view.Stamp(f.GetStartP50()), view.Stamp(f.GetStartP90()), f.GetAhead()}
 }
 
 func runWhy(ctx context.Context, e *console.Env, c *client.Client, f console.Format, arg string) error {
@@ -92,7 +93,7 @@ func runWhy(ctx context.Context, e *console.Env, c *client.Client, f console.For
 	}
 	if f := resp.GetForecast(); f != nil {
 		e.Printf("Nearest: %s\n", console.Escape(f.GetMissing()))
-		e.Printf("Expected start: %s as predicted (P50), %s at the latest in nine cases of ten (P90)\n", console.When(e, f.GetStartP50()), console.When(e, f.GetStartP90()))
+		e.Printf("Expected start: %s (as predicted, and in nine cases of ten)\n", client.StartText(e, f, ""))
 	}
 	return nil
 }

@@ -109,6 +109,33 @@ func TestSubmit(ctx context.Context, e *console.Env, c *client.Client, spec *clu
 		return err
 	}
 	printPredictions(e, resp.GetPredictions(), false)
+	return testOnly(e, spec, resp)
+}
+
+// testOnly says when the job would start: Slurm's line, for those who read it,
+// and a range.
+func testOnly(e *console.Env, spec *cluster.Spec, resp *apiv1.PredictResponse) error {
+	f := resp.GetForecast()
+	if f == nil {
+		if resp.GetCannotSay() != "" {
+			e.Warnf("cannot say when it would start: %s", console.Escape(resp.GetCannotSay()))
+		}
+		return nil
+	}
+	cpus := int64(spec.NodeCount()) * max(1, (spec.CPUMilli+999)/1000)
+	at := f.GetStartP50().AsTime()
+	if now := e.Now(); at.Before(now) {
+		at = now
+	}
+	where := ""
+	if f.GetNode() != "" {
+		where = " on nodes " + console.Escape(f.GetNode())
+	}
+	if spec.Partition != "" {
+		where += " in partition " + spec.Partition
+	}
+	e.Warnf("Job %d to start at %s using %d processors%s", resp.GetNextJob(), at.In(e.Now().Location()).Format("2006-01-02T15:04:05"), cpus, where)
+	e.Warnf("expected start: %s (as predicted, and in nine cases of ten)", client.StartText(e, f, ""))
 	return nil
 }
 

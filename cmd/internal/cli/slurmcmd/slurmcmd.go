@@ -144,6 +144,11 @@ func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.S
 	if len(q.Jobs) > 0 && len(jobs) == 0 {
 		return errSlurmJob
 	}
+	if q.Start {
+		if err := expectStarts(ctx, e, c, jobs); err != nil {
+			return err
+		}
+	}
 	return q.Print(e.Out, jobs, e.Now())
 }
 

@@ -3402,8 +3402,10 @@ type Forecast struct {
 	Missing string `protobuf:"bytes,4,opt,name=missing,proto3" json:"missing,omitempty"`
 	// Expected start if jobs take as long as predicted, and if they take as long
 	// as nine in ten do at most, bounded by their time limits.
-	StartP50      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_p50,json=startP50,proto3" json:"start_p50,omitempty"`
-	StartP90      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=start_p90,json=startP90,proto3" json:"start_p90,omitempty"`
+	StartP50 *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_p50,json=startP50,proto3" json:"start_p50,omitempty"`
+	StartP90 *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=start_p90,json=startP90,proto3" json:"start_p90,omitempty"`
+	// How many wait there before it.
+	Ahead         uint32 `protobuf:"varint,7,opt,name=ahead,proto3" json:"ahead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3480,6 +3482,163 @@ func (x *Forecast) GetStartP90() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Forecast) GetAhead() uint32 {
+	if x != nil {
+		return x.Ahead
+	}
+	return 0
+}
+
+type ListForecastsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Jobs that wait, at most 200; others are left out of the answer.
+	Ids           []uint64 `protobuf:"varint,1,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListForecastsRequest) Reset() {
+	*x = ListForecastsRequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListForecastsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListForecastsRequest) ProtoMessage() {}
+
+func (x *ListForecastsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListForecastsRequest.ProtoReflect.Descriptor instead.
+func (*ListForecastsRequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ListForecastsRequest) GetIds() []uint64 {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+type ListForecastsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Forecasts     []*JobForecast         `protobuf:"bytes,1,rep,name=forecasts,proto3" json:"forecasts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListForecastsResponse) Reset() {
+	*x = ListForecastsResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListForecastsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListForecastsResponse) ProtoMessage() {}
+
+func (x *ListForecastsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListForecastsResponse.ProtoReflect.Descriptor instead.
+func (*ListForecastsResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ListForecastsResponse) GetForecasts() []*JobForecast {
+	if x != nil {
+		return x.Forecasts
+	}
+	return nil
+}
+
+// JobForecast is when a job is expected to start, or why nobody can say.
+type JobForecast struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Forecast      *Forecast              `protobuf:"bytes,2,opt,name=forecast,proto3" json:"forecast,omitempty"`
+	CannotSay     string                 `protobuf:"bytes,3,opt,name=cannot_say,json=cannotSay,proto3" json:"cannot_say,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobForecast) Reset() {
+	*x = JobForecast{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobForecast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobForecast) ProtoMessage() {}
+
+func (x *JobForecast) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobForecast.ProtoReflect.Descriptor instead.
+func (*JobForecast) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *JobForecast) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *JobForecast) GetForecast() *Forecast {
+	if x != nil {
+		return x.Forecast
+	}
+	return nil
+}
+
+func (x *JobForecast) GetCannotSay() string {
+	if x != nil {
+		return x.CannotSay
+	}
+	return ""
+}
+
 type Explanation struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Code   string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
@@ -3494,7 +3653,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3506,7 +3665,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3519,7 +3678,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Explanation) GetCode() string {
@@ -3562,7 +3721,7 @@ type PredictRequest struct {
 
 func (x *PredictRequest) Reset() {
 	*x = PredictRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3574,7 +3733,7 @@ func (x *PredictRequest) String() string {
 func (*PredictRequest) ProtoMessage() {}
 
 func (x *PredictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3587,7 +3746,7 @@ func (x *PredictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictRequest.ProtoReflect.Descriptor instead.
 func (*PredictRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PredictRequest) GetSpec() *JobSpec {
@@ -3609,14 +3768,19 @@ type PredictResponse struct {
 	// One per GPU type of the cluster; none without a spec.
 	Predictions []*Prediction `protobuf:"bytes,1,rep,name=predictions,proto3" json:"predictions,omitempty"`
 	// With beside: one per GPU type and way of sharing in the cluster.
-	Sharing       []*Sharing `protobuf:"bytes,2,rep,name=sharing,proto3" json:"sharing,omitempty"`
+	Sharing []*Sharing `protobuf:"bytes,2,rep,name=sharing,proto3" json:"sharing,omitempty"`
+	// When it would start were it submitted now, or why nobody can say.
+	Forecast  *Forecast `protobuf:"bytes,3,opt,name=forecast,proto3" json:"forecast,omitempty"`
+	CannotSay string    `protobuf:"bytes,4,opt,name=cannot_say,json=cannotSay,proto3" json:"cannot_say,omitempty"`
+	// The id that it might get.
+	NextJob       uint64 `protobuf:"varint,5,opt,name=next_job,json=nextJob,proto3" json:"next_job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PredictResponse) Reset() {
 	*x = PredictResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3628,7 +3792,7 @@ func (x *PredictResponse) String() string {
 func (*PredictResponse) ProtoMessage() {}
 
 func (x *PredictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3641,7 +3805,7 @@ func (x *PredictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictResponse.ProtoReflect.Descriptor instead.
 func (*PredictResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PredictResponse) GetPredictions() []*Prediction {
@@ -3656,6 +3820,27 @@ func (x *PredictResponse) GetSharing() []*Sharing {
 		return x.Sharing
 	}
 	return nil
+}
+
+func (x *PredictResponse) GetForecast() *Forecast {
+	if x != nil {
+		return x.Forecast
+	}
+	return nil
+}
+
+func (x *PredictResponse) GetCannotSay() string {
+	if x != nil {
+		return x.CannotSay
+	}
+	return ""
+}
+
+func (x *PredictResponse) GetNextJob() uint64 {
+	if x != nil {
+		return x.NextJob
+	}
+	return 0
 }
 
 // Sharing is how jobs would get on with each other on one GPU.
@@ -3676,7 +3861,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3688,7 +3873,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3701,7 +3886,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Sharing) GetGpuType() string {
@@ -3755,7 +3940,7 @@ type SharedJob struct {
 
 func (x *SharedJob) Reset() {
 	*x = SharedJob{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3767,7 +3952,7 @@ func (x *SharedJob) String() string {
 func (*SharedJob) ProtoMessage() {}
 
 func (x *SharedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3780,7 +3965,7 @@ func (x *SharedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedJob.ProtoReflect.Descriptor instead.
 func (*SharedJob) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SharedJob) GetId() uint64 {
@@ -3833,7 +4018,7 @@ type SharingAdvice struct {
 
 func (x *SharingAdvice) Reset() {
 	*x = SharingAdvice{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3845,7 +4030,7 @@ func (x *SharingAdvice) String() string {
 func (*SharingAdvice) ProtoMessage() {}
 
 func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3858,7 +4043,7 @@ func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingAdvice.ProtoReflect.Descriptor instead.
 func (*SharingAdvice) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SharingAdvice) GetGpuType() string {
@@ -3923,7 +4108,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3935,7 +4120,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3948,7 +4133,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WatchJobsRequest) GetIds() []uint64 {
@@ -3978,7 +4163,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3990,7 +4175,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4003,7 +4188,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchJobsResponse) GetJobs() []*Job {
@@ -4035,7 +4220,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4047,7 +4232,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4060,7 +4245,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 type GetStatusResponse struct {
@@ -4084,7 +4269,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4096,7 +4281,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4109,7 +4294,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetStatusResponse) GetClusterId() string {
@@ -4206,7 +4391,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4218,7 +4403,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4231,7 +4416,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Member) GetId() string {
@@ -4370,7 +4555,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4382,7 +4567,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4395,7 +4580,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *JobCount) GetState() string {
@@ -4421,7 +4606,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4433,7 +4618,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4446,7 +4631,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListNodesRequest) GetIds() []string {
@@ -4466,7 +4651,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4478,7 +4663,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4491,7 +4676,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -4545,7 +4730,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4557,7 +4742,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4570,7 +4755,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Node) GetId() string {
@@ -4776,7 +4961,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4788,7 +4973,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4801,7 +4986,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GPU) GetUuid() string {
@@ -5010,7 +5195,7 @@ type GPUDetail struct {
 
 func (x *GPUDetail) Reset() {
 	*x = GPUDetail{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5022,7 +5207,7 @@ func (x *GPUDetail) String() string {
 func (*GPUDetail) ProtoMessage() {}
 
 func (x *GPUDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5035,7 +5220,7 @@ func (x *GPUDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUDetail.ProtoReflect.Descriptor instead.
 func (*GPUDetail) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GPUDetail) GetName() string {
@@ -5143,7 +5328,7 @@ type GPUInstance struct {
 
 func (x *GPUInstance) Reset() {
 	*x = GPUInstance{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5155,7 +5340,7 @@ func (x *GPUInstance) String() string {
 func (*GPUInstance) ProtoMessage() {}
 
 func (x *GPUInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5168,7 +5353,7 @@ func (x *GPUInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUInstance.ProtoReflect.Descriptor instead.
 func (*GPUInstance) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GPUInstance) GetUuid() string {
@@ -5213,7 +5398,7 @@ type StrayProcess struct {
 
 func (x *StrayProcess) Reset() {
 	*x = StrayProcess{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5225,7 +5410,7 @@ func (x *StrayProcess) String() string {
 func (*StrayProcess) ProtoMessage() {}
 
 func (x *StrayProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5238,7 +5423,7 @@ func (x *StrayProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StrayProcess.ProtoReflect.Descriptor instead.
 func (*StrayProcess) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StrayProcess) GetPid() int64 {
@@ -5288,7 +5473,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5300,7 +5485,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5313,7 +5498,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *NodeEvent) GetAt() *timestamppb.Timestamp {
@@ -5371,7 +5556,7 @@ type DrainGPURequest struct {
 
 func (x *DrainGPURequest) Reset() {
 	*x = DrainGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5383,7 +5568,7 @@ func (x *DrainGPURequest) String() string {
 func (*DrainGPURequest) ProtoMessage() {}
 
 func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5396,7 +5581,7 @@ func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPURequest.ProtoReflect.Descriptor instead.
 func (*DrainGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *DrainGPURequest) GetGpu() string {
@@ -5437,7 +5622,7 @@ type DrainGPUResponse struct {
 
 func (x *DrainGPUResponse) Reset() {
 	*x = DrainGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5449,7 +5634,7 @@ func (x *DrainGPUResponse) String() string {
 func (*DrainGPUResponse) ProtoMessage() {}
 
 func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5462,7 +5647,7 @@ func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPUResponse.ProtoReflect.Descriptor instead.
 func (*DrainGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DrainGPUResponse) GetNode() *Node {
@@ -5490,7 +5675,7 @@ type ResumeGPURequest struct {
 
 func (x *ResumeGPURequest) Reset() {
 	*x = ResumeGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5502,7 +5687,7 @@ func (x *ResumeGPURequest) String() string {
 func (*ResumeGPURequest) ProtoMessage() {}
 
 func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5515,7 +5700,7 @@ func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPURequest.ProtoReflect.Descriptor instead.
 func (*ResumeGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ResumeGPURequest) GetGpu() string {
@@ -5549,7 +5734,7 @@ type ResumeGPUResponse struct {
 
 func (x *ResumeGPUResponse) Reset() {
 	*x = ResumeGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5561,7 +5746,7 @@ func (x *ResumeGPUResponse) String() string {
 func (*ResumeGPUResponse) ProtoMessage() {}
 
 func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5574,7 +5759,7 @@ func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPUResponse.ProtoReflect.Descriptor instead.
 func (*ResumeGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ResumeGPUResponse) GetNode() *Node {
@@ -5601,7 +5786,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5613,7 +5798,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5626,7 +5811,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -5652,7 +5837,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5664,7 +5849,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5677,7 +5862,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -5696,7 +5881,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5708,7 +5893,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5721,7 +5906,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -5740,7 +5925,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5752,7 +5937,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5765,7 +5950,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -5784,7 +5969,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5796,7 +5981,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5809,7 +5994,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -5831,7 +6016,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5843,7 +6028,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5856,7 +6041,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -5889,7 +6074,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5901,7 +6086,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5914,7 +6099,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -5932,7 +6117,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5944,7 +6129,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5957,7 +6142,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 type CreateTokenRequest struct {
@@ -5971,7 +6156,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5983,7 +6168,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5996,7 +6181,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -6030,7 +6215,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6042,7 +6227,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6055,7 +6240,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -6107,7 +6292,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6119,7 +6304,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6132,7 +6317,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Partition) GetName() string {
@@ -6250,7 +6435,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6262,7 +6447,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6275,7 +6460,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -6294,7 +6479,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6306,7 +6491,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6319,7 +6504,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -6352,7 +6537,7 @@ type SetPartitionRequest struct {
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6364,7 +6549,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6377,7 +6562,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -6460,7 +6645,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6472,7 +6657,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6485,7 +6670,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -6511,7 +6696,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6523,7 +6708,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6536,7 +6721,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -6554,7 +6739,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6566,7 +6751,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6579,7 +6764,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
 }
 
 // Reservation keeps nodes or cards for some jobs, or for nobody, for a while.
@@ -6615,7 +6800,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6627,7 +6812,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6640,7 +6825,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Reservation) GetName() string {
@@ -6781,7 +6966,7 @@ type ReservedGPU struct {
 
 func (x *ReservedGPU) Reset() {
 	*x = ReservedGPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	mi := &file_berth_api_v1_api_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6793,7 +6978,7 @@ func (x *ReservedGPU) String() string {
 func (*ReservedGPU) ProtoMessage() {}
 
 func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	mi := &file_berth_api_v1_api_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6806,7 +6991,7 @@ func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedGPU.ProtoReflect.Descriptor instead.
 func (*ReservedGPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ReservedGPU) GetUuid() string {
@@ -6847,7 +7032,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	mi := &file_berth_api_v1_api_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6859,7 +7044,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	mi := &file_berth_api_v1_api_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6872,7 +7057,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListReservationsRequest) GetNames() []string {
@@ -6891,7 +7076,7 @@ type ListReservationsResponse struct {
 
 func (x *ListReservationsResponse) Reset() {
 	*x = ListReservationsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	mi := &file_berth_api_v1_api_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6903,7 +7088,7 @@ func (x *ListReservationsResponse) String() string {
 func (*ListReservationsResponse) ProtoMessage() {}
 
 func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	mi := &file_berth_api_v1_api_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6916,7 +7101,7 @@ func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsResponse.ProtoReflect.Descriptor instead.
 func (*ListReservationsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListReservationsResponse) GetReservations() []*Reservation {
@@ -6964,7 +7149,7 @@ type SetReservationRequest struct {
 
 func (x *SetReservationRequest) Reset() {
 	*x = SetReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	mi := &file_berth_api_v1_api_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6976,7 +7161,7 @@ func (x *SetReservationRequest) String() string {
 func (*SetReservationRequest) ProtoMessage() {}
 
 func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	mi := &file_berth_api_v1_api_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6989,7 +7174,7 @@ func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationRequest.ProtoReflect.Descriptor instead.
 func (*SetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{77}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SetReservationRequest) GetName() string {
@@ -7149,7 +7334,7 @@ type SetReservationResponse struct {
 
 func (x *SetReservationResponse) Reset() {
 	*x = SetReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	mi := &file_berth_api_v1_api_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7161,7 +7346,7 @@ func (x *SetReservationResponse) String() string {
 func (*SetReservationResponse) ProtoMessage() {}
 
 func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	mi := &file_berth_api_v1_api_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7174,7 +7359,7 @@ func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationResponse.ProtoReflect.Descriptor instead.
 func (*SetReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{78}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SetReservationResponse) GetReservation() *Reservation {
@@ -7200,7 +7385,7 @@ type RemoveReservationRequest struct {
 
 func (x *RemoveReservationRequest) Reset() {
 	*x = RemoveReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	mi := &file_berth_api_v1_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7212,7 +7397,7 @@ func (x *RemoveReservationRequest) String() string {
 func (*RemoveReservationRequest) ProtoMessage() {}
 
 func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	mi := &file_berth_api_v1_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7225,7 +7410,7 @@ func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationRequest.ProtoReflect.Descriptor instead.
 func (*RemoveReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{79}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RemoveReservationRequest) GetName() string {
@@ -7243,7 +7428,7 @@ type RemoveReservationResponse struct {
 
 func (x *RemoveReservationResponse) Reset() {
 	*x = RemoveReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	mi := &file_berth_api_v1_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7255,7 +7440,7 @@ func (x *RemoveReservationResponse) String() string {
 func (*RemoveReservationResponse) ProtoMessage() {}
 
 func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	mi := &file_berth_api_v1_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7268,7 +7453,7 @@ func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationResponse.ProtoReflect.Descriptor instead.
 func (*RemoveReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{80}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{83}
 }
 
 // UpdateJobRequest changes what is named.
@@ -7306,7 +7491,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	mi := &file_berth_api_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7318,7 +7503,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	mi := &file_berth_api_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7331,7 +7516,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *UpdateJobRequest) GetId() uint64 {
@@ -7505,7 +7690,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	mi := &file_berth_api_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7517,7 +7702,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	mi := &file_berth_api_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7530,7 +7715,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -7879,14 +8064,24 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x12ExplainJobResponse\x12#\n" +
 	"\x03job\x18\x01 \x01(\v2\x11.berth.api.v1.JobR\x03job\x12=\n" +
 	"\fexplanations\x18\x02 \x03(\v2\x19.berth.api.v1.ExplanationR\fexplanations\x122\n" +
-	"\bforecast\x18\x03 \x01(\v2\x16.berth.api.v1.ForecastR\bforecast\"\xd7\x01\n" +
+	"\bforecast\x18\x03 \x01(\v2\x16.berth.api.v1.ForecastR\bforecast\"\xed\x01\n" +
 	"\bForecast\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03gpu\x18\x02 \x01(\tR\x03gpu\x12\x19\n" +
 	"\bgpu_type\x18\x03 \x01(\tR\agpuType\x12\x18\n" +
 	"\amissing\x18\x04 \x01(\tR\amissing\x127\n" +
 	"\tstart_p50\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bstartP50\x127\n" +
-	"\tstart_p90\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bstartP90\"j\n" +
+	"\tstart_p90\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bstartP90\x12\x14\n" +
+	"\x05ahead\x18\a \x01(\rR\x05ahead\"(\n" +
+	"\x14ListForecastsRequest\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\x04R\x03ids\"P\n" +
+	"\x15ListForecastsResponse\x127\n" +
+	"\tforecasts\x18\x01 \x03(\v2\x19.berth.api.v1.JobForecastR\tforecasts\"p\n" +
+	"\vJobForecast\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x122\n" +
+	"\bforecast\x18\x02 \x01(\v2\x16.berth.api.v1.ForecastR\bforecast\x12\x1d\n" +
+	"\n" +
+	"cannot_say\x18\x03 \x01(\tR\tcannotSay\"j\n" +
 	"\vExplanation\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x14\n" +
@@ -7894,10 +8089,14 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\bgpu_type\x18\x04 \x01(\tR\agpuType\"S\n" +
 	"\x0ePredictRequest\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.api.v1.JobSpecR\x04spec\x12\x16\n" +
-	"\x06beside\x18\x02 \x03(\x04R\x06beside\"~\n" +
+	"\x06beside\x18\x02 \x03(\x04R\x06beside\"\xec\x01\n" +
 	"\x0fPredictResponse\x12:\n" +
 	"\vpredictions\x18\x01 \x03(\v2\x18.berth.api.v1.PredictionR\vpredictions\x12/\n" +
-	"\asharing\x18\x02 \x03(\v2\x15.berth.api.v1.SharingR\asharing\"\xb0\x01\n" +
+	"\asharing\x18\x02 \x03(\v2\x15.berth.api.v1.SharingR\asharing\x122\n" +
+	"\bforecast\x18\x03 \x01(\v2\x16.berth.api.v1.ForecastR\bforecast\x12\x1d\n" +
+	"\n" +
+	"cannot_say\x18\x04 \x01(\tR\tcannotSay\x12\x19\n" +
+	"\bnext_job\x18\x05 \x01(\x04R\anextJob\"\xb0\x01\n" +
 	"\aSharing\x12\x19\n" +
 	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12+\n" +
@@ -8290,7 +8489,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x0fJOB_ACTION_HOLD\x10\x01\x12\x16\n" +
 	"\x12JOB_ACTION_RELEASE\x10\x02\x12\x16\n" +
 	"\x12JOB_ACTION_REQUEUE\x10\x03\x12\x1b\n" +
-	"\x17JOB_ACTION_REQUEUE_HOLD\x10\x042\xc9\x05\n" +
+	"\x17JOB_ACTION_REQUEUE_HOLD\x10\x042\xa3\x06\n" +
 	"\n" +
 	"JobService\x12O\n" +
 	"\n" +
@@ -8302,7 +8501,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\vControlJobs\x12 .berth.api.v1.ControlJobsRequest\x1a!.berth.api.v1.ControlJobsResponse\x12L\n" +
 	"\tUpdateJob\x12\x1e.berth.api.v1.UpdateJobRequest\x1a\x1f.berth.api.v1.UpdateJobResponse\x12O\n" +
 	"\n" +
-	"ExplainJob\x12\x1f.berth.api.v1.ExplainJobRequest\x1a .berth.api.v1.ExplainJobResponse\x12F\n" +
+	"ExplainJob\x12\x1f.berth.api.v1.ExplainJobRequest\x1a .berth.api.v1.ExplainJobResponse\x12X\n" +
+	"\rListForecasts\x12\".berth.api.v1.ListForecastsRequest\x1a#.berth.api.v1.ListForecastsResponse\x12F\n" +
 	"\aPredict\x12\x1c.berth.api.v1.PredictRequest\x1a\x1d.berth.api.v1.PredictResponse\x12N\n" +
 	"\tWatchJobs\x12\x1e.berth.api.v1.WatchJobsRequest\x1a\x1f.berth.api.v1.WatchJobsResponse0\x012\x91\n" +
 	"\n" +
@@ -8338,7 +8538,7 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 83)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(JobColumnsOf)(0),                 // 0: berth.api.v1.JobColumnsOf
 	(CancelOutcome)(0),                // 1: berth.api.v1.CancelOutcome
@@ -8375,94 +8575,97 @@ var file_berth_api_v1_api_proto_goTypes = []any{
 	(*ExplainJobRequest)(nil),         // 32: berth.api.v1.ExplainJobRequest
 	(*ExplainJobResponse)(nil),        // 33: berth.api.v1.ExplainJobResponse
 	(*Forecast)(nil),                  // 34: berth.api.v1.Forecast
-	(*Explanation)(nil),               // 35: berth.api.v1.Explanation
-	(*PredictRequest)(nil),            // 36: berth.api.v1.PredictRequest
-	(*PredictResponse)(nil),           // 37: berth.api.v1.PredictResponse
-	(*Sharing)(nil),                   // 38: berth.api.v1.Sharing
-	(*SharedJob)(nil),                 // 39: berth.api.v1.SharedJob
-	(*SharingAdvice)(nil),             // 40: berth.api.v1.SharingAdvice
-	(*WatchJobsRequest)(nil),          // 41: berth.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),         // 42: berth.api.v1.WatchJobsResponse
-	(*GetStatusRequest)(nil),          // 43: berth.api.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),         // 44: berth.api.v1.GetStatusResponse
-	(*Member)(nil),                    // 45: berth.api.v1.Member
-	(*JobCount)(nil),                  // 46: berth.api.v1.JobCount
-	(*ListNodesRequest)(nil),          // 47: berth.api.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),         // 48: berth.api.v1.ListNodesResponse
-	(*Node)(nil),                      // 49: berth.api.v1.Node
-	(*GPU)(nil),                       // 50: berth.api.v1.GPU
-	(*GPUDetail)(nil),                 // 51: berth.api.v1.GPUDetail
-	(*GPUInstance)(nil),               // 52: berth.api.v1.GPUInstance
-	(*StrayProcess)(nil),              // 53: berth.api.v1.StrayProcess
-	(*NodeEvent)(nil),                 // 54: berth.api.v1.NodeEvent
-	(*DrainGPURequest)(nil),           // 55: berth.api.v1.DrainGPURequest
-	(*DrainGPUResponse)(nil),          // 56: berth.api.v1.DrainGPUResponse
-	(*ResumeGPURequest)(nil),          // 57: berth.api.v1.ResumeGPURequest
-	(*ResumeGPUResponse)(nil),         // 58: berth.api.v1.ResumeGPUResponse
-	(*DrainNodeRequest)(nil),          // 59: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),         // 60: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),         // 61: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),        // 62: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),          // 63: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),         // 64: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),         // 65: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),        // 66: berth.api.v1.RemoveNodeResponse
-	(*CreateTokenRequest)(nil),        // 67: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),       // 68: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),                 // 69: berth.api.v1.Partition
-	(*ListPartitionsRequest)(nil),     // 70: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),    // 71: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),       // 72: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),      // 73: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),    // 74: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil),   // 75: berth.api.v1.RemovePartitionResponse
-	(*Reservation)(nil),               // 76: berth.api.v1.Reservation
-	(*ReservedGPU)(nil),               // 77: berth.api.v1.ReservedGPU
-	(*ListReservationsRequest)(nil),   // 78: berth.api.v1.ListReservationsRequest
-	(*ListReservationsResponse)(nil),  // 79: berth.api.v1.ListReservationsResponse
-	(*SetReservationRequest)(nil),     // 80: berth.api.v1.SetReservationRequest
-	(*SetReservationResponse)(nil),    // 81: berth.api.v1.SetReservationResponse
-	(*RemoveReservationRequest)(nil),  // 82: berth.api.v1.RemoveReservationRequest
-	(*RemoveReservationResponse)(nil), // 83: berth.api.v1.RemoveReservationResponse
-	(*UpdateJobRequest)(nil),          // 84: berth.api.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),         // 85: berth.api.v1.UpdateJobResponse
-	(*durationpb.Duration)(nil),       // 86: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 87: google.protobuf.Timestamp
+	(*ListForecastsRequest)(nil),      // 35: berth.api.v1.ListForecastsRequest
+	(*ListForecastsResponse)(nil),     // 36: berth.api.v1.ListForecastsResponse
+	(*JobForecast)(nil),               // 37: berth.api.v1.JobForecast
+	(*Explanation)(nil),               // 38: berth.api.v1.Explanation
+	(*PredictRequest)(nil),            // 39: berth.api.v1.PredictRequest
+	(*PredictResponse)(nil),           // 40: berth.api.v1.PredictResponse
+	(*Sharing)(nil),                   // 41: berth.api.v1.Sharing
+	(*SharedJob)(nil),                 // 42: berth.api.v1.SharedJob
+	(*SharingAdvice)(nil),             // 43: berth.api.v1.SharingAdvice
+	(*WatchJobsRequest)(nil),          // 44: berth.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),         // 45: berth.api.v1.WatchJobsResponse
+	(*GetStatusRequest)(nil),          // 46: berth.api.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),         // 47: berth.api.v1.GetStatusResponse
+	(*Member)(nil),                    // 48: berth.api.v1.Member
+	(*JobCount)(nil),                  // 49: berth.api.v1.JobCount
+	(*ListNodesRequest)(nil),          // 50: berth.api.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),         // 51: berth.api.v1.ListNodesResponse
+	(*Node)(nil),                      // 52: berth.api.v1.Node
+	(*GPU)(nil),                       // 53: berth.api.v1.GPU
+	(*GPUDetail)(nil),                 // 54: berth.api.v1.GPUDetail
+	(*GPUInstance)(nil),               // 55: berth.api.v1.GPUInstance
+	(*StrayProcess)(nil),              // 56: berth.api.v1.StrayProcess
+	(*NodeEvent)(nil),                 // 57: berth.api.v1.NodeEvent
+	(*DrainGPURequest)(nil),           // 58: berth.api.v1.DrainGPURequest
+	(*DrainGPUResponse)(nil),          // 59: berth.api.v1.DrainGPUResponse
+	(*ResumeGPURequest)(nil),          // 60: berth.api.v1.ResumeGPURequest
+	(*ResumeGPUResponse)(nil),         // 61: berth.api.v1.ResumeGPUResponse
+	(*DrainNodeRequest)(nil),          // 62: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),         // 63: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),         // 64: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),        // 65: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),          // 66: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),         // 67: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),         // 68: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),        // 69: berth.api.v1.RemoveNodeResponse
+	(*CreateTokenRequest)(nil),        // 70: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 71: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),                 // 72: berth.api.v1.Partition
+	(*ListPartitionsRequest)(nil),     // 73: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),    // 74: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),       // 75: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),      // 76: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),    // 77: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil),   // 78: berth.api.v1.RemovePartitionResponse
+	(*Reservation)(nil),               // 79: berth.api.v1.Reservation
+	(*ReservedGPU)(nil),               // 80: berth.api.v1.ReservedGPU
+	(*ListReservationsRequest)(nil),   // 81: berth.api.v1.ListReservationsRequest
+	(*ListReservationsResponse)(nil),  // 82: berth.api.v1.ListReservationsResponse
+	(*SetReservationRequest)(nil),     // 83: berth.api.v1.SetReservationRequest
+	(*SetReservationResponse)(nil),    // 84: berth.api.v1.SetReservationResponse
+	(*RemoveReservationRequest)(nil),  // 85: berth.api.v1.RemoveReservationRequest
+	(*RemoveReservationResponse)(nil), // 86: berth.api.v1.RemoveReservationResponse
+	(*UpdateJobRequest)(nil),          // 87: berth.api.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 88: berth.api.v1.UpdateJobResponse
+	(*durationpb.Duration)(nil),       // 89: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 90: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	5,   // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	86,  // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	86,  // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	87,  // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	86,  // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	86,  // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	87,  // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	89,  // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	89,  // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	90,  // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	89,  // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	89,  // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	90,  // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
 	10,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
 	9,   // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
 	7,   // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
-	86,  // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
+	89,  // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
 	6,   // 11: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
 	8,   // 12: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	86,  // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	89,  // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
 	12,  // 14: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	14,  // 15: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	16,  // 16: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	87,  // 17: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	87,  // 18: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	87,  // 19: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	87,  // 20: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	90,  // 17: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	90,  // 18: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	90,  // 19: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	90,  // 20: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
 	5,   // 21: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	19,  // 22: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	86,  // 23: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	89,  // 23: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
 	14,  // 24: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
 	13,  // 25: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
 	15,  // 26: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
 	17,  // 27: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
 	18,  // 28: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
 	12,  // 29: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	87,  // 30: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	87,  // 31: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	87,  // 32: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	90,  // 30: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	90,  // 31: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	90,  // 32: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
 	14,  // 33: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
 	16,  // 34: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
 	20,  // 35: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
@@ -8476,108 +8679,113 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	2,   // 43: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
 	31,  // 44: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
 	11,  // 45: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	35,  // 46: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	38,  // 46: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
 	34,  // 47: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	87,  // 48: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	87,  // 49: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
-	5,   // 50: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	14,  // 51: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	38,  // 52: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	39,  // 53: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	40,  // 54: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	11,  // 55: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	45,  // 56: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	46,  // 57: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	87,  // 58: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
-	49,  // 59: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	50,  // 60: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	87,  // 61: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	87,  // 62: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	54,  // 63: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	87,  // 64: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	51,  // 65: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
-	52,  // 66: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
-	53,  // 67: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
-	87,  // 68: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	49,  // 69: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	49,  // 70: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	49,  // 71: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	49,  // 72: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	49,  // 73: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	86,  // 74: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	87,  // 75: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	86,  // 76: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	86,  // 77: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	69,  // 78: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	86,  // 79: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	86,  // 80: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	69,  // 81: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	87,  // 82: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
-	87,  // 83: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
-	77,  // 84: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
-	76,  // 85: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
-	87,  // 86: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
-	87,  // 87: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
-	86,  // 88: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
-	76,  // 89: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
-	86,  // 90: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
-	87,  // 91: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
-	10,  // 92: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
-	87,  // 93: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
-	11,  // 94: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
-	3,   // 95: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	21,  // 96: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	23,  // 97: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	26,  // 98: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	29,  // 99: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	84,  // 100: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
-	32,  // 101: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	36,  // 102: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	41,  // 103: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	43,  // 104: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	47,  // 105: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	59,  // 106: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	61,  // 107: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	55,  // 108: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	57,  // 109: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	63,  // 110: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	65,  // 111: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	67,  // 112: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	70,  // 113: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	72,  // 114: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	74,  // 115: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	78,  // 116: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
-	80,  // 117: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
-	82,  // 118: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
-	4,   // 119: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	22,  // 120: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	24,  // 121: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	27,  // 122: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	30,  // 123: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	85,  // 124: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
-	33,  // 125: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	37,  // 126: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	42,  // 127: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	44,  // 128: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	48,  // 129: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	60,  // 130: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	62,  // 131: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	56,  // 132: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	58,  // 133: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	64,  // 134: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	66,  // 135: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	68,  // 136: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	71,  // 137: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	73,  // 138: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	75,  // 139: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	79,  // 140: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
-	81,  // 141: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
-	83,  // 142: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
-	119, // [119:143] is the sub-list for method output_type
-	95,  // [95:119] is the sub-list for method input_type
-	95,  // [95:95] is the sub-list for extension type_name
-	95,  // [95:95] is the sub-list for extension extendee
-	0,   // [0:95] is the sub-list for field type_name
+	90,  // 48: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	90,  // 49: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	37,  // 50: berth.api.v1.ListForecastsResponse.forecasts:type_name -> berth.api.v1.JobForecast
+	34,  // 51: berth.api.v1.JobForecast.forecast:type_name -> berth.api.v1.Forecast
+	5,   // 52: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	14,  // 53: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	41,  // 54: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	34,  // 55: berth.api.v1.PredictResponse.forecast:type_name -> berth.api.v1.Forecast
+	42,  // 56: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	43,  // 57: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	11,  // 58: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	48,  // 59: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	49,  // 60: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	90,  // 61: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	52,  // 62: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	53,  // 63: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	90,  // 64: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	90,  // 65: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	57,  // 66: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
+	90,  // 67: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	54,  // 68: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	55,  // 69: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
+	56,  // 70: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
+	90,  // 71: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	52,  // 72: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	52,  // 73: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	52,  // 74: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	52,  // 75: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	52,  // 76: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	89,  // 77: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	90,  // 78: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	89,  // 79: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	89,  // 80: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	72,  // 81: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	89,  // 82: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	89,  // 83: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	72,  // 84: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	90,  // 85: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
+	90,  // 86: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
+	80,  // 87: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
+	79,  // 88: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
+	90,  // 89: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
+	90,  // 90: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
+	89,  // 91: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
+	79,  // 92: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
+	89,  // 93: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
+	90,  // 94: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
+	10,  // 95: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
+	90,  // 96: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
+	11,  // 97: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
+	3,   // 98: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	21,  // 99: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	23,  // 100: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	26,  // 101: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	29,  // 102: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	87,  // 103: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
+	32,  // 104: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	35,  // 105: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
+	39,  // 106: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	44,  // 107: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	46,  // 108: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	50,  // 109: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	62,  // 110: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	64,  // 111: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	58,  // 112: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	60,  // 113: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	66,  // 114: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	68,  // 115: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	70,  // 116: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	73,  // 117: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	75,  // 118: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	77,  // 119: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	81,  // 120: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
+	83,  // 121: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
+	85,  // 122: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
+	4,   // 123: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	22,  // 124: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	24,  // 125: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	27,  // 126: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	30,  // 127: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	88,  // 128: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
+	33,  // 129: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	36,  // 130: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
+	40,  // 131: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	45,  // 132: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	47,  // 133: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	51,  // 134: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	63,  // 135: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	65,  // 136: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	59,  // 137: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	61,  // 138: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	67,  // 139: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	69,  // 140: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	71,  // 141: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	74,  // 142: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	76,  // 143: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	78,  // 144: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	82,  // 145: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
+	84,  // 146: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
+	86,  // 147: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
+	123, // [123:148] is the sub-list for method output_type
+	98,  // [98:123] is the sub-list for method input_type
+	98,  // [98:98] is the sub-list for extension type_name
+	98,  // [98:98] is the sub-list for extension extendee
+	0,   // [0:98] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -8588,19 +8796,19 @@ func file_berth_api_v1_api_proto_init() {
 	file_berth_api_v1_api_proto_msgTypes[8].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[16].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[17].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[51].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[52].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[54].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[69].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[77].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[81].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[55].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[57].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[72].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[80].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[84].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   83,
+			NumMessages:   86,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -21,15 +21,16 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	JobService_SubmitJobs_FullMethodName  = "/berth.api.v1.JobService/SubmitJobs"
-	JobService_GetJob_FullMethodName      = "/berth.api.v1.JobService/GetJob"
-	JobService_ListJobs_FullMethodName    = "/berth.api.v1.JobService/ListJobs"
-	JobService_CancelJobs_FullMethodName  = "/berth.api.v1.JobService/CancelJobs"
-	JobService_ControlJobs_FullMethodName = "/berth.api.v1.JobService/ControlJobs"
-	JobService_UpdateJob_FullMethodName   = "/berth.api.v1.JobService/UpdateJob"
-	JobService_ExplainJob_FullMethodName  = "/berth.api.v1.JobService/ExplainJob"
-	JobService_Predict_FullMethodName     = "/berth.api.v1.JobService/Predict"
-	JobService_WatchJobs_FullMethodName   = "/berth.api.v1.JobService/WatchJobs"
+	JobService_SubmitJobs_FullMethodName    = "/berth.api.v1.JobService/SubmitJobs"
+	JobService_GetJob_FullMethodName        = "/berth.api.v1.JobService/GetJob"
+	JobService_ListJobs_FullMethodName      = "/berth.api.v1.JobService/ListJobs"
+	JobService_CancelJobs_FullMethodName    = "/berth.api.v1.JobService/CancelJobs"
+	JobService_ControlJobs_FullMethodName   = "/berth.api.v1.JobService/ControlJobs"
+	JobService_UpdateJob_FullMethodName     = "/berth.api.v1.JobService/UpdateJob"
+	JobService_ExplainJob_FullMethodName    = "/berth.api.v1.JobService/ExplainJob"
+	JobService_ListForecasts_FullMethodName = "/berth.api.v1.JobService/ListForecasts"
+	JobService_Predict_FullMethodName       = "/berth.api.v1.JobService/Predict"
+	JobService_WatchJobs_FullMethodName     = "/berth.api.v1.JobService/WatchJobs"
 )
 
 // JobServiceClient is the client API for JobService service.
@@ -50,6 +51,7 @@ type JobServiceClient interface {
 	// ExplainJob says why a job waits, in numbers.
 	ExplainJob(ctx context.Context, in *ExplainJobRequest, opts ...grpc.CallOption) (*ExplainJobResponse, error)
 	// Predict says what a job would need, without submitting it.
+	ListForecasts(ctx context.Context, in *ListForecastsRequest, opts ...grpc.CallOption) (*ListForecastsResponse, error)
 	Predict(ctx context.Context, in *PredictRequest, opts ...grpc.CallOption) (*PredictResponse, error)
 	// WatchJobs sends the present state of the jobs asked for, then each change.
 	WatchJobs(ctx context.Context, in *WatchJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchJobsResponse], error)
@@ -133,6 +135,16 @@ func (c *jobServiceClient) ExplainJob(ctx context.Context, in *ExplainJobRequest
 	return out, nil
 }
 
+func (c *jobServiceClient) ListForecasts(ctx context.Context, in *ListForecastsRequest, opts ...grpc.CallOption) (*ListForecastsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListForecastsResponse)
+	err := c.cc.Invoke(ctx, JobService_ListForecasts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobServiceClient) Predict(ctx context.Context, in *PredictRequest, opts ...grpc.CallOption) (*PredictResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(PredictResponse)
@@ -180,6 +192,7 @@ type JobServiceServer interface {
 	// ExplainJob says why a job waits, in numbers.
 	ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error)
 	// Predict says what a job would need, without submitting it.
+	ListForecasts(context.Context, *ListForecastsRequest) (*ListForecastsResponse, error)
 	Predict(context.Context, *PredictRequest) (*PredictResponse, error)
 	// WatchJobs sends the present state of the jobs asked for, then each change.
 	WatchJobs(*WatchJobsRequest, grpc.ServerStreamingServer[WatchJobsResponse]) error
@@ -213,6 +226,9 @@ func (UnimplementedJobServiceServer) UpdateJob(context.Context, *UpdateJobReques
 }
 func (UnimplementedJobServiceServer) ExplainJob(context.Context, *ExplainJobRequest) (*ExplainJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainJob not implemented")
+}
+func (UnimplementedJobServiceServer) ListForecasts(context.Context, *ListForecastsRequest) (*ListForecastsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListForecasts not implemented")
 }
 func (UnimplementedJobServiceServer) Predict(context.Context, *PredictRequest) (*PredictResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Predict not implemented")
@@ -367,6 +383,24 @@ func _JobService_ExplainJob_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JobService_ListForecasts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListForecastsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobServiceServer).ListForecasts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JobService_ListForecasts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobServiceServer).ListForecasts(ctx, req.(*ListForecastsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _JobService_Predict_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(PredictRequest)
 	if err := dec(in); err != nil {
@@ -430,6 +464,10 @@ var JobService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ExplainJob",
 			Handler:    _JobService_ExplainJob_Handler,
+		},
+		{
+			MethodName: "ListForecasts",
+			Handler:    _JobService_ListForecasts_Handler,
 		},
 		{
 			MethodName: "Predict",

@@ -1,0 +1,72 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// forecastsPerCall is what a coordinator takes in one request.
+const forecastsPerCall = 200
+
+// MostForecasts bounds how many jobs of a listing are asked about: each is
+// played through.
+const MostForecasts = 1000
+
+// Forecasts returns when waiting jobs are expected to start, by id. Jobs that
+// wait no more are not there.
+func Forecasts(ctx context.Context, c *Client, ids []uint64) (map[uint64]*apiv1.JobForecast, error) {
+	out := map[uint64]*apiv1.JobForecast{}
+	for part := range slices.Chunk(ids[:min(len(ids), MostForecasts)], forecastsPerCall) {
+		err := c.Jobs(ctx, Reads, func(ctx context.Context, s apiv1.JobServiceClient) error {
+			resp, err := s.ListForecasts(ctx, &apiv1.ListForecastsRequest{Ids: part})
+			for _, f := range resp.GetForecasts() {
+				out[f.GetId()] = f
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// StartText says when a job is expected to start: between two times, or why
+// nobody can say.
+func StartText(e *console.Env, f *apiv1.Forecast, cannot string) string {
+	if f == nil {
+		if cannot == "" {
+			return ""
+		}
+		return "cannot say: " + cannot
+	}
+	text := "between " + clock(e, f.GetStartP50()) + " and " + clock(e, f.GetStartP90())
+	switch early, late := f.GetStartP50().AsTime(), f.GetStartP90().AsTime(); {
+	case !late.After(e.Now()):
+		text = "at any moment"
+	case !early.After(e.Now()):
+		text = "by " + clock(e, f.GetStartP90())
+	case early.Equal(late):
+		text = "not before " + clock(e, f.GetStartP50())
+	}
+	if n := f.GetAhead(); n > 0 {
+		text += fmt.Sprintf("; %s ahead", console.Plural(int(n), "job", "jobs"))
+	}
+	return text
+}
+
+// clock is a time of today in hours and minutes, or another one in full.
+func clock(e *console.Env, t *timestamppb.Timestamp) string {
+	at, now := t.AsTime().In(e.Now().Location()), e.Now()
+	if at.Year() == now.Year() && at.YearDay() == now.YearDay() {
+		return at.Format("15:04")
+	}
+	return at.Format("2006-01-02 15:04")
+}

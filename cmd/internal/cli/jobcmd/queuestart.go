@@ -1,0 +1,58 @@
+package jobcmd
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// startView is when a waiting job is expected to start.
+type startView struct {
+	ID        uint64        `json:"id"`
+	Name      string        `json:"name"`
+	User      string        `json:"user"`
+	State     string        `json:"state"`
+	Forecast  *forecastView `json:"forecast"`
+	CannotSay string        `json:"cannot_say"`
+}
+
+// printStarts lists those of the jobs that wait with when they are expected to
+// start.
+func printStarts(ctx context.Context, e *console.Env, c *client.Client, o *QueueOptions, jobs []*apiv1.Job) error {
+	var waiting []*apiv1.Job
+	var ids []uint64
+	for _, j := range jobs {
+		if console.Waiting(j.GetState()) {
+			waiting, ids = append(waiting, j), append(ids, j.GetId())
+		}
+	}
+	if n := len(ids) - client.MostForecasts; n > 0 {
+		e.Warnf("%d jobs wait; of the last %d nothing is said", len(ids), n)
+		waiting = waiting[:client.MostForecasts]
+	}
+	when, err := client.Forecasts(ctx, c, ids)
+	if err != nil {
+		return err
+	}
+	views := []startView{}
+	t := &console.Table{NoHead: o.noHeader, Cols: []console.Column{
+		{Head: "JOBID", Right: true}, {Head: "NAME", Shrink: true}, {Head: "USER"}, {Head: "STATE"}, {Head: "GPUS", Right: true}, {Head: "EXPECTED START", Shrink: true},
+	}}
+	for _, j := range waiting {
+		f, there := when[j.GetId()]
+		if !there {
+			continue // it has started meanwhile
+		}
+		views = append(views, startView{j.GetId(), j.GetName(), j.GetUser(), j.GetState(), viewForecast(f.GetForecast()), f.GetCannotSay()})
+		t.Add(strconv.FormatUint(j.GetId(), 10), j.GetName(), j.GetUser(), j.GetState(), strconv.Itoa(int(j.GetGpusWanted())), client.StartText(e, f.GetForecast(), f.GetCannotSay()))
+	}
+	if done, err := console.PrintList(e, console.Format(o.Output), views); done {
+		return err
+	}
+	t.Print(e)
+	return nil
+}

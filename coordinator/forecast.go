@@ -1,0 +1,97 @@
+package coordinator
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+	"github.com/berth-scheduler/berth/scheduler"
+)
+
+// mostForecasts bounds a request: each plays through what is before a job.
+const mostForecasts = 200
+
+// ListForecasts says of waiting jobs when they are expected to start.
+func (s *jobServer) ListForecasts(ctx context.Context, req *apiv1.ListForecastsRequest) (*apiv1.ListForecastsResponse, error) {
+	if err := s.c.current(ctx); err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	if n := len(req.Ids); n > mostForecasts {
+		return nil, toStatus(ctx, s.c.log, cluster.Errorf(cluster.CodeInvalid, "ids: %d in one request, at most %d are allowed", n, mostForecasts))
+	}
+	resp := &apiv1.ListForecastsResponse{}
+	snap, _ := s.c.fsm.SchedulerSnapshotAt(cluster.TimeOf(s.c.cfg.Clock()))
+	for _, id := range req.Ids {
+		if ctx.Err() != nil {
+			return nil, toStatus(ctx, s.c.log, ctx.Err())
+		}
+		if j, ok := s.c.fsm.Job(cluster.JobID(id)); ok && j.State.Waiting() {
+			m := &apiv1.JobForecast{Id: id}
+			m.Forecast, m.CannotSay = s.c.forecast(snap, j)
+			resp.Forecasts = append(resp.Forecasts, m)
+		}
+	}
+	return resp, nil
+}
+
+// forecast is when a job is expected to start, or the reason why nobody can say.
+func (c *Coordinator) forecast(snap *cluster.Snapshot, j *cluster.Job) (*apiv1.Forecast, string) {
+	r := j.Barred(snap.Now)
+	switch r.Code {
+	case "":
+	case cluster.ReasonBeginTime:
+		// It starts no sooner, and how full the cluster is then nobody knows.
+		at := timestamppb.New(j.Spec.Begin.Std())
+		return &apiv1.Forecast{StartP50: at, StartP90: at, Missing: barredDetail(j, r)}, ""
+	default:
+		return nil, cluster.Reason{Code: r.Code, Detail: barredDetail(j, r)}.String()
+	}
+	view := *snap
+	view.Interference = c.learn.company.forScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
+	part := partitionOf(&view, j)
+	own := within(&view, part)
+	if part != nil && (part.Down || len(own.Nodes) == 0) {
+		for _, e := range explainPartition(&view, part) {
+			return nil, e.Code + ": " + e.Detail
+		}
+	}
+	if t := tenantReason(c.scheduling().of(j.Spec.Partition), own, j); t.Code != "" {
+		return nil, t.String()
+	}
+	pol := c.policyOf(j)
+	if f, ok := scheduler.ForecastStart(own, j, pol); ok {
+		return forecastToAPI(&f), ""
+	}
+	for _, e := range scheduler.Explain(own, j, pol) {
+		return nil, e.Reason.String()
+	}
+	return nil, "no node could take it now"
+}
+
+// forecastNew says when a job that is only asked about would start.
+func (c *Coordinator) forecastNew(who caller, spec *apiv1.JobSpec, resp *apiv1.PredictResponse) {
+	if spec == nil {
+		return
+	}
+	nodes := c.fsm.Nodes()
+	j, err := c.learn.job(who, spec, gpuTypes(nodes))
+	if err != nil {
+		return // what is wrong with it has been said
+	}
+	if _, _, err := enter(j.Spec, c.fsm.Partitions()); err != nil {
+		resp.CannotSay = conv.FromStatus(toStatus(context.Background(), c.log, err)).Msg
+		return
+	}
+	snap, _ := c.fsm.SchedulerSnapshotAt(cluster.TimeOf(c.cfg.Clock()))
+	j.ID, j.State, j.Submitted, j.Eligible = c.fsm.NextJobID(), cluster.JobPending, snap.Now, snap.Now
+	resp.NextJob = uint64(j.ID)
+	if err := c.neverFits(nodes, partitionOf(snap, j), j); err != nil {
+		resp.CannotSay = conv.FromStatus(toStatus(context.Background(), c.log, err)).Msg
+		return
+	}
+	j.Depends = make([]cluster.DependState, len(j.Spec.Depends))
+	resp.Forecast, resp.CannotSay = c.forecast(snap, j)
+}
