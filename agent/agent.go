@@ -53,6 +53,8 @@ type Config struct {
 	// GPUs is nil on a node without any. CapMode says how it enforces shares.
 	GPUs    gpu.Provider
 	CapMode string
+	// Only names the cards that are Berth's; empty is all.
+	Only gpu.Offer
 	// MemCaps says how shares of GPU memory are watched.
 	MemCaps MemCaps
 	// Tail reads the end of a file with the rights of a job's user, for the
@@ -151,6 +153,10 @@ type Agent struct {
 	// modes are how the shares of each card are enforced, likewise.
 	modes map[string]caps.Mode
 
+	// foreign are the cards that are not Berth's, likewise; nil before the first
+	// hello.
+	foreign map[string]struct{}
+
 	recheck chan struct{}     // see watchDevices
 	kept    map[string]string // why a card is kept from the offer, by UUID
 
@@ -189,7 +195,7 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.sampler, a.recorder = NewSampler(cfg.GPUs, cfg.Log), profile.New(filepath.Join(cfg.Dir, profilesFile), a.log)
 	a.sampler.Observe(a.observeMemory)
 	a.strays = newStrayWatch(a.log, a.cards.again)
-	a.sampler.Observe(a.strays.observe)
+	a.sampler.Observe(func(now time.Time, usage []gpu.Usage) { a.strays.observe(now, a.oursUsed(usage)) })
 	for _, f := range append([]func(time.Time, []gpu.Usage){a.power.observe, a.recorder.Observe}, cfg.UsageObservers...) {
 		a.sampler.Observe(f)
 	}

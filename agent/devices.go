@@ -95,7 +95,7 @@ func (a *Agent) watchDevices(ctx context.Context, hello *nodev1.Hello) error {
 		if err != nil {
 			continue // who reads them says so
 		}
-		for _, c := range cards {
+		for _, c := range a.ours(ctx, cards) {
 			_, err := a.cfg.Devices.Grant([]string{c.UUID})
 			said := slices.ContainsFunc(hello.Gpus, func(g *nodev1.GPU) bool { return g.Uuid == c.UUID })
 			if said != (err == nil) {

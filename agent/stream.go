@@ -207,7 +207,7 @@ func (a *Agent) hello(ctx context.Context) (*nodev1.Hello, error) {
 		// A card that cannot be read is not offered; the others are.
 		a.log.ErrorContext(ctx, "cannot read every GPU", "err", err)
 	}
-	h.Gpus = a.sell(ctx, a.offered(ctx, caps.Sold(cards)))
+	h.Gpus = a.sell(ctx, a.offered(ctx, caps.Sold(a.ours(ctx, cards))))
 	a.describeCards(h)
 	return h, nil
 }
@@ -224,6 +224,7 @@ func (a *Agent) gpuUsage() []*nodev1.GPUUsage {
 		return nil
 	}
 	usage, _ := a.sampler.Last()
+	usage = a.oursUsed(usage)
 	a.mu.Lock()
 	usable := a.usable
 	a.mu.Unlock()

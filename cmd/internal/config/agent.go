@@ -69,6 +69,9 @@ type GPUs struct {
 	// SimCaps is sim where simulated cards refuse what is above a share, and
 	// watch where that is left to the agent, as with drivers that cap nothing.
 	SimCaps string `yaml:"sim_caps"`
+	// Only names the cards that are offered, by UUID, PCI address or index;
+	// empty is all. The others are another scheduler's.
+	Only []string `yaml:"only"`
 	// Caps are the mechanisms that may hold a job to its share; each card uses
 	// the best that it has. Cards with none of them are not shared.
 	Caps  []string `yaml:"caps"`
@@ -165,6 +168,7 @@ func (a *Agent) Validate() error {
 	p.text("gpus.sim", a.GPUs.Sim, 1000)
 	p.path("gpus.sim_socket", a.GPUs.SimSocket, required)
 	p.gpuCaps(a.GPUs, a.Sharing)
+	p.gpuOffer(a.GPUs.Only)
 	p.gpuHealth(a.GPUs.Health)
 	p.oneOf("runtime.kind", a.Runtime.Kind, "auto", "containerd", "process")
 	p.path("runtime.containerd.socket", a.Runtime.Containerd.Socket, required)

@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 	"time"
+
+	"github.com/berth-scheduler/berth/agent/gpu"
 )
 
 // GPUWatch says when a job that holds more GPU memory than its share is ended,
@@ -40,6 +42,15 @@ func defaultSharing() Sharing { return Sharing{Dmem: "anyone", MPS: "same-user",
 
 // capModes are what gpus.caps may list.
 func capModes() []string { return []string{"dmem", "mig", "mps", "watch"} }
+
+// gpuOffer checks which cards are offered.
+func (p *Problems) gpuOffer(only gpu.Offer) {
+	for i, item := range only {
+		if err := only.Check(item); err != nil {
+			p.addf(indexed("gpus.only", i), "%v", err)
+		}
+	}
+}
 
 func (p *Problems) gpuCaps(g GPUs, s Sharing) {
 	for i, m := range g.Caps {

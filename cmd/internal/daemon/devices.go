@@ -56,6 +56,9 @@ func openDevices(ctx context.Context, cfg *config.Agent, in *cdi.Injector, ac *a
 		return // the agent says so when it offers them
 	}
 	for _, c := range cards {
+		if !ac.Only.Holds(&c) {
+			continue
+		}
 		if _, err = gate.Grant([]string{c.UUID}); err == nil {
 			log.InfoContext(ctx, "a job sees its own GPU and no other: self-test passed", "gpu", c.UUID, "driver", in.DriverVersion())
 			return
@@ -74,6 +77,9 @@ func selfTest(ctx context.Context, in *cdi.Injector, prober cdi.Prober, ac *agen
 	}
 	var uuids []string
 	for _, c := range cards {
+		if !ac.Only.Holds(&c) {
+			continue
+		}
 		if _, err := in.Grant([]string{c.UUID}); err == nil {
 			uuids = append(uuids, c.UUID)
 		}
