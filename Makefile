@@ -21,8 +21,15 @@ GO       ?= go
 SOAK     ?= ^TestSoak
 PART     ?= 1
 
+# Where install puts things. The links by which the binary is Slurm's commands
+# have a folder of their own: users put it before Slurm's in PATH, or after it.
+PREFIX   ?= /usr/local
+DESTDIR  ?=
+LINKDIR  ?= $(PREFIX)/lib/berth/slurm
+LINKS    := sbatch squeue scancel sinfo scontrol sacct
+
 .DEFAULT_GOAL := help
-.PHONY: help build demo test hunt short e2e bench bench-slurm experiments fuzz soak lint generate check cover clean test-deps fmt vet tidy generate-check
+.PHONY: help build install demo test hunt short e2e bench bench-slurm experiments fuzz soak lint generate check cover clean test-deps fmt vet tidy generate-check
 
 help: ## list the targets
 	@echo "targets:"
@@ -30,6 +37,14 @@ help: ## list the targets
 
 build: ## build bin/berth, with the version from git
 	$(GO) build -trimpath -buildvcs=auto -o bin/berth ./cmd/berth
+
+install: build ## install the binary, manual pages, completion and links (PREFIX=, DESTDIR=, LINKDIR=)
+	install -D -m 0755 bin/berth $(DESTDIR)$(PREFIX)/bin/berth
+	bin/berth reference --man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(LINKDIR)
+	bin/berth completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/berth
+	bin/berth completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_berth
+	set -e; for c in $(LINKS); do ln -sfn $(PREFIX)/bin/berth $(DESTDIR)$(LINKDIR)/$$c; done
 
 demo: build ## show a whole cluster at work on this machine
 	bin/berth demo
@@ -86,7 +101,7 @@ soak: test-deps ## run the fault tests in full, for hours (SOAK=regexp PART=0.1)
 lint: ## run staticcheck
 	$(GO) run $(STATICCHECK) ./...
 
-generate: ## regenerate the code of proto/
+generate: ## regenerate the code of proto/ and docs/reference.md
 	deploy/ci/generate.sh write
 
 check: fmt vet tidy generate-check lint ## everything but the tests: format, vet, modules, generated code, lint

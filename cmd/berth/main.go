@@ -6,6 +6,8 @@ import (
 	"os"
 	"runtime/debug"
 
+	"github.com/spf13/cobra"
+
 	"github.com/berth-scheduler/berth/agent/hold"
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/ranks"
@@ -32,12 +34,16 @@ func main() {
 			os.Exit(step.Main(os.Stdin, os.Stdout, os.Stderr))
 		}
 	}
-	commands := append(daemon.Commands(version()),
+	os.Exit(cli.Main(slurmcmd.Applet(os.Args), console.SystemEnv(), commands()...))
+}
+
+// commands are those beside the command line's own.
+func commands() []*cobra.Command {
+	return append(daemon.Commands(version()),
 		dev.NewCommand(os.Stdout, os.Stderr),
 		demo.NewCommand(os.Stdout, os.Stderr),
 		simjob.NewCommand(os.Stdout),
 	)
-	os.Exit(cli.Main(slurmcmd.Applet(os.Args), console.SystemEnv(), commands...))
 }
 
 // version is what the build recorded: the module's version, or the commit.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# generate.sh write|check: regenerates the code of proto/, or compares what is
-# committed with what would be generated.
+# generate.sh write|check: regenerates the code of proto/ and the reference of
+# commands, or compares what is committed with what would be generated.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -49,5 +49,11 @@ if [[ $mode == check ]]; then
 			stale=1
 		fi
 	done < <(cd proto && find berth -name '*.pb.go')
+	"${GO:-go}" run ./cmd/berth reference | diff -q - docs/reference.md >/dev/null || {
+		printf 'docs/reference.md is not what the commands say; run: make generate\n' >&2
+		stale=1
+	}
 	exit $stale
 fi
+reference=$("${GO:-go}" run ./cmd/berth reference)
+printf '%s\n' "$reference" >docs/reference.md

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
+)
+
+// daemons are commands that other packages add to the tree.
+var daemons = []string{"agent", "coordinator", "config", "doctor", "dev"}
+
+// TestMigrationCommands: the guide's table of commands names those that there
+// are, and all of Slurm's that the binary answers to.
+func TestMigrationCommands(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("../../../docs/migration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(data), "<!-- commands: checked by the tests of cmd/internal/cli -->")
+	table, _, closed := strings.Cut(rest, "<!-- end of commands -->")
+	if !ok || !closed {
+		t.Fatal("docs/migration.md has lost the marks around its table of commands")
+	}
+	w := newWorld(t)
+	w.env.Start()
+	root := newRoot(w.env, client.NewClient(w.env))
+	for _, m := range regexp.MustCompile("`berth ([^`]*)`").FindAllStringSubmatch(table, -1) {
+		words := strings.Fields(m[1])
+		if slices.Contains(daemons, words[0]) {
+			continue
+		}
+		if cmd, left, err := root.Find(words); err != nil || len(left) > 0 || cmd == root {
+			t.Errorf("the guide names berth %s, which is no command", m[1])
+		}
+	}
+	for _, name := range slurmcmd.Applets() {
+		if !strings.Contains(table, "| `"+name+"` |") {
+			t.Errorf("the guide does not name %s", name)
+		}
+	}
+}
