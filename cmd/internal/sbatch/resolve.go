@@ -60,10 +60,14 @@ type Request struct {
 	// Nodes is on how many it runs at once, 0 for one; Tasks is how many
 	// processes the script makes on each then. What it asks for is of each node.
 	Nodes, Tasks                       int64
-	WholeGPUs                          bool
 	CPUs, MemMiB                       int64
 	TimeLimit                          time.Duration
 	Node, Partition, Account, QOS      string
+	// NodeList are nodes that it must have, all of them, Exclude those that it must
+	// not have, Constraint the features that they must have; WholeNodes are not
+	// shared with anybody.
+	NodeList, Exclude, Constraint, Reservation string
+	WholeNodes                                 bool
 	Nice                               int32
 	Requeue                            bool
 	Dir, Stdin, Stdout, Stderr, Export string
@@ -190,6 +194,8 @@ type resolver struct {
 	memFrom                             map[string]int // option → index of its outcome
 	gpus                                map[string][]Gres
 	gpuText                             map[string]string
+	named                               []cluster.NodeID // by --nodelist
+	nodesSaid                           bool
 }
 
 // one reads a setting. It is not valid when sbatch would refuse it too: then
@@ -250,11 +256,9 @@ func (r *resolver) note(option, format string, args ...any) {
 
 // finish computes what several options say together.
 func (r *resolver) finish() {
+	r.finishWhere()
 	r.finishNodes()
 	r.finishGPUs()
-	if r.req.WholeGPUs && r.req.GPUs == 0 {
-		r.dropExclusive()
-	}
 	r.finishTasks()
 	r.finishCPUs()
 	r.finishMem()
@@ -319,16 +323,6 @@ func (r *resolver) finishGPUs() {
 			return
 		}
 		said, r.req.GPUs, r.req.GPUsSaid, r.req.GPUType = name, n, true, max(r.req.GPUType, typ)
-	}
-}
-
-// dropExclusive says what --exclusive cannot do for a job without GPUs.
-func (r *resolver) dropExclusive() {
-	r.req.WholeGPUs = false
-	for i := range r.out {
-		if o := &r.out[i]; o.Option == "--exclusive" && o.Fate == Mapped {
-			o.Fate, o.Note = Ignored, "a node's cores are not given to one job alone, and this one has no GPUs"
-		}
 	}
 }
 

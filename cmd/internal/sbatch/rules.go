@@ -116,20 +116,20 @@ var rules = map[string]rule{
 	"time":            {fate: Honoured, read: readTime},
 	"tmp":             ignored("space for files is not managed"),
 	"licenses":        ignored("licenses are not managed"),
-	"exclusive":       {fate: Mapped, note: "whole GPUs for itself; cores and memory of the node may be used by others", read: readExclusive},
+	"exclusive":       {fate: Honoured, read: readExclusive},
 	"oversubscribe":   {fate: Mapped, note: "jobs share a GPU wherever they fit, without asking"},
 	"overcommit":      ignored("cores are weights here: no more is lost by asking for what is needed"),
 
 	// Where.
 	"nodelist":           {read: readNodeList},
-	"nodefile":           refused("nodes are not read from a file", "name one node with --nodelist"),
-	"exclude":            refused("nodes cannot be left out", "name a GPU type (#BERTH --gpu-type=TYPE), or have the node drained"),
-	"constraint":         refused("nodes have no features to choose by", "name a GPU type (#BERTH --gpu-type=TYPE) or a node (--nodelist=NODE)"),
+	"nodefile":           refused("nodes are not read from a file", "name them with --nodelist"),
+	"exclude":            {read: readExclude},
+	"constraint":         {read: readConstraint},
 	"cluster-constraint": ignored("there is one cluster"),
-	"prefer":             ignored("nodes have no features to choose by"),
-	"batch":              ignored("nodes have no features to choose by"),
+	"prefer":             ignored("features are asked for with --constraint, not preferred"),
+	"batch":              ignored("the script runs on the first of the job's nodes"),
 	"partition":          {read: readPartition},
-	"reservation":        {fate: Ignored, note: "there are no reservations", read: named("reservation")},
+	"reservation":        {read: readReservation},
 	"cluster":            ignored("there is one cluster"),
 	"clusters":           ignored("there is one cluster"),
 	"contiguous":         ignored("nodes are chosen by what they have free alone"),
@@ -311,7 +311,7 @@ func readTasks(r *resolver, v string) (*verdict, error) {
 
 func readNodes(r *resolver, v string) (*verdict, error) {
 	least, most, err := ParseNodes(v)
-	r.req.Nodes = 0
+	r.req.Nodes, r.nodesSaid = 0, err == nil
 	switch {
 	case err != nil:
 		return nil, err
@@ -344,28 +344,6 @@ func readTime(r *resolver, v string) (*verdict, error) {
 }
 
 const maxLimit = 30 * 24 * time.Hour
-
-func readExclusive(r *resolver, v string) (*verdict, error) {
-	switch v {
-	case "":
-		r.req.WholeGPUs = true
-		return nil, nil
-	case "user", "mcs":
-		return &verdict{fate: Ignored, note: "who shares a GPU with whom is the site's policy; --exclusive asks for whole GPUs"}, nil
-	}
-	return nil, Message("Invalid --exclusive specification")
-}
-
-func readNodeList(r *resolver, v string) (*verdict, error) {
-	if strings.ContainsAny(v, ",[") {
-		return &verdict{Refused, "a job runs on one node today", "name one node, or none"}, nil
-	}
-	if strings.Contains(v, "/") {
-		return &verdict{Refused, "nodes are not read from a file", "name one node"}, nil
-	}
-	r.req.Node = v
-	return honour()
-}
 
 func readPartition(r *resolver, v string) (*verdict, error) {
 	if strings.Contains(v, ",") {

@@ -24,6 +24,7 @@ type Request struct {
 	Gpus bool // Gpus was given
 	// nodes and tasks are how many there are, 0 for one.
 	nodes, tasks int64
+	where        whereText
 	export       string
 	env          []string // NAME=value of the file, over what export takes
 	Run          runFlags
@@ -81,7 +82,7 @@ func (f *Field) key() string {
 
 // Fields lists them in the order of --help.
 func Fields() []Field {
-	return slices.Concat(jobFields(), standingFields(), tellingFields(), gpuFields(), containerFields(), fileFields(), ModelFields())
+	return slices.Concat(jobFields(), standingFields(), whereFields(), tellingFields(), gpuFields(), containerFields(), fileFields(), ModelFields())
 }
 
 func text(p func(*Request) *string) func(*Request, string) error {

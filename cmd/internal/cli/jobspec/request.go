@@ -111,6 +111,9 @@ func (r *Request) Complete(e *console.Env) (warnings []string, err error) {
 			return nil, console.Usagef("--%s %s: is not UTF-8", f.flag, console.ShortQuote(f.v))
 		}
 	}
+	if err := r.settleWhere(); err != nil {
+		return nil, console.Usagef("%w", err)
+	}
 	s.Nodes, s.Tasks = int(r.nodes), int(r.tasks)
 	if err := s.Check(); err != nil {
 		return nil, console.Usagef("%w", err)

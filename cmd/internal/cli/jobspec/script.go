@@ -291,7 +291,7 @@ func (r *Request) TakeOver(a *sbatch.Request) {
 	s.Stdin, s.Stdout, s.Stderr = a.Stdin, a.Stdout, a.Stderr
 	s.GPUs, r.Gpus = int(min(a.GPUs, cluster.MaxGPUsPerJob+1)), a.GPUsSaid
 	s.GPUType, r.Slurm.Typed = a.GPUType, a.GPUType != ""
-	s.Exclusive = a.WholeGPUs && a.GPUs > 0
+	r.where = whereText{a.NodeList, a.Exclude, a.Constraint, a.Reservation, a.WholeNodes}
 	s.CPUMilli, s.MemMiB = min(a.CPUs, 1<<30)*1000, a.MemMiB
 	s.TimeLimit, s.Node, s.Partition = a.TimeLimit, cluster.NodeID(a.Node), a.Partition
 	s.Account, s.QOS, s.Nice = a.Account, a.QOS, a.Nice

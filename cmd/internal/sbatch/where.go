@@ -1,0 +1,94 @@
+package sbatch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+func readExclusive(r *resolver, v string) (*verdict, error) {
+	switch v {
+	case "":
+		r.req.WholeNodes = true
+		return honour()
+	case "user", "mcs":
+		return &verdict{fate: Ignored, note: "who shares a GPU with whom is the site's policy; --exclusive asks for whole nodes"}, nil
+	}
+	return nil, Message("Invalid --exclusive specification")
+}
+
+// hosts reads a list of nodes; a file of them is refused.
+func hosts(option, v string) (cluster.HostList, *verdict) {
+	if strings.Contains(v, "/") {
+		return cluster.HostList{}, &verdict{Refused, "nodes are not read from a file", "name them, as --" + option + "=gpu[01-04]"}
+	}
+	list, err := cluster.ParseHostList(v)
+	if err != nil {
+		return list, &verdict{Refused, strings.TrimPrefix(err.Error(), "nodes: "), "name them, as --" + option + "=gpu[01-04]"}
+	}
+	return list, nil
+}
+
+func readNodeList(r *resolver, v string) (*verdict, error) {
+	list, no := hosts("nodelist", v)
+	if no != nil {
+		return no, nil
+	}
+	r.named = list.Names()
+	return honour()
+}
+
+func readExclude(r *resolver, v string) (*verdict, error) {
+	if _, no := hosts("exclude", v); no != nil {
+		return no, nil
+	}
+	r.req.Exclude = v
+	return honour()
+}
+
+func readConstraint(r *resolver, v string) (*verdict, error) {
+	f, err := cluster.ParseFeatures(v)
+	if err != nil {
+		_, why, _ := strings.Cut(err.Error(), ": ")
+		return &verdict{Refused, why, "name features joined by & and |, such as --constraint='a100&nvlink|h100'"}, nil
+	}
+	r.req.Constraint = f.String()
+	return honour()
+}
+
+func readReservation(r *resolver, v string) (*verdict, error) {
+	if err := cluster.CheckReservationName(v); err != nil {
+		_, why, _ := strings.Cut(err.Error(), ": ")
+		return &verdict{Refused, why, "name one reservation, as berth reservation list shows it"}, nil
+	}
+	r.req.Reservation = v
+	r.keep("reservation", v)
+	return honour()
+}
+
+// finishWhere settles the nodes that are named: as Slurm does, the job has all of
+// them, unless it says that it wants fewer.
+func (r *resolver) finishWhere() {
+	n := len(r.named)
+	switch {
+	case n == 0:
+		return
+	case r.req.Nodes > 0 && r.req.Nodes < int64(n) || r.nodesSaid && r.req.Nodes == 0 && n > 1:
+		left := max(1, int(r.req.Nodes))
+		r.note("nodelist", "names more nodes than the job has: the first %d of them", left)
+		r.named = slices.Clone(r.named[:left])
+	case r.req.Nodes < int64(n) && n > 1:
+		r.req.Nodes = int64(n)
+	}
+	if len(r.named) > cluster.MaxNodes {
+		r.refuse("nodelist", fmt.Sprintf("names %d nodes, a job runs on at most %d", len(r.named), cluster.MaxNodes), "name fewer")
+		return
+	}
+	if len(r.named) == 1 && r.req.Nodes < 2 {
+		r.req.Node = string(r.named[0])
+		return
+	}
+	r.req.NodeList = cluster.FoldNames(r.named)
+}

@@ -1,0 +1,201 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// UpdateJob changes what a job asked for: anything of one that waits, its name,
+// comment and requeueing of one that runs.
+func (s *jobServer) UpdateJob(ctx context.Context, req *apiv1.UpdateJobRequest) (*apiv1.UpdateJobResponse, error) {
+	resp, err := s.update(ctx, callerOf(ctx), req)
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
+	}
+	return resp, nil
+}
+
+func (s *jobServer) update(ctx context.Context, who caller, req *apiv1.UpdateJobRequest) (*apiv1.UpdateJobResponse, error) {
+	if err := s.c.current(ctx); err != nil {
+		return nil, err
+	}
+	for try := 1; ; try++ {
+		j, ok := s.c.fsm.Job(cluster.JobID(req.Id))
+		if !ok {
+			return nil, noJob(req.Id)
+		}
+		if err := s.c.authorize(who, actCancel, &j.Owner); err != nil {
+			return nil, err
+		}
+		spec, warnings, err := s.updated(who, j, req)
+		if err != nil {
+			return nil, err
+		}
+		cmd := &logv1.UpdateJob{Job: req.Id, Spec: conv.SpecToLog(spec), Base: j.Revision}
+		_, err = s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_UpdateJob{UpdateJob: cmd}})
+		if e, ok := errors.AsType[*cluster.Error](err); ok && e.Code == cluster.CodeConflict && try < setTries {
+			continue // the planner or the job itself was faster
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.c.log.InfoContext(ctx, "job changed", "job", req.Id, "uid", who.uid)
+		after, ok := s.c.fsm.Job(cluster.JobID(req.Id))
+		if !ok {
+			return nil, noJob(req.Id)
+		}
+		return &apiv1.UpdateJobResponse{Job: s.c.view(after, who, full), Warnings: warnings}, nil
+	}
+}
+
+// updated is the spec of a job as a request changes it, checked as that of a
+// new job is.
+func (s *jobServer) updated(who caller, j *cluster.Job, req *apiv1.UpdateJobRequest) (*cluster.Spec, []string, error) {
+	if j.State.Terminal() {
+		return nil, nil, cluster.Errorf(cluster.CodeConflict, "job %d has ended as %s and cannot be changed", j.ID, j.State)
+	}
+	spec := *j.Spec
+	if err := change(&spec, req); err != nil {
+		return nil, nil, err
+	}
+	if err := changeWhere(&spec, req); err != nil {
+		return nil, nil, err
+	}
+	if !j.State.Waiting() {
+		return &spec, nil, mayChangeLive(j, &spec)
+	}
+	if err := mayRaise(who, j, &spec); err != nil {
+		return nil, nil, err
+	}
+	if err := spec.Check(); err != nil {
+		return nil, nil, err
+	}
+	probe := j.Clone()
+	probe.Spec = &spec
+	as := caller{uid: j.Owner.UID, gid: j.Owner.GID, name: j.Owner.Name, admin: who.admin}
+	part, warnings, err := s.c.enterFor(as, probe, s.c.fsm.Partitions())
+	switch {
+	case err != nil && who.admin && spec.TimeLimit != j.Spec.TimeLimit && spec.Partition == j.Spec.Partition:
+		// An administrator may raise a limit above the partition's.
+	case err != nil:
+		return nil, nil, err
+	}
+	return &spec, warnings, s.c.neverFits(s.c.fsm.Nodes(), part, probe)
+}
+
+// mayRaise keeps from users what only administrators may change.
+func mayRaise(who caller, j *cluster.Job, spec *cluster.Spec) error {
+	switch {
+	case who.admin:
+	case longer(spec.TimeLimit, j.Spec.TimeLimit):
+		return cluster.Errorf(cluster.CodeDenied, "time: only administrators raise the time limit of a job that was submitted, here from %s; lower it, or cancel the job and submit it again", limitText(j.Spec.TimeLimit))
+	case spec.Nice < j.Spec.Nice:
+		return cluster.Errorf(cluster.CodeDenied, "nice: only administrators lower it, here from %d; raise it, or cancel the job and submit it again", j.Spec.Nice)
+	}
+	return nil
+}
+
+// longer tells whether a limit is above another; 0 is none.
+func longer[D ~int64](a, b D) bool { return b != 0 && (a == 0 || a > b) }
+
+func limitText(d time.Duration) string {
+	if d > 0 {
+		return d.String()
+	}
+	return "none"
+}
+
+// mayChangeLive refuses to change what a job that runs was placed by, or what
+// its agents were told when it began.
+func mayChangeLive(j *cluster.Job, spec *cluster.Spec) error {
+	was := *j.Spec
+	was.Name, was.Comment, was.RequeueOnLoss, was.Nice = spec.Name, spec.Comment, spec.RequeueOnLoss, spec.Nice
+	if !proto.Equal(conv.SpecToLog(&was), conv.SpecToLog(spec)) {
+		return cluster.Errorf(cluster.CodeConflict, "job %d is %s: only its name, comment, nice and requeueing can be changed now; the rest when it waits again", j.ID, j.State)
+	}
+	return spec.Check()
+}
+
+// change takes over the plain fields of a request.
+func change(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
+	if req.TimeLimit != nil {
+		spec.TimeLimit = req.TimeLimit.AsDuration()
+	}
+	set(&spec.Name, req.Name)
+	set(&spec.Comment, req.Comment)
+	set(&spec.Partition, req.Partition)
+	set(&spec.Account, req.Account)
+	set(&spec.QOS, req.Qos)
+	set(&spec.Nice, req.Nice)
+	set(&spec.RequeueOnLoss, req.RequeueOnLoss)
+	set(&spec.CPUMilli, req.CpuMilli)
+	set(&spec.MemMiB, req.MemMib)
+	if req.Nodes != nil {
+		spec.Nodes = int(min(req.GetNodes(), cluster.MaxNodes+1))
+	}
+	if req.Gpus != nil {
+		spec.GPUs = int(min(req.GetGpus(), cluster.MaxGPUsPerJob+1))
+	}
+	switch {
+	case req.BeginNow:
+		spec.Begin = 0
+	case req.Begin != nil:
+		spec.Begin = cluster.TimeOf(req.Begin.AsTime())
+	}
+	if req.Deadline != nil {
+		return cluster.Errorf(cluster.CodeInvalid, "deadline: was promised when the job was submitted and cannot be changed; cancel it and submit it again")
+	}
+	if req.SetDepends {
+		spec.Depends, spec.DependAny = nil, req.DependAny
+		for _, d := range req.Depends {
+			spec.Depends = append(spec.Depends, cluster.Dependency{Kind: cluster.DependKind(d.GetKind()), Job: cluster.JobID(d.GetJob())})
+		}
+	}
+	return nil
+}
+
+func set[T any](to, v *T) {
+	if v != nil {
+		*to = *v
+	}
+}
+
+// changeWhere takes over what a request says of nodes and reservations.
+func changeWhere(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
+	if req.Features == nil && req.NodeList == nil && req.Exclude == nil && req.Reservation == nil {
+		return nil
+	}
+	var now cluster.Where
+	if spec.Where != nil {
+		now = *spec.Where
+	}
+	nodes, exclude, features, inside := now.Nodes.String(), now.Exclude.String(), now.Features.String(), now.Reservation
+	if nodes == "" && req.NodeList != nil {
+		nodes = string(spec.Node)
+	}
+	set(&nodes, req.NodeList)
+	set(&exclude, req.Exclude)
+	set(&features, req.Features)
+	set(&inside, req.Reservation)
+	w, err := conv.WhereOf(nodes, exclude, features, now.Whole, inside)
+	if err != nil {
+		return err
+	}
+	spec.Where = w
+	if req.NodeList == nil {
+		return nil
+	}
+	spec.Node = ""
+	if n := len(namedNodes(spec)); n > spec.NodeCount() {
+		spec.Nodes = n
+	}
+	return nil
+}
