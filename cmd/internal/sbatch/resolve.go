@@ -59,19 +59,19 @@ type Request struct {
 	GPUType       string
 	// Nodes is on how many it runs at once, 0 for one; Tasks is how many
 	// processes the script makes on each then. What it asks for is of each node.
-	Nodes, Tasks                       int64
-	CPUs, MemMiB                       int64
-	TimeLimit                          time.Duration
-	Node, Partition, Account, QOS      string
+	Nodes, Tasks                  int64
+	CPUs, MemMiB                  int64
+	TimeLimit                     time.Duration
+	Node, Partition, Account, QOS string
 	// NodeList are nodes that it must have, all of them, Exclude those that it must
 	// not have, Constraint the features that they must have; WholeNodes are not
 	// shared with anybody.
 	NodeList, Exclude, Constraint, Reservation string
 	WholeNodes                                 bool
-	Nice                               int32
-	Requeue                            bool
-	Dir, Stdin, Stdout, Stderr, Export string
-	Hold                               bool
+	Nice                                       int32
+	Requeue                                    bool
+	Dir, Stdin, Stdout, Stderr, Export         string
+	Hold                                       bool
 	// Begin is a time as slurm.ParseTime reads it, "" for now.
 	Begin                        string
 	Depends                      []cluster.Dependency
