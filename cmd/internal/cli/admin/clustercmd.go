@@ -75,6 +75,7 @@ func runClusterStatus(ctx context.Context, e *console.Env, c *client.Client, f c
 			strconv.FormatUint(m.GetAppliedIndex(), 10), hashText(m), console.OrDash(m.GetVersion()))
 	}
 	t.Print(e)
+	printHistories(e, resp.GetMembers())
 	return nil
 }
 

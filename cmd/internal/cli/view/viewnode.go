@@ -121,6 +121,10 @@ type memberView struct {
 	Version        string `json:"version"`
 	ModelVersion   uint64 `json:"model_version"`
 	ModelSHA256    string `json:"model_sha256"`
+	HistoryJobs    uint64 `json:"history_jobs"`
+	HistoryBytes   uint64 `json:"history_bytes"`
+	HistoryHoles   uint32 `json:"history_holes"`
+	HistoryProblem string `json:"history_problem"`
 }
 
 type jobCountView struct {
@@ -140,6 +144,7 @@ func Status(s *apiv1.GetStatusResponse) statusView {
 			Term: m.GetTerm(), LastIndex: m.GetLastIndex(), AppliedIndex: m.GetAppliedIndex(),
 			StateHash: m.GetStateHash(), StateHashIndex: m.GetStateHashIndex(), PID: m.GetPid(), Version: m.GetVersion(),
 			ModelVersion: m.GetModelVersion(), ModelSHA256: m.GetModelSha256(),
+			HistoryJobs: m.GetHistoryJobs(), HistoryBytes: m.GetHistoryBytes(), HistoryHoles: m.GetHistoryHoles(), HistoryProblem: m.GetHistoryProblem(),
 		})
 	}
 	for _, j := range s.GetJobs() {

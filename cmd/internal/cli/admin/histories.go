@@ -1,0 +1,24 @@
+package admin
+
+import (
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// printHistories says of each coordinator what it keeps of finished jobs, and
+// what is wrong there. Older ones tell nothing.
+func printHistories(e *console.Env, members []*apiv1.Member) {
+	for _, m := range members {
+		if n := m.GetHistoryJobs(); n > 0 {
+			e.Printf("%s keeps %s in %s\n", m.GetId(), console.Plural(int(n), "finished job", "finished jobs"), units.HumanMiB(int64(m.GetHistoryBytes()>>20)+1))
+		}
+		if n := m.GetHistoryHoles(); n > 0 {
+			e.Printf("%s lacks %s of the history and fetches it from the others\n", m.GetId(), console.Plural(int(n), "part", "parts"))
+		}
+		if p := m.GetHistoryProblem(); p != "" {
+			e.Printf("%s cannot write its history, and finished jobs wait in memory: %s\n", m.GetId(), console.Escape(p))
+		}
+	}
+}
