@@ -119,15 +119,15 @@ func (a *archive) step(s *history.Store) error {
 		after := s.UpTo()
 		e := a.c.fsm.Ended(after, historyBatch)
 		switch {
+		case e.UpTo <= after:
+			return nil
 		case e.Missed:
 			if err := s.Skip(e.UpTo); err != nil {
 				return err
 			}
 			a.c.log.Info("history: what ended in a part of the log is not known here; it is fetched from the others", "after", after, "until", e.UpTo)
 			poke(a.missing)
-		case len(e.Jobs) == 0:
-			return nil
-		default:
+		default: // also where nothing ended: what was missed may come after it
 			if err := s.Append(e.UpTo, e.Jobs); err != nil {
 				return err
 			}

@@ -266,8 +266,8 @@ func (s *Store) aside(path string, err error) {
 }
 
 // Append makes jobs durable that ended after UpTo and until an index, in order.
-// Their records come of Record. After an error nothing of it counts; it may be
-// tried again.
+// Their records come of Record. After an error UpTo tells whether they are kept;
+// if not it may be tried again.
 func (s *Store) Append(upTo uint64, jobs []*cluster.Job) error {
 	s.write.Lock()
 	defer s.write.Unlock()
