@@ -109,7 +109,7 @@ func (c *Coordinator) identify(ctx context.Context) (caller, error) {
 		return caller{}, cluster.Errorf(cluster.CodeDenied, "a gate may not speak for uid %d", uid)
 	}
 	if role == roleAgent {
-		return c.jobUser(ctx, cluster.NodeID(id), cluster.UID(uid), gid)
+		return c.jobUser(ctx, cluster.NodeID(id), cluster.UID(uid))
 	}
 	who := c.user(cluster.UID(uid), gid)
 	if len(md.Get(mdPlain)) > 0 {
@@ -123,11 +123,14 @@ func (c *Coordinator) identify(ctx context.Context) (caller, error) {
 const jobUserWait = 3 * time.Second
 
 // jobUser is a user for whom a node speaks: it may for those whose jobs run
-// there, as whoever is root there can be them anyway, and for nobody else.
-func (c *Coordinator) jobUser(ctx context.Context, node cluster.NodeID, uid cluster.UID, gid uint32) (caller, error) {
+// there, as whoever is root there can be them anyway, and for nobody else. The
+// group is the one that the job came with: a node that could name any would
+// have its users' next jobs run with it on other nodes.
+func (c *Coordinator) jobUser(ctx context.Context, node cluster.NodeID, uid cluster.UID) (caller, error) {
 	for deadline := time.Now().Add(jobUserWait); ; {
-		if slices.ContainsFunc(c.fsm.NodeJobs(node), func(j *cluster.Job) bool { return j.Owner.UID == uid }) {
-			who := c.user(uid, gid)
+		jobs := c.fsm.NodeJobs(node)
+		if i := slices.IndexFunc(jobs, func(j *cluster.Job) bool { return j.Owner.UID == uid }); i >= 0 {
+			who := c.user(uid, jobs[i].Owner.GID)
 			who.plain, who.admin = true, false
 			return who, nil
 		}
