@@ -31,25 +31,25 @@ func removeBundle(dir string) error {
 // runcRoot is where shims have runc keep its notes.
 const runcRoot = "/run/containerd/runc"
 
-// shimsOf returns the shims that our containerd started for a task.
-func (r *Runtime) shimsOf(id string) []int {
+// allShims returns the shims that our containerd started, by their containers.
+func (r *Runtime) allShims() map[string][]int {
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		return nil
 	}
-	var out []int
+	out := map[string][]int{}
 	for _, path := range lines {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			continue
 		}
 		args := strings.Split(string(data), "\x00")
-		if !strings.HasPrefix(filepath.Base(args[0]), "containerd-shim-runc") || after(args, "-namespace") != r.cfg.Namespace ||
-			after(args, "-id") != id || after(args, "-address") != r.cfg.Address {
+		if !strings.HasPrefix(filepath.Base(args[0]), "containerd-shim-runc") || after(args, "-namespace") != r.cfg.Namespace || after(args, "-address") != r.cfg.Address {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
-			out = append(out, pid)
+			name := after(args, "-id")
+			out[name] = append(out[name], pid)
 		}
 	}
 	return out

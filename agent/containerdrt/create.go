@@ -39,7 +39,7 @@ func (r *Runtime) Create(ctx context.Context, l *agent.Launch) error {
 	if err := checkAsUser(l); err != nil {
 		return err
 	}
-	if err := r.nextTry(ctx, l.ID); err != nil {
+	if err := r.nextTry(l.ID); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
 	if err := r.writeHelperSpec(l); err != nil {
@@ -159,9 +159,7 @@ func (r *Runtime) createWith(ctx context.Context, l *agent.Launch, b *binds) err
 	if err != nil {
 		return launchError(err)
 	}
-	if r.try(l.ID) > 1 {
-		r.clearBundles(l.ID, int(task.Pid()))
-	}
+	r.tidy(l.ID, int(task.Pid()))
 	if err := r.group(l.ID).Verify(r.caps(l)); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}

@@ -81,6 +81,7 @@ type Runtime struct {
 	tries   map[cluster.AttemptID]int // see try
 	// listened names the tasks that endTogether looks after.
 	listened map[cluster.AttemptID]struct{}
+	clearing sync.Mutex // of earlier tries
 	// sound holds the digests of images whose roots were looked at.
 	sound sync.Map
 	// envs holds the environments of images, by digest.
@@ -289,15 +290,13 @@ func (r *Runtime) Delete(ctx context.Context, id cluster.AttemptID) error {
 func (r *Runtime) clear(ctx context.Context, id cluster.AttemptID) error {
 	ctx, cancel := context.WithTimeout(r.with(ctx), callDeadline)
 	defer cancel()
-	for n := 1; n < r.try(id); n++ {
-		if err := r.clearTry(ctx, nameOf(id, n)); err != nil {
-			return err
-		}
+	if err := r.clearEarlier(ctx, id); err != nil {
+		return err
 	}
 	c, err := r.client.LoadContainer(ctx, r.name(id))
 	switch {
 	case errdefs.IsNotFound(err):
-		err = r.clearTry(ctx, r.name(id))
+		err = r.clearTry(ctx, r.name(id), r.allShims()[r.name(id)])
 	case err == nil:
 		err = r.deleteContainer(ctx, c)
 	}

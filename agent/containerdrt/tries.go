@@ -80,8 +80,9 @@ func (r *Runtime) groupOf(name string) *cgroup.Group {
 }
 
 // nextTry makes way for a container of an attempt that has none, or one that
-// certainly never began. No process of an earlier try is left afterwards.
-func (r *Runtime) nextTry(ctx context.Context, id cluster.AttemptID) error {
+// certainly never began. No process of an earlier try is left afterwards; the
+// rest is cleared away later, since a node in trouble has better to do.
+func (r *Runtime) nextTry(id cluster.AttemptID) error {
 	n := r.try(id)
 	if n > 0 {
 		if err := r.group(id).Kill(); err != nil {
@@ -94,9 +95,6 @@ func (r *Runtime) nextTry(ctx context.Context, id cluster.AttemptID) error {
 			}
 		}
 		r.letGo(id)
-		if err := r.clearTry(ctx, nameOf(id, n)); err != nil {
-			r.cfg.Log.Warn("an earlier try is cleared away later", "task", id.String(), "err", err)
-		}
 	}
 	// Written beside and renamed: half a number is another one.
 	next := r.file(id, kindTry)
@@ -125,10 +123,29 @@ func (r *Runtime) forgetTries(id cluster.AttemptID) error {
 	return nil
 }
 
+// clearEarlier removes what the tries before the newest left. One attempt's are
+// cleared at a time.
+func (r *Runtime) clearEarlier(ctx context.Context, id cluster.AttemptID) error {
+	last := r.try(id)
+	if last <= 1 {
+		return nil
+	}
+	r.clearing.Lock()
+	defer r.clearing.Unlock()
+	shims := r.allShims()
+	for n := 1; n < last; n++ {
+		name := nameOf(id, n)
+		if err := r.clearTry(ctx, name, shims[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // clearTry removes what a try left, wherever it was broken off: a container, a
 // task without one, a snapshot without one, a shim of which containerd does not
 // know, runc's notes, control groups.
-func (r *Runtime) clearTry(ctx context.Context, name string) error {
+func (r *Runtime) clearTry(ctx context.Context, name string, shims []int) error {
 	c, err := r.client.LoadContainer(ctx, name)
 	switch {
 	case err == nil:
@@ -145,7 +162,7 @@ func (r *Runtime) clearTry(ctx context.Context, name string) error {
 			return fmt.Errorf("remove the snapshot of %s: %w", name, err)
 		}
 	}
-	r.endShims(ctx, name)
+	r.endShims(ctx, name, shims)
 	g := r.groupOf(name)
 	if err := errors.Join(g.Kill(), g.Remove()); err != nil {
 		return fmt.Errorf("end what is left of %s: %w", name, err)
@@ -155,9 +172,9 @@ func (r *Runtime) clearTry(ctx context.Context, name string) error {
 
 // endShims ends the shims of a container that is no more, and clears away what
 // they and runc had on it.
-func (r *Runtime) endShims(ctx context.Context, name string) {
+func (r *Runtime) endShims(ctx context.Context, name string, shims []int) {
 	var bundles []string
-	for _, pid := range r.shimsOf(name) {
+	for _, pid := range shims {
 		if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil && filepath.Base(dir) == name {
 			bundles = append(bundles, dir)
 		}
@@ -177,19 +194,30 @@ func (r *Runtime) endShims(ctx context.Context, name string) {
 	}
 }
 
-// clearBundles removes the directories of earlier tries, which containerd
-// forgets when it dies at certain moments. They lie beside the one in which the
-// shim of a first process works.
-func (r *Runtime) clearBundles(id cluster.AttemptID, first int) {
-	pid, err := proc.Parent(first)
-	if err != nil {
+// tidy clears earlier tries away behind the one that was made, which is what
+// first, its first process, is for: beside the directory in which its shim works
+// lie those of the others, and containerd forgets them when it dies at certain
+// moments.
+func (r *Runtime) tidy(id cluster.AttemptID, first int) {
+	last := r.try(id)
+	if last <= 1 {
 		return
 	}
-	dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
-	if err != nil || filepath.Base(dir) != r.name(id) {
-		return
+	beside := ""
+	if pid, err := proc.Parent(first); err == nil {
+		if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil && filepath.Base(dir) == nameOf(id, last) {
+			beside = filepath.Dir(dir)
+		}
 	}
-	for n := 1; n < r.try(id); n++ {
-		_ = removeBundle(filepath.Join(filepath.Dir(dir), nameOf(id, n))) // it is seldom there
-	}
+	r.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(r.ctx, callDeadline)
+		defer cancel()
+		if err := r.clearEarlier(ctx, id); err != nil {
+			r.cfg.Log.Warn("earlier tries are cleared away later", "task", id.String(), "err", err)
+			return
+		}
+		for n := 1; n < last && beside != ""; n++ {
+			_ = removeBundle(filepath.Join(beside, nameOf(id, n))) // it is seldom there
+		}
+	})
 }
