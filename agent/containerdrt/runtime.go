@@ -78,10 +78,12 @@ type Runtime struct {
 	waiting map[cluster.AttemptID]struct{}
 	firsts  map[cluster.AttemptID]int // descriptors of first processes
 	shims   map[cluster.AttemptID]shim
-	tries   map[cluster.AttemptID]int // see try
+	tries   map[cluster.AttemptID]tries
 	// listened names the tasks that endTogether looks after.
 	listened map[cluster.AttemptID]struct{}
-	clearing sync.Mutex // of earlier tries
+	// clearing is held while earlier tries are cleared away, changing while their
+	// numbers change.
+	clearing, changing sync.Mutex
 	// sound holds the digests of images whose roots were looked at.
 	sound sync.Map
 	// envs holds the environments of images, by digest.
@@ -119,7 +121,7 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 		cfg: cfg, client: c, groups: h, exits: make(chan cluster.AttemptID, exitsQueue),
 		images: newImages(c, ImagesConfig{Address: cfg.Address, Namespace: cfg.Namespace, PullPause: cfg.PullPause, Log: cfg.Log}),
 		ctx:    wctx, stop: stop, waiting: map[cluster.AttemptID]struct{}{},
-		firsts: map[cluster.AttemptID]int{}, shims: map[cluster.AttemptID]shim{}, tries: map[cluster.AttemptID]int{}, listened: map[cluster.AttemptID]struct{}{},
+		firsts: map[cluster.AttemptID]int{}, shims: map[cluster.AttemptID]shim{}, tries: map[cluster.AttemptID]tries{}, listened: map[cluster.AttemptID]struct{}{},
 	}
 	if err := r.answer(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())

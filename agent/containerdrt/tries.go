@@ -46,32 +46,61 @@ func parseName(name string) (id cluster.AttemptID, try int, err error) {
 	return id, try, nil
 }
 
-// try is the number of the newest try, 0 before the first.
-func (r *Runtime) try(id cluster.AttemptID) int {
+// tries says which there were.
+type tries struct {
+	last    int // the newest, 0 before the first
+	cleared int // up to here nothing is left of them
+}
+
+// triesOf reads the file of an attempt, once.
+func (r *Runtime) triesOf(id cluster.AttemptID) tries {
 	r.mu.Lock()
-	n, known := r.tries[id]
+	t, known := r.tries[id]
 	r.mu.Unlock()
 	if known {
-		return n
+		return t
 	}
 	data, err := os.ReadFile(r.file(id, kindTry))
 	if err != nil {
-		return 0
+		return tries{}
 	}
-	if n, err = strconv.Atoi(string(data)); err != nil {
-		return 0
+	if _, err := fmt.Sscan(string(data), &t.last, &t.cleared); err != nil {
+		return tries{}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if newer, known := r.tries[id]; known {
 		return newer
 	}
-	r.tries[id] = n
-	return n
+	r.tries[id] = t
+	return t
+}
+
+// changeTries keeps what change makes of an attempt's tries, unless they were
+// forgotten. The file is written beside and renamed: half a number is another
+// one.
+func (r *Runtime) changeTries(id cluster.AttemptID, change func(*tries)) error {
+	r.changing.Lock() // over the file, too: it has two writers
+	defer r.changing.Unlock()
+	t := r.triesOf(id)
+	if change(&t); t.last == 0 {
+		return nil
+	}
+	file := r.file(id, kindTry)
+	if err := os.WriteFile(file+".new", fmt.Appendln(nil, t.last, t.cleared), 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tries[id] = t
+	return nil
 }
 
 // name is that of the attempt's container.
-func (r *Runtime) name(id cluster.AttemptID) string { return nameOf(id, r.try(id)) }
+func (r *Runtime) name(id cluster.AttemptID) string { return nameOf(id, r.triesOf(id).last) }
 
 func (r *Runtime) group(id cluster.AttemptID) *cgroup.Group { return r.groupOf(r.name(id)) }
 
@@ -83,8 +112,7 @@ func (r *Runtime) groupOf(name string) *cgroup.Group {
 // certainly never began. No process of an earlier try is left afterwards; the
 // rest is cleared away later, since a node in trouble has better to do.
 func (r *Runtime) nextTry(id cluster.AttemptID) error {
-	n := r.try(id)
-	if n > 0 {
+	if r.triesOf(id).last > 0 {
 		if err := r.group(id).Kill(); err != nil {
 			return fmt.Errorf("end an earlier try: %w", err)
 		}
@@ -96,22 +124,13 @@ func (r *Runtime) nextTry(id cluster.AttemptID) error {
 		}
 		r.letGo(id)
 	}
-	// Written beside and renamed: half a number is another one.
-	next := r.file(id, kindTry)
-	if err := os.WriteFile(next+".new", []byte(strconv.Itoa(n+1)), 0o600); err != nil {
-		return err
-	}
-	if err := os.Rename(next+".new", next); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.tries[id] = n + 1
-	return nil
+	return r.changeTries(id, func(t *tries) { t.last++ })
 }
 
 // forgetTries is for an attempt of which nothing is left.
 func (r *Runtime) forgetTries(id cluster.AttemptID) error {
+	r.changing.Lock()
+	defer r.changing.Unlock()
 	for _, kind := range []string{kindTry + ".new", kindTry} {
 		if err := os.Remove(r.file(id, kind)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -123,19 +142,23 @@ func (r *Runtime) forgetTries(id cluster.AttemptID) error {
 	return nil
 }
 
-// clearEarlier removes what the tries before the newest left. One attempt's are
-// cleared at a time.
+// clearEarlier removes what the tries before the newest left, one attempt's at a
+// time.
 func (r *Runtime) clearEarlier(ctx context.Context, id cluster.AttemptID) error {
-	last := r.try(id)
-	if last <= 1 {
-		return nil
-	}
 	r.clearing.Lock()
 	defer r.clearing.Unlock()
+	t := r.triesOf(id)
+	if t.cleared+1 >= t.last {
+		return nil
+	}
 	shims := r.allShims()
-	for n := 1; n < last; n++ {
+	for n := t.cleared + 1; n < t.last; n++ {
 		name := nameOf(id, n)
 		if err := r.clearTry(ctx, name, shims[name]); err != nil {
+			return err
+		}
+		// The next agent should not begin at the first again: there may be many.
+		if err := r.changeTries(id, func(t *tries) { t.cleared = n }); err != nil {
 			return err
 		}
 	}
@@ -155,8 +178,10 @@ func (r *Runtime) clearTry(ctx context.Context, name string, shims []int) error 
 	case !errdefs.IsNotFound(err):
 		return err
 	default:
-		if err := forget(ctx, r.client, name); err != nil {
-			r.cfg.Log.Debug("a task without a container is left to containerd", "container", name, "err", err)
+		if len(shims) > 0 {
+			if err := forget(ctx, r.client, name); err != nil {
+				r.cfg.Log.Debug("a task without a container is left to containerd", "container", name, "err", err)
+			}
 		}
 		if err := r.client.SnapshotService("").Remove(ctx, name); err != nil && !errdefs.IsNotFound(err) {
 			return fmt.Errorf("remove the snapshot of %s: %w", name, err)
@@ -199,7 +224,7 @@ func (r *Runtime) endShims(ctx context.Context, name string, shims []int) {
 // lie those of the others, and containerd forgets them when it dies at certain
 // moments.
 func (r *Runtime) tidy(id cluster.AttemptID, first int) {
-	last := r.try(id)
+	last := r.triesOf(id).last
 	if last <= 1 {
 		return
 	}

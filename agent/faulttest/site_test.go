@@ -285,7 +285,11 @@ func (s *site) files() (left []string) {
 		}
 		left = append(left, found...)
 	}
-	return left
+	gates, err := filepath.Glob("/run/berth-starts/" + s.part.Namespace + ".*")
+	if err != nil {
+		s.Fatal(err)
+	}
+	return append(left, gates...)
 }
 
 // records are those that are left in the agent's journal when it has had time

@@ -168,7 +168,7 @@ func (r *Runner) run(ctx context.Context, prog string, env []string, input []byt
 	if err != nil {
 		return "", fmt.Errorf("start %s: %w", prog, err)
 	}
-	killed := context.AfterFunc(ctx, func() { r.kill(cmd.Process.Pid, g) })
+	killed := context.AfterFunc(ctx, func() { r.kill(cmd.Process, g) })
 	if g != nil {
 		err = g.Add(cmd.Process.Pid)
 	}
@@ -176,11 +176,11 @@ func (r *Runner) run(ctx context.Context, prog string, env []string, input []byt
 		_, err = hold.WriteString("go\n")
 	}
 	if err != nil {
-		r.kill(cmd.Process.Pid, g)
+		r.kill(cmd.Process, g)
 	}
 	werr := cmd.Wait()
 	killed()
-	r.kill(cmd.Process.Pid, g) // what it left behind
+	r.kill(cmd.Process, g) // what it left behind
 	if g != nil {
 		err = errors.Join(err, g.Remove())
 	}
@@ -220,17 +220,21 @@ func (r *Runner) group(name string) (*cgroup.Group, error) {
 	return g, nil
 }
 
-// kill ends a hook and all it started. The session's leader may be gone, but
-// its number is the group's as long as that has members.
-func (r *Runner) kill(pid int, g *cgroup.Group) {
-	if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-		r.cfg.Log.Warn("cannot kill a hook", "err", err)
-	}
+// kill ends a hook and all it started. By then the hook may have ended and its
+// number may be another process's, or another group's: with a control group
+// nothing is done by number. Without one, as outside of root, there is no other
+// way, and nobody else's to hit.
+func (r *Runner) kill(hook *os.Process, g *cgroup.Group) {
+	var err error
 	if g == nil {
-		return
+		if err = syscall.Kill(-hook.Pid, syscall.SIGKILL); errors.Is(err, syscall.ESRCH) {
+			err = nil
+		}
+	} else if err = hook.Kill(); err == nil || errors.Is(err, os.ErrProcessDone) {
+		err = g.Kill()
 	}
-	if err := g.Kill(); err != nil {
-		r.cfg.Log.Warn("cannot kill what a hook left behind", "err", err)
+	if err != nil {
+		r.cfg.Log.Warn("cannot end a hook, or what it left behind", "err", err)
 	}
 }
 

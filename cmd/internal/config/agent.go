@@ -217,6 +217,9 @@ func (a *Agent) CheckFiles() error {
 	p.dataDir("data.dir", a.Data.Dir)
 	p.hook("jobs.prolog", a.Jobs.Prolog)
 	p.hook("jobs.epilog", a.Jobs.Epilog)
+	if len(a.GPUs.Health.Check) > 0 {
+		p.hook("gpus.health.check", a.GPUs.Health.Check[0])
+	}
 	return p.err()
 }
 

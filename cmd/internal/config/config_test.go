@@ -282,6 +282,10 @@ func TestCheckFiles(t *testing.T) {
 	if err := a.CheckFiles(); err == nil || strings.Count(err.Error(), "\n") != 3 {
 		t.Errorf("agent: %v, want four problems", err)
 	}
+	a.GPUs.Health.Check = []string{fifo, "-q"} // root runs it
+	if err := a.CheckFiles(); err == nil || strings.Count(err.Error(), "\n") != 4 || !strings.Contains(err.Error(), "gpus.health.check ") {
+		t.Errorf("agent with a check of its cards: %v, want five problems", err)
+	}
 }
 
 func FuzzCoordinatorFile(f *testing.F) {
