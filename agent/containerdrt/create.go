@@ -225,15 +225,37 @@ func launchError(err error) error {
 	if !ok {
 		return fmt.Errorf("create task: %w", err)
 	}
-	switch {
-	case strings.HasPrefix(text, "exec: ") && (strings.Contains(text, "executable file not found") || strings.Contains(text, "no such file or directory")):
-		return &agent.LaunchError{Code: 127, Reason: "COMMAND", Err: err}
-	case strings.HasPrefix(text, "exec: "):
-		return &agent.LaunchError{Code: 126, Reason: "COMMAND", Err: err}
-	case strings.Contains(text, "chdir to cwd") || strings.Contains(text, "mkdir") && strings.Contains(text, "cwd"):
-		return &agent.LaunchError{Code: 125, Reason: "WORKDIR", Err: err}
+	text = strings.TrimSuffix(text, ": unknown") // containerd's class of the error
+	if what, ok := strings.CutPrefix(text, "exec: "); ok {
+		return commandError(what)
+	}
+	if strings.Contains(text, "chdir to cwd") || strings.Contains(text, "mkdir") && strings.Contains(text, "cwd") {
+		return &agent.LaunchError{Code: 125, Reason: "WORKDIR", Err: errors.New(text)}
 	}
 	return fmt.Errorf("create task: %w", err)
+}
+
+// commandError turns runc's words on a command, as `"x": is a directory`, into a
+// shell's.
+func commandError(what string) error {
+	name, rest := what, ""
+	if quoted, err := strconv.QuotedPrefix(what); err == nil {
+		if name, err = strconv.Unquote(quoted); err == nil {
+			rest = strings.TrimPrefix(what[len(quoted):], ": ")
+		}
+	}
+	fail := func(code int, why string) error {
+		return &agent.LaunchError{Code: code, Reason: "COMMAND", Err: fmt.Errorf("%s: %s", name, why)}
+	}
+	switch {
+	case strings.Contains(rest, "executable file not found"):
+		return fail(127, "command not found in the image's PATH")
+	case strings.Contains(rest, "no such file or directory"):
+		return fail(127, "no such file in the image")
+	case rest == "":
+		return &agent.LaunchError{Code: 126, Reason: "COMMAND", Err: errors.New(what)}
+	}
+	return fail(126, rest)
 }
 
 // Start implements agent.Runtime.

@@ -178,21 +178,22 @@ func parentOf(t *testing.T, pid int) int {
 func TestLaunchError(t *testing.T) {
 	const runc = "failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: "
 	for _, c := range []struct {
-		text, reason string
-		code         int
+		text, want string
+		code       int
 	}{
-		{runc + `exec: "x": executable file not found in $PATH: unknown`, "COMMAND", 127},
-		{runc + `exec: "/x": stat /x: no such file or directory: unknown`, "COMMAND", 127},
-		{runc + `exec: "/x": permission denied: unknown`, "COMMAND", 126},
-		{runc + `exec: "/x": is a directory: unknown`, "COMMAND", 126},
-		{runc + `chdir to cwd ("/x") set in config.json failed: permission denied: unknown`, "WORKDIR", 125},
+		{runc + `exec: "x": executable file not found in $PATH: unknown`, "COMMAND: x: command not found in the image's PATH", 127},
+		{runc + `exec: "/x": stat /x: no such file or directory: unknown`, "COMMAND: /x: no such file in the image", 127},
+		{runc + `exec: "/a \"b\"": permission denied: unknown`, `COMMAND: /a "b": permission denied`, 126},
+		{runc + `exec: "/x": is a directory: unknown`, "COMMAND: /x: is a directory", 126},
+		{runc + `exec: what nobody knows: unknown`, "COMMAND: what nobody knows", 126},
+		{runc + `chdir to cwd ("/x") set in config.json failed: permission denied: unknown`, `WORKDIR: chdir to cwd ("/x") set in config.json failed: permission denied`, 125},
 		{runc + `error during container init: error mounting "/no" to rootfs: no such file or directory`, "", 0},
 		{"exec: permission denied", "", 0}, // not runc's
 	} {
 		err := launchError(fmt.Errorf("%s", c.text))
 		le, ok := err.(*agent.LaunchError)
-		if ok != (c.reason != "") || ok && (le.Code != c.code || le.Reason != c.reason) {
-			t.Errorf("%s: got %#v", c.text, err)
+		if ok != (c.want != "") || ok && (le.Code != c.code || le.Error() != c.want) {
+			t.Errorf("%s: got %v, want %s (%d)", c.text, err, c.want, c.code)
 		}
 	}
 }
