@@ -199,10 +199,22 @@ func keep(name string, stdin io.Reader, stdout io.Writer) error {
 	})
 }
 
+// dialWait is how long a holder that was started may take to listen.
+const dialWait = 10 * time.Second
+
+func dial(name string) (net.Conn, error) {
+	for deadline := time.Now().Add(dialWait); ; time.Sleep(10 * time.Millisecond) {
+		c, err := net.DialTimeout("unix", "@"+name, dialWait)
+		if err == nil || !errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(deadline) {
+			return c, err
+		}
+	}
+}
+
 // say sends one line to the holder, waits for its answer, and then does what
 // else there is to do over the connection.
 func say(name, line string, then func(net.Conn)) error {
-	c, err := net.DialTimeout("unix", "@"+name, 10*time.Second)
+	c, err := dial(name)
 	if err != nil {
 		return fmt.Errorf("reach the job's first process: %w", err)
 	}
