@@ -84,6 +84,8 @@ type Config struct {
 	// UsageObservers are told what the cards show, several times a second while
 	// attempts with GPUs run, as Sampler.Observe says; optional.
 	UsageObservers []func(now time.Time, usage []gpu.Usage)
+	// IdleLimit ends sessions that stand idle for so long, 0 never does.
+	IdleLimit time.Duration
 	// Visitors lets users look into their jobs; without it none may.
 	Visitors Visitors
 	// Failpoint is called at each step of the journal, such as "before journal
@@ -139,6 +141,7 @@ type Agent struct {
 	cards    *cardStates
 	health   *health.Monitor // nil without GPUs
 	strays   *strayWatch
+	gpuBusy  *gpuBusy
 
 	mu    sync.Mutex
 	tasks map[cluster.AttemptID]*task
@@ -196,6 +199,8 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	a.sampler.Observe(a.observeMemory)
 	a.strays = newStrayWatch(a.log, a.cards.again)
 	a.sampler.Observe(func(now time.Time, usage []gpu.Usage) { a.strays.observe(now, a.oursUsed(usage)) })
+	a.gpuBusy = &gpuBusy{last: map[string]time.Time{}}
+	a.sampler.Observe(a.gpuBusy.observe)
 	for _, f := range append([]func(time.Time, []gpu.Usage){a.power.observe, a.recorder.Observe}, cfg.UsageObservers...) {
 		a.sampler.Observe(f)
 	}
@@ -352,6 +357,7 @@ func (a *Agent) forget(t *task) {
 	delete(a.tasks, t.id)
 	a.mu.Unlock()
 	a.recorder.Forget(t.id)
+	a.gpuBusy.drop(t.id.String())
 	if err := a.journal.Forget(t.id); err != nil {
 		a.log.Error("cannot write the journal", "err", err)
 	}

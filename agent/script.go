@@ -35,8 +35,8 @@ func (a *Agent) placeScript(l *Launch, as *nodev1.Assignment) error {
 	if err != nil {
 		return refuse(125, err)
 	}
-	if held, kept := hold.Kept(script); held {
-		a.placeHold(l, kept)
+	if s, ok := hold.Parse(script); ok {
+		a.placeHold(l, s.Kept)
 		return nil
 	}
 	args, err := interpreter(script)

@@ -63,6 +63,7 @@ type task struct {
 	progress nodev1.Progress // what was done for it, see note
 	drain    string          // why the node is to be drained, see prolog
 	points   *milestones     // for visitors
+	idle     idleState
 	memState
 	healthState
 
@@ -82,6 +83,7 @@ const (
 	stopRoom    // to make room, with its state saved
 	stopOverCap // it holds more GPU memory than its share
 	stopGone    // its card can work no more
+	stopIdle    // a session in which nothing happens
 	stopFault   // the server through which it shared its card ended by a fault
 )
 
@@ -408,10 +410,13 @@ func (t *task) mustEnd(now time.Time) (as *nodev1.Assignment, cause stopCause, n
 		}
 		next = min(next, left)
 	}
-	if cause = t.cardCause(); cause == stopNone && as.Preempt != nil {
+	idle, ask := t.idleFor(as, now)
+	if cause = t.cardCause(); cause == stopNone && idle {
+		cause = stopIdle
+	} else if cause == stopNone && as.Preempt != nil {
 		cause = stopRoom
 	}
-	return as, cause, next
+	return as, cause, min(next, ask)
 }
 
 // ended journals how the attempt ended, frees its GPUs and reports it.

@@ -37,6 +37,8 @@ func (a *Agent) verdict(ctx context.Context, t *task, s Task) *nodev1.Report {
 		r.State = nodev1.AttemptState_ATTEMPT_STATE_TIMEOUT
 		r.Reason = string(cluster.ReasonTimeLimit)
 		r.Detail = fmt.Sprintf("ran into its time limit of %s", as.GetTimeLimit().AsDuration())
+	case t.stopping == stopIdle:
+		idleReport(r, t.idle.limit)
 	case t.stopping == stopAsked && restOfBatch(as): // its script has ended, and all is well here
 		r.State, r.Exit = nodev1.AttemptState_ATTEMPT_STATE_COMPLETED, &nodev1.Exit{}
 	case t.stopping == stopAsked:

@@ -40,6 +40,52 @@ const (
 	FreeScript = "#!berth hold --free\n"
 )
 
+// Session is what the script of a session says.
+type Session struct {
+	// Kept ends it when nobody keeps it.
+	Kept bool
+	// Idle ends it when it stood idle for so long; 0 says nothing.
+	Idle time.Duration
+}
+
+// Text is the script of a session.
+func (s Session) Text() string {
+	text := strings.TrimSuffix(FreeScript, "\n")
+	if s.Kept {
+		text = strings.TrimSuffix(Script, "\n")
+	}
+	if s.Idle > 0 {
+		text += " --idle=" + s.Idle.String()
+	}
+	return text + "\n"
+}
+
+// Parse reads what Text writes; false for any other script.
+func Parse(script []byte) (s Session, ok bool) {
+	line, found := strings.CutSuffix(string(script), "\n")
+	words := strings.Split(line, " ")
+	if !found || len(words) < 2 || words[0] != "#!berth" || words[1] != "hold" {
+		return Session{}, false
+	}
+	s.Kept = true
+	for _, w := range words[2:] {
+		text, idle := strings.CutPrefix(w, "--idle=")
+		switch {
+		case w == "--free":
+			s.Kept = false
+		case idle:
+			d, err := time.ParseDuration(text)
+			if err != nil || d <= 0 {
+				return Session{}, false
+			}
+			s.Idle = d
+		default:
+			return Session{}, false
+		}
+	}
+	return s, true
+}
+
 // Config says when a holder ends by itself. It travels as an argument.
 type Config = launch.Hold
 
@@ -48,12 +94,6 @@ func Defaults() Config { return Config{First: 10 * time.Minute, Again: 5 * time.
 
 // Name makes a name for a holder.
 func Name() string { return "berth-hold-" + rand.Text() }
-
-// Kept tells whether a batch script is one of this package's, and whether it
-// ends without a keeper.
-func Kept(script []byte) (held, kept bool) {
-	return string(script) == Script || string(script) == FreeScript, string(script) == Script
-}
 
 // Run holds until it is told to end, and returns the exit code. name is what
 // Variable holds, "" when nobody but signals can reach it.

@@ -137,10 +137,33 @@ func runOut(t *testing.T, name string, args ...string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func TestKept(t *testing.T) {
-	for script, want := range map[string][2]bool{Script: {true, true}, FreeScript: {true, false}, "#!/bin/sh\n": {}, "": {}} {
-		if held, kept := Kept([]byte(script)); held != want[0] || kept != want[1] {
-			t.Errorf("%q: %v %v", script, held, kept)
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for _, want := range []Session{{}, {Kept: true}, {Idle: time.Minute}, {Kept: true, Idle: 90 * time.Second}} {
+		if got, ok := Parse([]byte(want.Text())); !ok || got != want {
+			t.Errorf("%q: %+v %v, want %+v", want.Text(), got, ok, want)
 		}
 	}
+	if (Session{Kept: true}).Text() != Script || (Session{}).Text() != FreeScript {
+		t.Error("the plain scripts are others")
+	}
+	for _, script := range []string{"", "#!/bin/sh\n", "#!berth hold", "#!berth hold\necho\n", "#!berth hold --idle=0s\n", "#!berth hold --idle=x\n", "#!berth hold --what\n"} {
+		if s, ok := Parse([]byte(script)); ok {
+			t.Errorf("%q is a session: %+v", script, s)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(Script))
+	f.Add([]byte("#!berth hold --free --idle=1h30m0s\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, ok := Parse(data)
+		if !ok {
+			return
+		}
+		if again, ok := Parse([]byte(s.Text())); !ok || again != s {
+			t.Fatalf("%q: %+v became %+v", data, s, again)
+		}
+	})
 }

@@ -197,6 +197,7 @@ func (h *held) listen(ctx context.Context, me *attachedTo) {
 		}
 		switch k := m.GetKind().(type) {
 		case *apiv1.AttachRequest_Stdin:
+			h.touch()
 			h.takeInput(k.Stdin)
 		case *apiv1.AttachRequest_StdinEnd:
 			h.mu.Lock()
@@ -223,6 +224,51 @@ func (h *held) listen(ctx context.Context, me *attachedTo) {
 			}
 			me.gone(errDetached)
 			return
+		}
+	}
+}
+
+// LastInput tells when somebody last typed something in an attempt.
+func (s *Server) LastInput(id cluster.AttemptID) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.typed[id]
+}
+
+// touch notes that somebody typed something in an attempt, as long as it runs.
+func (s *Server) touch(v *agent.Visit) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.typed[v.Launch.ID]; !known {
+		s.serving.Go(func() {
+			select {
+			case <-v.Over:
+			case <-s.ctx.Done():
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.typed, v.Launch.ID)
+		})
+	}
+	s.typed[v.Launch.ID] = time.Now()
+}
+
+// Tell tells all who are at a session of an attempt something.
+func (s *Server) Tell(id cluster.AttemptID, text string) {
+	s.mu.Lock()
+	var all []*held
+	for _, h := range s.held {
+		if h.v.Launch.ID == id {
+			all = append(all, h)
+		}
+	}
+	s.mu.Unlock()
+	for _, h := range all {
+		h.mu.Lock()
+		me := h.owner
+		h.mu.Unlock()
+		if me != nil {
+			go func() { _ = me.ln.notice("%s", text) }() // one that is slow holds up nobody; a broken link is seen elsewhere
 		}
 	}
 }

@@ -64,6 +64,7 @@ type held struct {
 	outputs          sync.WaitGroup
 	exited           chan struct{}
 	quit             <-chan struct{} // closed when the agent ends
+	touch            func()
 }
 
 // attachedTo is one user's stream to a held command.
@@ -93,7 +94,7 @@ func (s *Server) hold(v *agent.Visit, p *agent.Process, x *agent.Exec, keep time
 	}
 	h := &held{
 		id: rand.Text()[:12], uid: v.Launch.UID, v: v, p: p, command: commandName(x), term: x.Terminal, keep: keep, began: time.Now(), left: time.Now(),
-		news: make(chan struct{}), exited: make(chan struct{}), quit: s.ctx.Done(),
+		news: make(chan struct{}), exited: make(chan struct{}), quit: s.ctx.Done(), touch: func() { s.touch(v) },
 	}
 	s.held[h.id] = h
 	s.serving.Go(func() {

@@ -47,13 +47,14 @@ type Server struct {
 	users map[uint32]int // visits that are served, by uid
 	open  int
 	held  map[string]*held
+	typed map[cluster.AttemptID]time.Time
 }
 
 // New makes a Server that keeps commands for at most most without their users.
 // The caller must call Close.
 func New(log *slog.Logger, most time.Duration) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Server{log: log.With("component", "relay"), most: most, ctx: ctx, cancel: cancel, users: map[uint32]int{}, held: map[string]*held{}}
+	return &Server{log: log.With("component", "relay"), most: most, ctx: ctx, cancel: cancel, users: map[uint32]int{}, held: map[string]*held{}, typed: map[cluster.AttemptID]time.Time{}}
 }
 
 // Close lets go of the commands that are kept, which end with the agent.

@@ -118,6 +118,9 @@ type Jobs struct {
 	// Detached is how long a shell or another command of a user in a job is kept
 	// whose user's connection broke or who left it; 0 keeps none.
 	Detached time.Duration `yaml:"detached"`
+	// IdleLimit ends sessions (salloc, srun and berth run outside of jobs) in which
+	// nobody types and nothing is computed for so long; 0 never does.
+	IdleLimit time.Duration `yaml:"idle_limit"`
 }
 
 // DefaultAgent returns the configuration of an empty file. It lacks
@@ -264,6 +267,7 @@ func (p *Problems) jobs(j Jobs) {
 	}
 	p.span("jobs.grace", j.Grace, time.Second, time.Hour)
 	p.span("jobs.detached", j.Detached, 0, 14*24*time.Hour)
+	p.span("jobs.idle_limit", j.IdleLimit, 0, 14*24*time.Hour)
 	p.path("jobs.scripts", j.Scripts, required)
 	p.path("jobs.prolog", j.Prolog, optional)
 	p.path("jobs.epilog", j.Epilog, optional)

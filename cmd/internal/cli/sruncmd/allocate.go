@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -41,10 +42,17 @@ func (a *allocError) Error() string { return a.err.Error() }
 func (a *allocError) Unwrap() error { return a.err }
 
 // submit asks for an allocation. Of its options what is not done as asked is said, unless it is to be quiet.
-func submit(ctx context.Context, e *console.Env, c *client.Client, o *options, name, script string) (*allocation, error) {
+func submit(ctx context.Context, e *console.Env, c *client.Client, o *options, name string, kept bool) (*allocation, error) {
+	session := hold.Session{Kept: kept}
+	if text, given := o.values["idle-limit"]; given {
+		var err error
+		if session.Idle, err = units.ParseDuration(text); err != nil {
+			return nil, fmt.Errorf("--idle-limit: %w", err)
+		}
+	}
 	args := &jobspec.SpecArgs{}
 	args.Slurm.Set = o.alloc
-	if err := args.FromSession(e, name, script); err != nil {
+	if err := args.FromSession(e, name, session.Text()); err != nil {
 		return nil, err
 	}
 	warnings, err := args.Complete(e)

@@ -23,7 +23,7 @@ var stepOptions = []sbatch.Option{
 	{Name: "resv-ports", Arg: sbatch.MayArg}, {Name: "send-libs", Arg: sbatch.MayArg}, {Name: "slurmd-debug", Arg: sbatch.NeedsArg},
 	{Name: "task-epilog", Arg: sbatch.NeedsArg}, {Name: "task-prolog", Arg: sbatch.NeedsArg}, {Name: "threads", Short: 'T', Arg: sbatch.NeedsArg},
 	{Name: "unbuffered", Short: 'u'}, {Name: "wait", Short: 'W', Arg: sbatch.NeedsArg}, {Name: "no-shell"}, {Name: "bell"}, {Name: "no-bell"},
-	{Name: "kill-command", Arg: sbatch.MayArg},
+	{Name: "kill-command", Arg: sbatch.MayArg}, {Name: "idle-limit", Arg: sbatch.NeedsArg},
 }
 
 // refusedOptions would change what runs, and cannot be done.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-scheduler/berth/agent/hold"
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
@@ -30,7 +29,7 @@ func word(e *console.Env, o *options, format string, args ...any) {
 
 // runOutside runs a command in a job of its own, and ends as that does.
 func runOutside(ctx context.Context, e *console.Env, c *client.Client, o *options) error {
-	a, err := submit(ctx, e, c, o, filepath.Base(o.command[0]), hold.Script)
+	a, err := submit(ctx, e, c, o, filepath.Base(o.command[0]), true)
 	if err != nil {
 		return refusedAs("Unable to allocate resources", err)
 	}
@@ -153,11 +152,7 @@ func runSalloc(ctx context.Context, e *console.Env, c *client.Client, args []str
 		e.Printf("berth %s, with the options of slurm 22.05\n", console.Version().Version)
 		return nil
 	}
-	script := hold.Script
-	if o.has("no-shell") {
-		script = hold.FreeScript
-	}
-	a, err := submit(ctx, e, c, o, "interactive", script)
+	a, err := submit(ctx, e, c, o, "interactive", !o.has("no-shell"))
 	if err != nil {
 		return refusedAs("Job submit/allocate failed", err)
 	}
