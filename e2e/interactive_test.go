@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -98,11 +99,22 @@ func TestSessions(t *testing.T) {
 	if j := c.await(3, "FAILED", "COMPLETED", "CANCELLED"); j.code() != 6 {
 		t.Errorf("its job ended %s with %d", j.State, j.code())
 	}
+	// A session in which nothing happens is warned, and ended.
+	term = c.atTerminal(alice, 24, 80, "run", "-D", dir, "--idle-limit", "6s", "--pty", "--", "sh")
+	term.typed("echo in-$((1+1))\n")
+	term.expect("in-2\n")
+	term.expect("this session stands idle")
+	if code := term.code(); code == 0 {
+		t.Errorf("an idle session ends with %d", code)
+	}
+	if j := c.await(4, "TIMEOUT", "FAILED", "COMPLETED", "CANCELLED"); j.State != "TIMEOUT" {
+		t.Errorf("an idle session ended %s (%s)", j.State, j.Reason)
+	}
 	// A user whose machine dies keeps nothing for good, and a cancelled one is told.
 	term = c.atTerminal(alice, 24, 80, "salloc", "-D", dir, "sh", "-c", "echo in; sleep 1000")
 	term.expect("in\n")
-	c.run("scancel", "4")
-	term.expect("salloc: Job allocation 4 has been revoked.")
+	c.run("scancel", "5")
+	term.expect("salloc: Job allocation 5 has been revoked.")
 	if code := term.code(); code == 0 {
 		t.Errorf("a revoked allocation ends with %d", code)
 	}
@@ -171,4 +183,88 @@ func TestShellOutlivesItsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.await(id, "FAILED")
+}
+
+// standIn is a Jupyter as far as the notebook command knows one: it reads the
+// configuration and serves with the token in it.
+const standIn = `#!/usr/bin/python3
+import sys, http.server
+class Section(dict):
+    __getattr__ = dict.get
+    __setattr__ = dict.__setitem__
+class Config(dict):
+    def __getattr__(self, name): return self.setdefault(name, Section())
+c = Config()
+path = [a for a in sys.argv if a.startswith("--config=")][0][9:]
+for _ in range(2):  # Jupyter reads it more than once
+    exec(compile(open(path).read(), path, "exec"), {"c": c})
+app = c.ServerApp
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        ok = self.path.endswith("token=" + app.token)
+        self.send_response(200 if ok else 403)
+        self.end_headers()
+        self.wfile.write(b"the notebook\n" if ok else b"a token is needed\n")
+    def log_message(self, *args): pass
+print("token is", app.token, flush=True)
+http.server.ThreadingHTTPServer((app.ip, app.port), Handler).serve_forever()
+`
+
+// TestNotebook starts a notebook, reaches it by what is printed, and finds the
+// token nowhere that others can read.
+func TestNotebook(t *testing.T) {
+	t.Parallel()
+	needPython(t, "import http.server, secrets")
+	c := startCluster(t, "--nodes", "1x1xT4")
+	dir := openDir(t)
+	bin := filepath.Join(dir, "jupyter-lab")
+	write(t, bin, standIn)
+	if err := os.Chmod(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if r := c.runAs(alice, "notebook", "--jupyter", dir+"/none"); r.code != 2 || !strings.Contains(r.stderr, "there is no such program here") {
+		t.Errorf("without Jupyter: %+v", r)
+	}
+	r := c.runAs(alice, "notebook", "--lab", "--jupyter", bin, "--gpus", "1", "-D", dir)
+	if r.code != 0 {
+		t.Fatalf("notebook: %+v", r)
+	}
+	tunnel := regexp.MustCompile(`\n  ssh -N -L 8888:n1:(\d+) \S+@\S+\n`).FindStringSubmatch(r.stdout)
+	token := regexp.MustCompile(`\n  http://localhost:8888/lab\?token=([0-9a-f]{48})\n`).FindStringSubmatch(r.stdout)
+	if tunnel == nil || token == nil {
+		t.Fatalf("it prints %q", r.stdout)
+	}
+	get := func(token string) int {
+		t.Helper()
+		resp, err := http.Get("http://127.0.0.1:" + tunnel[1] + "/lab?token=" + token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode
+	}
+	if ok, no := get(token[1]), get("wrong"); ok != http.StatusOK || no != http.StatusForbidden {
+		t.Errorf("with the token %d, without %d", ok, no)
+	}
+	home := "/tmp/.berth-notebook-1-0"
+	for name, want := range map[string]os.FileMode{home: 0o700, home + "/address": 0o600, home + "/log": 0o600, home + "/config.py": 0o600} {
+		if st, err := os.Stat(name); err != nil || st.Mode().Perm() != want {
+			t.Errorf("%s: %v %v, want %v", name, st, err, want)
+		}
+	}
+	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	envs, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, p := range append(procs, envs...) {
+		if data, err := os.ReadFile(p); err == nil && strings.Contains(string(data), token[1]) {
+			t.Errorf("%s holds the token", p)
+		}
+	}
+	if out := c.run("show", "-o", "json", "1"); strings.Contains(out, token[1]) {
+		t.Error("the job's description holds the token")
+	}
+	c.run("cancel", "1")
+	c.await(1, "CANCELLED")
+	if err := os.RemoveAll(home); err != nil {
+		t.Error(err)
+	}
 }

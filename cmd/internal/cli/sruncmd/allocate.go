@@ -52,9 +52,19 @@ func submit(ctx context.Context, e *console.Env, c *client.Client, o *options, n
 	}
 	args := &jobspec.SpecArgs{}
 	args.Slurm.Set = o.alloc
+	return submitSession(ctx, e, c, args, name, session)
+}
+
+// submitSession submits the job of a session.
+func submitSession(ctx context.Context, e *console.Env, c *client.Client, args *jobspec.SpecArgs, name string, session hold.Session) (*allocation, error) {
 	if err := args.FromSession(e, name, session.Text()); err != nil {
 		return nil, err
 	}
+	return sendSession(ctx, e, c, args)
+}
+
+// sendSession submits what args came to.
+func sendSession(ctx context.Context, e *console.Env, c *client.Client, args *jobspec.SpecArgs) (*allocation, error) {
 	warnings, err := args.Complete(e)
 	if err != nil {
 		return nil, err

@@ -23,8 +23,16 @@ import (
 // word says something of the program on standard error unless it is to be quiet.
 func word(e *console.Env, o *options, format string, args ...any) {
 	if !o.has("quiet") {
-		fmt.Fprintf(e.Stderr, e.Prog+": "+format+"\n", args...)
+		fmt.Fprintf(e.Stderr, progName(e)+": "+format+"\n", args...)
 	}
+}
+
+// progName is what messages begin with.
+func progName(e *console.Env) string {
+	if e.Prog == "" {
+		return "berth"
+	}
+	return e.Prog
 }
 
 // runOutside runs a command in a job of its own, and ends as that does.
@@ -33,8 +41,13 @@ func runOutside(ctx context.Context, e *console.Env, c *client.Client, o *option
 	if err != nil {
 		return refusedAs("Unable to allocate resources", err)
 	}
+	return a.runStep(ctx, e, o)
+}
+
+// runStep waits for the allocation, runs the command in it and ends it.
+func (a *allocation) runStep(ctx context.Context, e *console.Env, o *options) error {
 	waited := false
-	err = a.await(ctx, func() {
+	err := a.await(ctx, func() {
 		waited = true
 		word(e, o, "job %d queued and waiting for resources", a.id)
 	})
