@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -174,6 +175,9 @@ func device(as *nodev1.Assignment) string {
 // beside the directory it was submitted from, as Slurm does.
 const DefaultOutput = "berth-%j.out"
 
+// defaultTaskOutput is that of the tasks of an array.
+const defaultTaskOutput = "berth-%A_%a.out"
+
 func (a *Agent) setOutput(l *Launch, as *nodev1.Assignment, submitDir string) {
 	expand := func(pattern []byte) string {
 		p := ExpandPath(string(pattern), as, string(a.cfg.Node))
@@ -183,6 +187,9 @@ func (a *Agent) setOutput(l *Launch, as *nodev1.Assignment, submitDir string) {
 		return p
 	}
 	l.Stdout = DefaultOutput
+	if as.Array != nil {
+		l.Stdout = defaultTaskOutput
+	}
 	if len(as.Stdout) > 0 {
 		l.Stdout = string(as.Stdout)
 	}
@@ -196,8 +203,8 @@ func (a *Agent) setOutput(l *Launch, as *nodev1.Assignment, submitDir string) {
 	}
 }
 
-// ExpandPath replaces Slurm's patterns in an output path: %j and %A the job,
-// %a its array index (4294967294, as Slurm prints for none), %x its name, %u
+// ExpandPath replaces Slurm's patterns in an output path: %j the job, %A its
+// array or the job, %a the task's number (4294967294, as Slurm prints for none), %x its name, %u
 // the user, %N the node, %n the node's rank, %t the task's rank, %s the step,
 // %% a percent sign. A number between % and the letter pads with zeros, up to
 // ten digits. A backslash anywhere turns patterns off, and is removed.
@@ -244,9 +251,14 @@ func pathField(c byte, as *nodev1.Assignment, node, rank string) (string, bool) 
 	switch c {
 	case '%':
 		return "%", true
-	case 'j', 'A', 'J':
+	case 'A':
+		return strconv.FormatUint(cmp.Or(as.GetArray().GetJob(), as.Job), 10), true
+	case 'j', 'J':
 		return strconv.FormatUint(as.Job, 10), true
 	case 'a':
+		if as.Array != nil {
+			return strconv.FormatUint(uint64(as.Array.Task), 10), true
+		}
 		return "4294967294", true
 	case 'x':
 		return as.Name, true

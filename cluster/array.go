@@ -11,10 +11,6 @@ import (
 // MaxTaskID bounds the numbers of an array's tasks, and so how many it has.
 const MaxTaskID = 1<<22 - 1
 
-// DefaultMaxArrayTasks is how many tasks one array may have unless the cluster
-// says otherwise.
-const DefaultMaxArrayTasks = 1_000_000
-
 // MaxThrottle bounds what may follow % in an array.
 const MaxThrottle = MaxTaskID + 1
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Hold keeps a waiting job from starting until it is released.
@@ -32,17 +33,24 @@ const (
 	AfterAny   DependKind = "afterany"   // it ended
 	AfterOK    DependKind = "afterok"    // it ended as COMPLETED
 	AfterNotOK DependKind = "afternotok" // it ended otherwise
+	AfterCorr  DependKind = "aftercorr"  // a task's own number in another array ended as COMPLETED
 	Singleton  DependKind = "singleton"  // earlier jobs of the same name and owner ended
 )
 
 // DependKinds lists them.
-func DependKinds() []DependKind { return []DependKind{After, AfterAny, AfterOK, AfterNotOK, Singleton} }
+func DependKinds() []DependKind {
+	return []DependKind{After, AfterAny, AfterOK, AfterNotOK, AfterCorr, Singleton}
+}
 
 // Dependency is one thing that must happen before a job starts. Job is 0 for a
-// Singleton.
+// Singleton. The id of an array means all of its tasks, or one with OneTask.
 type Dependency struct {
-	Kind DependKind
-	Job  JobID
+	Kind    DependKind
+	Job     JobID
+	Task    uint32
+	OneTask bool
+	// Delay is how long after it, in whole minutes, for After only.
+	Delay time.Duration
 }
 
 // String is the dependency as it is typed.
@@ -50,7 +58,14 @@ func (d Dependency) String() string {
 	if d.Kind == Singleton {
 		return string(d.Kind)
 	}
-	return string(d.Kind) + ":" + d.Job.String()
+	s := string(d.Kind) + ":" + d.Job.String()
+	if d.OneTask {
+		s += "_" + strconv.FormatUint(uint64(d.Task), 10)
+	}
+	if d.Delay > 0 {
+		s += "+" + strconv.FormatInt(int64(d.Delay/time.Minute), 10)
+	}
+	return s
 }
 
 // DependState is how a dependency stands.
@@ -91,7 +106,7 @@ func (d Dependency) Of(st JobState, started bool) DependState {
 		return DependMet
 	case !st.Terminal():
 		return DependOpen
-	case d.Kind == AfterOK:
+	case d.Kind == AfterOK, d.Kind == AfterCorr:
 		return met(st == JobCompleted)
 	case d.Kind == AfterNotOK:
 		return met(st != JobCompleted)
@@ -121,7 +136,8 @@ func (j *Job) Depend() DependState {
 // Dependency says what of other jobs j still waits for, as Slurm does:
 // afterok:3(unfulfilled),afterany:4(unfulfilled); "" when it waits for nothing.
 func (j *Job) Dependency() string {
-	if j.Depend() == DependMet {
+	late := j.DependAt > 0 && j.State == JobPending && j.Reason.Code == ReasonDependency
+	if j.Depend() == DependMet && !late {
 		return ""
 	}
 	sep := ","
@@ -130,6 +146,9 @@ func (j *Job) Dependency() string {
 	}
 	var out []string
 	for i, s := range j.Depends {
+		if i < len(j.Spec.Depends) && s == DependMet && late && j.Spec.Depends[i].Delay > 0 {
+			s = DependOpen
+		}
 		if s != DependMet && i < len(j.Spec.Depends) {
 			out = append(out, fmt.Sprintf("%s(%s)", j.Spec.Depends[i], s))
 		}
@@ -150,6 +169,9 @@ func (j *Job) Barred(now Time) Reason {
 	case DependFailed:
 		return Reason{Code: ReasonDependNever}
 	case DependMet:
+		if j.DependAt > now {
+			return Reason{Code: ReasonDependency}
+		}
 	}
 	if j.Spec.Begin > now {
 		return Reason{Code: ReasonBeginTime}
@@ -199,7 +221,7 @@ func ParseDepends(s string) (deps []Dependency, anyOf bool, err error) {
 		}
 		switch {
 		case !slices.Contains(DependKinds(), kind):
-			return nil, false, Errorf(CodeInvalid, "dependency %s: the kinds are after, afterany, afterok, afternotok and singleton", quoteShort(part))
+			return nil, false, Errorf(CodeInvalid, "dependency %s: the kinds are after, afterany, afterok, afternotok, aftercorr and singleton", quoteShort(part))
 		case kind == Singleton && has:
 			return nil, false, Errorf(CodeInvalid, "dependency %s: singleton names no job", quoteShort(part))
 		case kind == Singleton:
@@ -209,11 +231,11 @@ func ParseDepends(s string) (deps []Dependency, anyOf bool, err error) {
 			continue
 		}
 		for id := range strings.SplitSeq(ids, ":") {
-			n, err := strconv.ParseUint(id, 10, 62)
-			if err != nil || n == 0 || strings.HasPrefix(id, "+") {
-				return nil, false, Errorf(CodeInvalid, "dependency %s: want KIND:ID, such as afterok:17 or afterany:17:18", quoteShort(part))
+			d, err := parseDepend(kind, id)
+			if err != nil {
+				return nil, false, Errorf(CodeInvalid, "dependency %s: %v", quoteShort(part), err)
 			}
-			if d := (Dependency{kind, JobID(n)}); !slices.Contains(deps, d) {
+			if !slices.Contains(deps, d) {
 				deps = append(deps, d)
 			}
 		}
@@ -231,12 +253,15 @@ func (s *Spec) checkWaiting() error {
 		return Errorf(CodeInvalid, "begin: lies before 1970")
 	case len(s.Depends) > MaxDepends:
 		return Errorf(CodeInvalid, "dependency: %d of them, at most %d are allowed", len(s.Depends), MaxDepends)
-	case (s.Deadline != 0 || s.DeadlineIn != 0) && (s.Hold || s.Begin != 0 || len(s.Depends) > 0):
-		return Errorf(CodeInvalid, "deadline: nobody can promise it to a job that is held, or waits for a time or for other jobs; drop one of them")
+	case (s.Deadline != 0 || s.DeadlineIn != 0) && (s.Hold || s.Begin != 0 || len(s.Depends) > 0 || s.Array != nil):
+		return Errorf(CodeInvalid, "deadline: nobody can promise it to a job that is held, or waits for a time or for other jobs, or to all tasks of an array; drop one of them")
 	}
 	for _, d := range s.Depends {
 		if !slices.Contains(DependKinds(), d.Kind) || (d.Kind == Singleton) != (d.Job == 0) {
-			return Errorf(CodeInvalid, "dependency %s: want after, afterany, afterok or afternotok with a job, or singleton", quoteShort(d.String()))
+			return Errorf(CodeInvalid, "dependency %s: want after, afterany, afterok, afternotok or aftercorr with a job, or singleton", quoteShort(d.String()))
+		}
+		if err := d.check(s); err != nil {
+			return err
 		}
 	}
 	return nil

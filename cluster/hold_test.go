@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -21,20 +22,28 @@ func TestParseDepends(t *testing.T) {
 		any  bool
 		err  string
 	}{
-		{"afterok:17", []Dependency{{AfterOK, 17}}, false, ""},
-		{"AfterAny:1:2", []Dependency{{AfterAny, 1}, {AfterAny, 2}}, false, ""},
-		{"after:1,singleton", []Dependency{{After, 1}, {Singleton, 0}}, false, ""},
-		{"afternotok:1?afterok:2", []Dependency{{AfterNotOK, 1}, {AfterOK, 2}}, true, ""},
-		{"12", []Dependency{{AfterAny, 12}}, false, ""},
-		{"afterok:1:1", []Dependency{{AfterOK, 1}}, false, ""},
+		{"afterok:17", []Dependency{{Kind: AfterOK, Job: 17}}, false, ""},
+		{"AfterAny:1:2", []Dependency{{Kind: AfterAny, Job: 1}, {Kind: AfterAny, Job: 2}}, false, ""},
+		{"after:1,singleton", []Dependency{{Kind: After, Job: 1}, {Kind: Singleton, Job: 0}}, false, ""},
+		{"afternotok:1?afterok:2", []Dependency{{Kind: AfterNotOK, Job: 1}, {Kind: AfterOK, Job: 2}}, true, ""},
+		{"12", []Dependency{{Kind: AfterAny, Job: 12}}, false, ""},
+		{"afterok:1:1", []Dependency{{Kind: AfterOK, Job: 1}}, false, ""},
 		{"afterok:1,afterok:2?after:3", nil, false, "holds both , and ?"},
-		{"after:1+5", nil, false, "want KIND:ID"},
+		{"after:1+5", []Dependency{{Kind: After, Job: 1, Delay: 5 * time.Minute}}, false, ""},
+		{"after:1+5:2:3_7+1", []Dependency{{Kind: After, Job: 1, Delay: 5 * time.Minute}, {Kind: After, Job: 2}, {Kind: After, Job: 3, Task: 7, OneTask: true, Delay: time.Minute}}, false, ""},
+		{"afterok:12_0,afterany:13_*", []Dependency{{Kind: AfterOK, Job: 12, OneTask: true}, {Kind: AfterAny, Job: 13}}, false, ""},
+		{"afterok:1+5", nil, false, "+MINUTES goes with after alone"},
+		{"after:1+", nil, false, "+MINUTES goes with after alone"},
+		{"after:1+99999999", nil, false, "+MINUTES goes with after alone"},
+		{"afterok:1_", nil, false, "one task of the array"},
+		{"afterok:1_[2-3]", nil, false, "one task of the array"},
 		{"afterok:", nil, false, "want KIND:ID"},
 		{"afterok:0", nil, false, "want KIND:ID"},
-		{"aftercorr:1", nil, false, "the kinds are"},
+		{"aftercorr:1", []Dependency{{Kind: AfterCorr, Job: 1}}, false, ""},
+		{"afterwards:1", nil, false, "the kinds are"},
 		{"singleton:1", nil, false, "names no job"},
 		{"", nil, false, "want KIND:ID"},
-		{"after:1" + strings.Repeat(",singleton,after:1", 501), []Dependency{{After, 1}, {Singleton, 0}}, false, ""},
+		{"after:1" + strings.Repeat(",singleton,after:1", 501), []Dependency{{Kind: After, Job: 1}, {Kind: Singleton, Job: 0}}, false, ""},
 		{many.String(), nil, false, "at most 1000"},
 	} {
 		got, anyOf, err := ParseDepends(tc.text)
@@ -76,7 +85,7 @@ func FuzzParseDepends(f *testing.F) {
 
 func TestBarred(t *testing.T) {
 	t.Parallel()
-	s := &Spec{Begin: 100, Depends: []Dependency{{AfterOK, 1}, {AfterOK, 2}}}
+	s := &Spec{Begin: 100, Depends: []Dependency{{Kind: AfterOK, Job: 1}, {Kind: AfterOK, Job: 2}}}
 	for name, tc := range map[string]struct {
 		job  Job
 		at   Time

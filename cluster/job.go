@@ -134,8 +134,10 @@ type Job struct {
 	Cancel *CancelRequest
 	// Hold is there while it is held, and Depends says how each of the spec's
 	// dependencies stands; neither is changed in place.
-	Hold     *Hold
-	Depends  []DependState
+	Hold    *Hold
+	Depends []DependState
+	// DependAt is when dependencies that are met begin to count, 0 is at once.
+	DependAt Time
 	Attempts []Attempt
 	// ArrayJobID is the array that it is a task of, which has the id of its first
 	// task; 0 is none. ArrayTaskID is the task's number.

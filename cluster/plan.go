@@ -102,6 +102,8 @@ type Snapshot struct {
 	Waiting, Running []*Job
 	// Queues holds the GPU queues that are not empty, in order.
 	Queues map[GPUID][]Waiter
+	// More is of a waiting task how many others like it of its array are not shown.
+	More map[JobID]int
 	// Interference is what is known of jobs that share a GPU, nil for nothing.
 	Interference *Interference
 	// Terms hold what some policies know of a job beside its spec; a job

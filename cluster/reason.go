@@ -15,6 +15,7 @@ const (
 	ReasonDependency        ReasonCode = "Dependency"               // on other jobs
 	ReasonDependNever       ReasonCode = "DependencyNeverSatisfied" // other jobs ended otherwise than it needs
 	ReasonBeginTime         ReasonCode = "BeginTime"                // its time has not come
+	ReasonArrayLimit        ReasonCode = "JobArrayTaskLimit"        // as many tasks of its array run as may
 	ReasonNodeDown          ReasonCode = "ReqNodeNotAvail"          // every node that could run it is drained or silent
 	ReasonPartitionDown     ReasonCode = "PartitionDown"            // its partition starts nothing
 	ReasonReservationGone   ReasonCode = "ReservationDeleted"       // the reservation that it asks for is not there any more

@@ -10,6 +10,14 @@ func (j *Job) Count() int {
 	return SpanLen(j.Fold)
 }
 
+// Len is how many jobs a spec makes: 1, or as many as its array has tasks.
+func (s *Spec) Len() int {
+	if s.Array == nil {
+		return 1
+	}
+	return s.Array.Tasks.Len()
+}
+
 // InArray tells whether j is a task of an array, or several of them.
 func (j *Job) InArray() bool { return j.ArrayJobID != 0 }
 
@@ -88,4 +96,18 @@ func (t *Tasks) In(o *Tasks) []Span {
 		}
 	})
 	return out
+}
+
+// Select is the tasks of some ranks.
+func (t *Tasks) Select(ranks []Span) Tasks {
+	if len(ranks) == 0 {
+		return Tasks{}
+	}
+	set := make([]uint64, t.At(ranks[len(ranks)-1].To)/64+1)
+	t.blocks(ranks, func(from, to uint32) {
+		for id := from; id <= to; id++ {
+			set[id/64] |= 1 << (id % 64)
+		}
+	})
+	return tasksOf(set)
 }

@@ -70,6 +70,26 @@ func (p *places) of(j *cluster.Job) int {
 	return at[j.ID]
 }
 
+// among tells whether ids name a job, its array, or any of the tasks that it
+// folds.
+func among(ids map[cluster.JobID]struct{}, j *cluster.Job) bool {
+	if _, ok := ids[j.ID]; ok {
+		return true
+	}
+	if !j.InArray() {
+		return false
+	}
+	if _, ok := ids[j.ArrayJobID]; ok || j.Fold == nil {
+		return ok
+	}
+	for id := range ids {
+		if id >= j.ArrayJobID && cluster.SpanHas(j.Fold, int(id-j.ArrayJobID)) {
+			return true
+		}
+	}
+	return false
+}
+
 // keeper is what of a listing's filter the state machine does not know; nil
 // for nothing.
 func keeper(req *apiv1.ListJobsRequest) func(*cluster.Job) bool {
@@ -104,8 +124,7 @@ func keeper(req *apiv1.ListJobsRequest) func(*cluster.Job) bool {
 		return slices.ContainsFunc(a.NodeIDs(), func(id cluster.NodeID) bool { _, ok := nodes[id]; return ok })
 	}
 	return func(j *cluster.Job) bool {
-		_, byID := ids[j.ID]
-		return (len(ids) == 0 || byID) && (len(req.Partitions) == 0 || slices.Contains(req.Partitions, j.Spec.Partition)) &&
+		return (len(ids) == 0 || among(ids, j)) && (len(req.Partitions) == 0 || slices.Contains(req.Partitions, j.Spec.Partition)) &&
 			(len(req.Names) == 0 || slices.Contains(req.Names, j.Spec.Name)) && owner(&j.Owner) && on(j)
 	}
 }

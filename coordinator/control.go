@@ -24,13 +24,16 @@ func (s *jobServer) ControlJobs(ctx context.Context, req *apiv1.ControlJobsReque
 var faults = map[cluster.Code]string{cluster.CodeNotFound: "NOT_FOUND", cluster.CodeDenied: "DENIED", cluster.CodeConflict: "CONFLICT"}
 
 func (s *jobServer) control(ctx context.Context, who caller, req *apiv1.ControlJobsRequest) (*apiv1.ControlJobsResponse, error) {
-	if n := len(req.Ids); n < 1 || n > maxJobsPerCall {
+	if n := len(req.Ids) + len(req.Tasks); n < 1 || n > maxJobsPerCall {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "ids: %d in one request, 1 to %d are allowed", n, maxJobsPerCall)
 	}
-	if req.Action < apiv1.JobAction_JOB_ACTION_HOLD || req.Action > apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD {
+	if req.Action < apiv1.JobAction_JOB_ACTION_HOLD || req.Action > apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD && req.Action != apiv1.JobAction_JOB_ACTION_THROTTLE {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "action: %d is not one that this coordinator knows", req.Action)
 	}
 	resp := &apiv1.ControlJobsResponse{}
+	if len(req.Tasks) > 0 || req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE || s.c.fsm.AnyArray(req.Ids) {
+		return resp, s.controlTasks(ctx, who, req, resp)
+	}
 	var cmds []*logv1.Command
 	var at []int // cmds[i] answers resp.Results[at[i]]
 	for i, id := range req.Ids {
@@ -93,8 +96,10 @@ func blame(r *apiv1.ControlResult, err error) {
 }
 
 // barredDetail says in words what keeps a job from being planned.
-func barredDetail(j *cluster.Job, r cluster.Reason) string {
+func (c *Coordinator) barredDetail(j *cluster.Job, r cluster.Reason) string {
 	switch r.Code {
+	case cluster.ReasonArrayLimit:
+		return c.throttleDetail(j)
 	case cluster.ReasonHeldUser:
 		return fmt.Sprintf("held by uid %d; berth release %d lets it start", j.Hold.By, j.ID)
 	case cluster.ReasonHeldAdmin:

@@ -101,6 +101,8 @@ type Config struct {
 	// MaxPerUser is how many jobs of one user may wait or run; 0 means three
 	// quarters of MaxQueued.
 	MaxPerUser int
+	// MaxArrayTasks is how many tasks one array may have; 0 means 100,000.
+	MaxArrayTasks int
 	// MaxStreams is how many shells, commands and outputs users may have open
 	// here at once, MaxStreamsPerUser how many one of them; 0 means 512 and 32.
 	MaxStreams, MaxStreamsPerUser int
@@ -132,6 +134,7 @@ type Certifier interface {
 
 const (
 	defaultMaxQueued = 200_000
+	defaultMaxTasks  = 100_000
 	handOverLimit    = 2 * time.Second
 )
 
@@ -178,6 +181,9 @@ type office struct {
 func New(cfg Config) (*Coordinator, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
+	}
+	if cfg.MaxArrayTasks == 0 {
+		cfg.MaxArrayTasks = defaultMaxTasks
 	}
 	if cfg.MaxQueued == 0 {
 		cfg.MaxQueued = defaultMaxQueued

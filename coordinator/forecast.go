@@ -39,15 +39,15 @@ func (s *jobServer) ListForecasts(ctx context.Context, req *apiv1.ListForecastsR
 
 // forecast is when a job is expected to start, or the reason why nobody can say.
 func (c *Coordinator) forecast(snap *cluster.Snapshot, j *cluster.Job) (*apiv1.Forecast, string) {
-	r := j.Barred(snap.Now)
+	r := c.fsm.Barred(j, snap.Now)
 	switch r.Code {
 	case "":
 	case cluster.ReasonBeginTime:
 		// It starts no sooner, and how full the cluster is then nobody knows.
 		at := timestamppb.New(j.Spec.Begin.Std())
-		return &apiv1.Forecast{StartP50: at, StartP90: at, Missing: barredDetail(j, r)}, ""
+		return &apiv1.Forecast{StartP50: at, StartP90: at, Missing: c.barredDetail(j, r)}, ""
 	default:
-		return nil, cluster.Reason{Code: r.Code, Detail: barredDetail(j, r)}.String()
+		return nil, cluster.Reason{Code: r.Code, Detail: c.barredDetail(j, r)}.String()
 	}
 	view := *snap
 	view.Interference = c.learn.company.forScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // Limits of one log entry. An entry that is too large holds up heartbeats.
@@ -182,7 +183,9 @@ func (p *proposer) commit(ctx context.Context, term uint64, next cluster.JobID, 
 		for _, c := range pr.cmds {
 			if s := c.GetSubmitJob(); s != nil {
 				s.FirstJob = uint64(next)
-				next += cluster.JobID(len(s.Jobs))
+				for _, j := range s.Jobs {
+					next += cluster.JobID(conv.JobsOf(j))
+				}
 			}
 		}
 		cmds = append(cmds, pr.cmds...)

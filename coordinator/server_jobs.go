@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"slices"
@@ -78,7 +79,7 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 		if err != nil {
 			return nil, err
 		}
-		if err := setDeadline(job.Spec, now); err != nil {
+		if err := cmp.Or(s.c.arrayFits(who, job.Spec, len(req.Jobs)), setDeadline(job.Spec, now)); err != nil {
 			return nil, err
 		}
 		part, more, err := s.c.enterFor(who, job, parts)
@@ -153,10 +154,10 @@ func (s *jobServer) GetJob(ctx context.Context, req *apiv1.GetJobRequest) (*apiv
 	if err := s.c.current(ctx); err != nil {
 		return nil, toStatus(ctx, s.c.log, err)
 	}
-	j, ok := s.c.fsm.Job(cluster.JobID(req.Id))
-	if !ok {
-		if j = s.c.archive.job(cluster.JobID(req.Id)); j == nil {
-			return nil, toStatus(ctx, s.c.log, noJob(req.Id))
+	j, err := s.c.named(req.Id, req.Task)
+	if err != nil {
+		if j = s.c.archive.job(cluster.JobID(req.Id)); j == nil || req.Task != nil {
+			return nil, toStatus(ctx, s.c.log, err)
 		}
 	}
 	m := s.c.view(j, callerOf(ctx), full)
@@ -237,10 +238,13 @@ func (s *jobServer) CancelJobs(ctx context.Context, req *apiv1.CancelJobsRequest
 }
 
 func (s *jobServer) cancel(ctx context.Context, who caller, req *apiv1.CancelJobsRequest) (*apiv1.CancelJobsResponse, error) {
-	if n := len(req.Ids); n < 1 || n > maxJobsPerCall {
+	if n := len(req.Ids) + len(req.Tasks); n < 1 || n > maxJobsPerCall {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "ids: %d in one request, 1 to %d are allowed", n, maxJobsPerCall)
 	}
 	resp := &apiv1.CancelJobsResponse{}
+	if len(req.Tasks) > 0 || s.c.fsm.AnyArray(req.Ids) {
+		return resp, s.cancelTasks(ctx, who, req, resp)
+	}
 	var cmds []*logv1.Command
 	var at []int // cmds[i] answers resp.Results[at[i]]
 	for i, id := range req.Ids {
@@ -284,17 +288,17 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	if err := s.c.current(ctx); err != nil {
 		return nil, toStatus(ctx, s.c.log, err)
 	}
-	j, ok := s.c.fsm.Job(cluster.JobID(req.Id))
-	if !ok {
-		return nil, toStatus(ctx, s.c.log, noJob(req.Id))
+	j, err := s.c.named(req.Id, req.Task)
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
 	}
 	resp := &apiv1.ExplainJobResponse{Job: s.c.view(j, callerOf(ctx), full)}
 	if !j.State.Waiting() {
 		return resp, nil
 	}
 	snap, _ := s.c.fsm.SchedulerSnapshotAt(cluster.TimeOf(s.c.cfg.Clock()))
-	if r := j.Barred(snap.Now); r.Code != "" {
-		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: barredDetail(j, r), Count: 1})
+	if r := s.c.fsm.Barred(j, snap.Now); r.Code != "" {
+		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: s.c.barredDetail(j, r), Count: 1})
 		return resp, nil
 	}
 	if r := snap.Reservations.Outside(j, snap.Now); r.Code != "" {

@@ -27,6 +27,7 @@ func (c *Coordinator) view(j *cluster.Job, who caller, d detail) *apiv1.Job {
 // viewAt is view of a job whose place in its queue is known, from 1.
 func (c *Coordinator) viewAt(j *cluster.Job, who caller, d detail, place int) *apiv1.Job {
 	m := conv.JobToAPI(j, conv.JobDetail{
+		Reason: c.arrayReason(j), Throttle: c.throttleOf(j),
 		GPU: c.gpuName, QueuePosition: place, Brief: d == brief,
 		Redact: c.authorize(who, actReadJob, &j.Owner) != nil,
 	})

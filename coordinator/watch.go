@@ -78,10 +78,7 @@ type watch struct {
 	ids    map[cluster.JobID]struct{} // empty means all
 }
 
-func (w *watch) wanted(id cluster.JobID) bool {
-	_, ok := w.ids[id]
-	return ok || len(w.ids) == 0
-}
+func (w *watch) wanted(j *cluster.Job) bool { return len(w.ids) == 0 || among(w.ids, j) }
 
 // present sends the jobs as they are, in pages, and returns the index from
 // which changes go on. A change during the paging is sent again later.
@@ -89,7 +86,7 @@ func (w *watch) present() (uint64, error) {
 	index := w.c.fsm.Index()
 	q := fsm.Query{Limit: watchPage}
 	if len(w.ids) > 0 {
-		q.Keep = func(j *cluster.Job) bool { return w.wanted(j.ID) }
+		q.Keep = func(j *cluster.Job) bool { return w.wanted(j) }
 	}
 	for {
 		jobs, _ := w.c.fsm.Jobs(q)
@@ -106,7 +103,7 @@ func (w *watch) present() (uint64, error) {
 func (w *watch) changes(cs []fsm.Change, upTo uint64) error {
 	ids := make([]cluster.JobID, 0, len(cs))
 	for _, c := range cs {
-		if c.Job != 0 && w.wanted(c.Job) {
+		if c.Job != 0 {
 			ids = append(ids, c.Job)
 		}
 	}
@@ -117,9 +114,12 @@ func (w *watch) changes(cs []fsm.Change, upTo uint64) error {
 	ids = slices.Compact(ids)
 	jobs := make([]*cluster.Job, 0, len(ids))
 	for _, id := range ids {
-		if j, ok := w.c.fsm.Job(id); ok {
+		if j, ok := w.c.fsm.Entry(id); ok && w.wanted(j) {
 			jobs = append(jobs, j)
 		}
+	}
+	if len(jobs) == 0 {
+		return nil
 	}
 	return w.send(jobs, upTo, false)
 }

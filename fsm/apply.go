@@ -65,10 +65,6 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.expireJobs(index, k.ExpireJobs)
 	case *logv1.Command_PreemptAttempt:
 		r = s.preempt(index, k.PreemptAttempt)
-	case *logv1.Command_HoldJob:
-		r = s.hold(index, k.HoldJob)
-	case *logv1.Command_RequeueJob:
-		r = s.requeue(index, k.RequeueJob)
 	case *logv1.Command_UndoGang:
 		r = s.undoGang(index, k.UndoGang)
 	case *logv1.Command_FenceNode:
@@ -91,14 +87,29 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.setReservation(index, k.SetReservation)
 	case *logv1.Command_RemoveReservation:
 		r = s.removeReservation(k.RemoveReservation)
-	case *logv1.Command_UpdateJob:
-		r = s.updateJob(index, k.UpdateJob)
 	case *logv1.Command_Checkpoint:
 		// The FSM compares it: it keeps the hashes.
 	case *logv1.Command_InitCluster:
 		r = s.initCluster(k.InitCluster)
+	default:
+		r = s.applyToJobs(index, cmd)
 	}
 	r.Index = index
+	return r
+}
+
+// applyToJobs applies what users make of jobs that are there, beside cancels.
+func (s *State) applyToJobs(index uint64, cmd *logv1.Command) (r Result) {
+	switch k := cmd.Kind.(type) {
+	case *logv1.Command_HoldJob:
+		r = s.hold(index, k.HoldJob)
+	case *logv1.Command_RequeueJob:
+		r = s.requeue(index, k.RequeueJob)
+	case *logv1.Command_ChangeTasks:
+		r = s.changeTasks(index, k.ChangeTasks)
+	case *logv1.Command_UpdateJob:
+		r = s.updateJob(index, k.UpdateJob)
+	}
 	return r
 }
 
@@ -138,6 +149,7 @@ func (s *State) submit(index uint64, c *logv1.SubmitJob) Result {
 		return refuse(cluster.CodeInvalid, "jobs: there are none in the request")
 	}
 	jobs := make([]*cluster.Job, len(c.Jobs))
+	next := req.first
 	for i, nj := range c.Jobs {
 		spec, err := conv.SpecFromLog(nj.Spec)
 		if err != nil {
@@ -147,23 +159,28 @@ func (s *State) submit(index uint64, c *logv1.SubmitJob) Result {
 			return Result{Err: err}
 		}
 		jobs[i] = &cluster.Job{
-			ID: req.first + cluster.JobID(i), Revision: index, Owner: owner, Spec: spec, State: cluster.JobPending,
+			ID: next, Revision: index, Owner: owner, Spec: spec, State: cluster.JobPending,
 			Reason: s.waitsFor(spec), Estimates: conv.EstimatesFromLog(nj.Estimates),
 			Submitted: s.now, Eligible: s.now,
 		}
 		if err := s.bar(jobs[i]); err != nil {
 			return Result{Err: err}
 		}
+		next += cluster.JobID(spec.Len())
 	}
 	if err := s.maySubmit(jobs); err != nil {
 		return Result{Err: err}
 	}
+	req.listIDs(jobs)
 	for _, j := range jobs {
 		s.cache.job(j)
+		if j.Spec.Array != nil {
+			j = s.newTasks(j)
+		}
 		s.putJob(nil, j)
 		s.changed(Change{Job: j.ID, New: true})
 	}
-	s.nextJob = req.first + cluster.JobID(len(jobs))
+	s.nextJob = next
 	s.addRequest(req)
 	return Result{Jobs: req.jobs()}
 }
@@ -189,17 +206,25 @@ func (s *State) expireRequests() {
 
 // cancel ends a waiting job at once, and asks the agent to end a live one.
 func (s *State) cancel(index uint64, c *logv1.CancelJob) Result {
-	old := s.jobs.get(cluster.JobID(c.Job))
+	old := s.job(cluster.JobID(c.Job))
+	if old != nil && !old.State.Terminal() {
+		old = s.own(old.ID)
+	}
+	return Result{Cancel: s.cancelJob(index, old, cluster.UID(c.By), c.Admin)}
+}
+
+// cancelJob does so to a job, or to all that it folds.
+func (s *State) cancelJob(index uint64, old *cluster.Job, by cluster.UID, admin bool) CancelOutcome {
 	switch {
 	case old == nil:
-		return Result{Cancel: NotFound}
+		return NotFound
 	case old.State.Terminal():
-		return Result{Cancel: Finished}
+		return Finished
 	case old.Cancel != nil:
-		return Result{Cancel: Cancelled} // on its way; who asked first stays on record
+		return Cancelled // on its way; who asked first stays on record
 	}
 	j := old.Clone()
-	j.Cancel = &cluster.CancelRequest{At: s.now, By: cluster.UID(c.By), Admin: c.Admin}
+	j.Cancel = &cluster.CancelRequest{At: s.now, By: by, Admin: admin}
 	j.Revision = index
 	if j.State.Waiting() {
 		s.unqueue(j)
@@ -208,7 +233,7 @@ func (s *State) cancel(index uint64, c *logv1.CancelJob) Result {
 	}
 	s.putJob(old, j)
 	s.changed(Change{Job: j.ID})
-	return Result{Cancel: Cancelled}
+	return Cancelled
 }
 
 func cancelReason(j *cluster.Job) cluster.Reason {

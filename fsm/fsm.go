@@ -123,6 +123,8 @@ type Result struct {
 	Webhook uint64
 	// Lost and Requeued are the jobs that a fence ended, or made wait again.
 	Lost, Requeued []cluster.JobID
+	// Tasks is what became of the tasks of an array that were to change.
+	Tasks TaskCounts
 }
 
 // NeedsVersion returns the least version of an entry that may hold cmd: older
@@ -152,6 +154,8 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 		return holdVersion
 	case *logv1.Command_UndoGang:
 		return gangVersion
+	case *logv1.Command_ChangeTasks:
+		return arrayVersion
 	case *logv1.Command_SubmitJob:
 		// Those who do not know these fields would store the jobs without.
 		least := uint32(1)
@@ -278,6 +282,10 @@ func (s *State) applyEntry(index, term uint64, e *logv1.Entry) []Result {
 	for i, c := range e.Commands {
 		results[i] = s.apply(index, c)
 		s.settleDepends(index)
+		if s.rules >= arrayVersion {
+			// Not before others know what became of who is forgotten.
+			s.forgetOldest()
+		}
 	}
 	return results
 }

@@ -37,6 +37,9 @@ const (
 	kindReservation
 )
 
+// kindArray is far from those above, which go on.
+const kindArray kind = 64
+
 // entity names a thing of which there are few: all but jobs, requests and
 // samples, which have keys that take less room.
 type entity struct {
@@ -66,6 +69,7 @@ type hasher struct {
 	samples  part[uint64]
 	notices  part[uint64]
 	dead     part[uint64]
+	arrays   part[cluster.JobID]
 	rest     part[entity]
 	buf      []byte
 }
@@ -81,7 +85,10 @@ func newPart[K comparable]() part[K] {
 }
 
 func newHasher() hasher {
-	return hasher{jobs: newPart[cluster.JobID](), requests: newPart[requestKey](), samples: newPart[uint64](), notices: newPart[uint64](), dead: newPart[uint64](), rest: newPart[entity]()}
+	return hasher{
+		jobs: newPart[cluster.JobID](), requests: newPart[requestKey](), samples: newPart[uint64](), arrays: newPart[cluster.JobID](),
+		notices: newPart[uint64](), dead: newPart[uint64](), rest: newPart[entity](),
+	}
 }
 
 func (p *part[K]) touch(key K) { p.dirty[key] = struct{}{} }
@@ -126,6 +133,7 @@ func (s *State) hashNow() []byte {
 	h.notices.settle(&h.sum, len(h.notices.dirty), s.noticeDigest)
 	h.dead.settle(&h.sum, len(h.dead.dirty), s.deadDigest)
 	h.rest.settle(&h.sum, len(h.rest.dirty), s.entityDigest)
+	h.arrays.settle(&h.sum, len(h.arrays.dirty), s.arrayDigest)
 	h.jobs.settle(&h.sum, len(h.jobs.dirty), s.jobDigest)
 	sum := h.sum
 	sum.add(h.digest(kindMeta, nil, s.metaRecord()))
@@ -156,6 +164,14 @@ func (s *State) jobDigest(id cluster.JobID) (digest, bool) {
 		return digest{}, false
 	}
 	return s.hash.digest(kindJob, binary.BigEndian.AppendUint64(nil, uint64(id)), conv.JobToLog(j)), true
+}
+
+func (s *State) arrayDigest(id cluster.JobID) (digest, bool) {
+	a := s.arrays[id]
+	if a == nil {
+		return digest{}, false
+	}
+	return s.hash.digest(kindArray, binary.BigEndian.AppendUint64(nil, uint64(id)), a.record()), true
 }
 
 func (s *State) requestDigest(k requestKey) (digest, bool) {

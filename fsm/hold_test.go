@@ -54,10 +54,9 @@ func (w *watcher) checkBarred(s *State, all []*cluster.Job) error {
 // names, which are there, and who can never start was cancelled if it asked
 // for that.
 func checkDepends(s *State, all []*cluster.Job) error {
-	waiting, _ := s.startable(s.now)
-	want := slices.DeleteFunc(s.inStates(cluster.JobPending, cluster.JobQueued), func(j *cluster.Job) bool { return j.Barred(s.now).Code != "" })
-	if !slices.Equal(waiting, want) {
-		return fmt.Errorf("%d jobs may start, want %d", len(waiting), len(want))
+	waiting, _, _ := s.startable(s.now)
+	if err := checkShown(s, waiting); err != nil {
+		return err
 	}
 	if len(s.unsettled) > 0 {
 		return fmt.Errorf("%d jobs are unsettled after an entry", len(s.unsettled))
@@ -76,20 +75,19 @@ func checkDepends(s *State, all []*cluster.Job) error {
 			continue // what it waited for may be forgotten
 		}
 		for i, d := range j.Spec.Depends {
-			on := s.jobs.get(d.Job)
 			switch {
 			case d.Kind == cluster.Singleton:
 				first := !slices.ContainsFunc(all, func(o *cluster.Job) bool {
-					return o.ID < j.ID && !o.State.Terminal() && nameOf(o) == nameOf(j)
+					return unit(o) < unit(j) && !o.State.Terminal() && nameOf(o) == nameOf(j)
 				})
 				if first != (j.Depends[i] == cluster.DependMet) {
 					return fmt.Errorf("job %d is %s, first of its name: %t", j.ID, j.Depends[i], first)
 				}
 			case j.Depends[i] != cluster.DependOpen:
-			case on == nil:
-				return fmt.Errorf("job %d waits for job %d, which is gone", j.ID, d.Job)
-			case d.Of(on.State, len(on.Attempts) > 0) != cluster.DependOpen:
-				return fmt.Errorf("job %d waits for job %d, which is %s", j.ID, d.Job, on.State)
+			default:
+				if err := checkOpen(s, j, d); err != nil {
+					return err
+				}
 			}
 		}
 	}

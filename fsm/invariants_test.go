@@ -23,6 +23,8 @@ type watcher struct {
 	// the cards that are no longer to be shared since.
 	shares   map[cluster.GPUID]int
 	unshared map[cluster.GPUID]bool
+	// arrays are as they were at the last look.
+	arrays map[cluster.JobID]*array
 }
 
 func newWatcher(keep int) *watcher {
@@ -43,6 +45,9 @@ func (w *watcher) ack(f *FSM, r Result) error {
 			return fmt.Errorf("id %d was given again", id)
 		}
 		w.next = id + 1
+		if a := f.st.arrays[id]; a != nil {
+			w.next = a.last() + 1
+		}
 		j, ok := f.Job(id)
 		if !ok {
 			return fmt.Errorf("job %d is acknowledged and not there", id)
@@ -60,7 +65,7 @@ func (w *watcher) check(f *FSM) error {
 	}
 	w.now = s.now
 	all, _ := f.Jobs(Query{})
-	for _, check := range []func(*State, []*cluster.Job) error{w.checkKept, w.checkMoves, w.checkParts, checkJobs, checkIndexes, checkQueues, checkPartitions, w.checkBarred, checkDepends, w.checkLedger, checkSamples, w.checkWeights} {
+	for _, check := range []func(*State, []*cluster.Job) error{w.checkKept, w.checkMoves, w.checkParts, checkJobs, checkIndexes, checkQueues, checkPartitions, w.checkBarred, checkDepends, w.checkArrays, w.checkLedger, checkSamples, w.checkWeights} {
 		if err := check(s, all); err != nil {
 			return err
 		}
@@ -77,7 +82,7 @@ func (w *watcher) check(f *FSM) error {
 func (w *watcher) checkKept(s *State, all []*cluster.Job) error {
 	finished := 0
 	for _, j := range all {
-		if w.acked[j.ID] != identityOf(j) {
+		if w.acked[unit(j)] != identityOf(j) {
 			return fmt.Errorf("job %d is not what was acknowledged", j.ID)
 		}
 		if j.State.Terminal() {
@@ -106,7 +111,7 @@ func (w *watcher) checkMoves(_ *State, all []*cluster.Job) error {
 		if old.State.Terminal() {
 			return fmt.Errorf("job %d changed after its end: %s", j.ID, cmp.Diff(old, j))
 		}
-		if j.Revision <= old.Revision {
+		if j.Revision <= old.Revision || !j.InArray() && j.Count() != 1 {
 			return fmt.Errorf("job %d changed and its revision stayed %d", j.ID, j.Revision)
 		}
 		if len(j.Attempts) < len(old.Attempts) {

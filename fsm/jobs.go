@@ -14,7 +14,9 @@ func (s *State) putJob(old, j *cluster.Job) {
 	s.tell(old, j)
 	if j.State.Terminal() && (old == nil || !old.State.Terminal()) {
 		s.addFinished(j)
-		s.forgetOldest()
+		if s.rules < arrayVersion { // see applyEntry
+			s.forgetOldest()
+		}
 	}
 }
 
@@ -33,8 +35,17 @@ func (s *State) place(old, j *cluster.Job) {
 			}
 		}
 	}
+	if j.ArrayJobID != 0 {
+		s.indexArray(old, j)
+	}
 	s.indexDepends(old, j)
 	s.count(old, j)
+	if old != nil && old.Fold != nil {
+		s.folded[old.State] -= len1(old)
+	}
+	if j.Fold != nil {
+		s.folded[j.State] += len1(j)
+	}
 	s.jobs.put(j)
 	set.put(j)
 	s.hash.jobs.touch(j.ID)
@@ -73,6 +84,7 @@ func (s *State) forgetOldest() {
 		j := s.jobs.get(id)
 		s.forgot = append(s.forgot, j)
 		s.byState[j.State].remove(id)
+		s.forgetTask(j)
 		s.jobs.remove(id)
 		s.hash.jobs.touch(id)
 	}

@@ -31,7 +31,7 @@ func stale(format string, args ...any) cluster.Reason {
 // conflict returns why a start can no longer be committed, the zero Reason
 // when it can.
 func (s *State) conflict(st *cluster.Start) cluster.Reason {
-	j := s.jobs.get(st.Job)
+	j := s.job(st.Job)
 	switch {
 	case j == nil:
 		return stale("job %d is gone", st.Job)
@@ -40,7 +40,7 @@ func (s *State) conflict(st *cluster.Start) cluster.Reason {
 	case st.Attempt != uint32(len(j.Attempts))+1:
 		return stale("attempt %d of job %d was planned, %d is next", st.Attempt, st.Job, len(j.Attempts)+1)
 	}
-	if r := j.Barred(s.now); r.Code != "" {
+	if r := s.barredBy(j, s.now); r.Code != "" {
 		return stale("job %d may not start: %s", st.Job, r)
 	}
 	if r := s.unlikeSpec(j, st); r.Code != "" {
@@ -127,7 +127,7 @@ func (s *State) unlikeBerth(j *cluster.Job, b *cluster.Berth) cluster.Reason {
 
 // start commits one start that conflicts with nothing.
 func (s *State) start(index uint64, st *cluster.Start) {
-	old := s.jobs.get(st.Job)
+	old := s.own(st.Job)
 	j := old.Clone()
 	s.unqueue(j)
 	s.cache.berth(&st.Berth)
@@ -207,11 +207,11 @@ func (s *State) applyMoves(index uint64, moves []cluster.QueueMove, res *cluster
 
 // immovable returns why a move is no longer right, the zero Reason when it is.
 func (s *State) immovable(m *cluster.QueueMove) cluster.Reason {
-	j := s.jobs.get(m.Job)
+	j := s.job(m.Job)
 	if j == nil || !j.State.Waiting() || j.Cancel != nil {
 		return stale("job %d does not wait any more", m.Job)
 	}
-	if r := j.Barred(s.now); r.Code != "" {
+	if r := s.barredBy(j, s.now); r.Code != "" {
 		return stale("job %d may not be planned: %s", m.Job, r)
 	}
 	if m.GPU == "" {
@@ -241,7 +241,7 @@ func (s *State) immovable(m *cluster.QueueMove) cluster.Reason {
 }
 
 func (s *State) move(index uint64, m *cluster.QueueMove, es edits) {
-	old := s.jobs.get(m.Job)
+	old := s.own(m.Job)
 	j := old.Clone()
 	if old.Queue != "" {
 		es.of(old.Queue).drop[j.ID] = struct{}{}

@@ -57,14 +57,14 @@ func (w *world) spec() *cluster.Spec {
 		for range 1 + w.draw("on", 2) {
 			d := cluster.Dependency{Kind: rapid.SampledFrom(cluster.DependKinds()).Draw(w.t, "kind")}
 			if d.Kind != cluster.Singleton {
-				d.Job = 99
-				if j, ok := w.pick(); ok {
-					d.Job = j.ID
-				}
+				w.on(&d)
 			}
 			s.Depends = append(s.Depends, d)
 		}
 		s.DependAny, s.KillInvalidDepend = rapid.Bool().Draw(w.t, "any"), rapid.Bool().Draw(w.t, "kill")
+	}
+	if w.draw("array", 3) == 0 {
+		s.Array = w.array()
 	}
 	if w.draw("gang", 3) == 0 {
 		s.Nodes, s.OrCPU = 2+w.draw("nodes", 2), false
@@ -274,9 +274,11 @@ func (w *world) node() *logv1.Command {
 }
 
 func (w *world) command() *logv1.Command {
-	switch w.draw("command", 20) {
+	switch w.draw("command", 23) {
 	case 19:
 		return w.telling()
+	case 20, 21, 22:
+		return w.changeTasks()
 	case 18:
 		return w.undo()
 	case 16:
@@ -286,7 +288,7 @@ func (w *world) command() *logv1.Command {
 				return holdCmd(99, 0, false)
 			}
 		}
-		return holdCmd(j.ID, cluster.UID(w.draw("by", 2)), w.draw("release", 3) > 0)
+		return holdCmd(w.one(j), cluster.UID(w.draw("by", 2)), w.draw("release", 3) > 0)
 	case 17:
 		j, ok := w.pick(cluster.JobStarting, cluster.JobRunning, cluster.JobUnreachable)
 		if !ok || w.draw("any", 4) == 0 {
@@ -305,7 +307,7 @@ func (w *world) command() *logv1.Command {
 		return w.report()
 	case 10:
 		if j, ok := w.pick(); ok {
-			return cancelCmd(j.ID, cluster.UID(w.draw("by", 2)))
+			return cancelCmd(w.one(j), cluster.UID(w.draw("by", 2)))
 		}
 		return cancelCmd(99, 0)
 	case 11, 12:

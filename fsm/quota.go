@@ -119,7 +119,7 @@ func held(j *cluster.Job) (jobs, running, gpuMilli int64) {
 		gpuMilli, _ = a.Rate()
 		return 1, 1, gpuMilli
 	}
-	return 1, 0, 0
+	return int64(j.Count()), 0, 0
 }
 
 // count keeps what subjects of quotas have when j takes the place of old.
@@ -165,7 +165,7 @@ func (s *State) maySubmit(jobs []*cluster.Job) *cluster.Error {
 	count := map[cluster.Holder]int{}
 	for _, j := range jobs {
 		h := cluster.HolderOf(j)
-		if count[h]++; count[h] > 1 {
+		if count[h] += j.Spec.Len(); count[h] > j.Spec.Len() {
 			continue
 		}
 		if len(d.accounts) > 0 && h.Account != "" && d.accounts[h.Account] == nil {

@@ -103,7 +103,7 @@ func (s *State) Ledger() *cluster.Ledger { return s.ledger }
 
 // Job returns a job.
 func (s *State) Job(id cluster.JobID) (*cluster.Job, bool) {
-	j := s.jobs.get(id)
+	j := s.job(id)
 	return j, j != nil
 }
 
@@ -167,7 +167,7 @@ func (f *FSM) Queue(g cluster.GPUID) []cluster.Waiter {
 func (f *FSM) QueuePosition(id cluster.JobID) (cluster.GPUID, int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	j := f.st.jobs.get(id)
+	j := f.st.jobs.get(id) // nobody in a queue is folded
 	if j == nil || j.Queue == "" {
 		return "", 0
 	}
@@ -181,7 +181,7 @@ func (f *FSM) Counts() map[cluster.JobState]int {
 	defer f.mu.RUnlock()
 	out := make(map[cluster.JobState]int, len(f.st.byState))
 	for st := range f.st.byState {
-		n := f.st.byState[st].n
+		n := f.st.byState[st].n + f.st.folded[st]
 		if cluster.JobState(st) == cluster.JobPending {
 			n += f.st.barred.n
 		}
@@ -269,11 +269,12 @@ func (f *FSM) SchedulerSnapshotAt(now cluster.Time) (*cluster.Snapshot, cluster.
 	defer f.mu.RUnlock()
 	s := f.st
 	now = max(now, s.now)
-	waiting, next := s.startable(now)
+	waiting, more, next := s.startable(now)
 	if at := s.reserved.Next(now); at != 0 && (next == 0 || at < next) {
 		next = at
 	}
 	return &cluster.Snapshot{
+		More:  more,
 		Index: s.index, Now: now, Nodes: s.sortedNodes(), Ledger: s.ledger.Clone(), Queues: maps.Clone(s.queues),
 		Partitions: s.Partitions(), Standing: s.standing.forPass(), Limits: s.limits(now), Reservations: s.reserved,
 		Waiting: waiting,

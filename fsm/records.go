@@ -115,6 +115,9 @@ func (s *State) each(put func(*logv1.Record) error) error {
 	for _, id := range sortedKeys(s.nodes) {
 		w.send(&logv1.Record{Kind: &logv1.Record_Node{Node: conv.NodeToLog(s.nodes[id])}})
 	}
+	for _, id := range sortedKeys(s.arrays) {
+		w.send(&logv1.Record{Kind: &logv1.Record_Array{Array: s.arrays[id].record()}})
+	}
 	merge([]*jobSet{&s.jobs}, 0, func(j *cluster.Job) bool {
 		w.send(&logv1.Record{Kind: &logv1.Record_Job{Job: conv.JobToLog(j)}})
 		return w.err == nil
@@ -202,6 +205,8 @@ func (s *State) load(r *logv1.Record) error {
 		return s.loadReservation(k.Reservation)
 	case *logv1.Record_Node:
 		return s.loadNode(k.Node)
+	case *logv1.Record_Array:
+		return s.loadArray(k.Array)
 	case *logv1.Record_Job:
 		return s.loadJob(k.Job)
 	case *logv1.Record_Queue:
@@ -256,7 +261,7 @@ func (s *State) loadNode(m *logv1.Node) error {
 
 // loadJob takes a job and what it holds. Nodes come before jobs.
 func (s *State) loadJob(m *logv1.Job) error {
-	j, err := conv.JobFromLog(m)
+	j, err := s.readJob(m)
 	if err != nil {
 		return err
 	}
@@ -305,6 +310,11 @@ func (s *State) loadRequest(m *logv1.Request) error {
 	copy(r.key[:], m.Key)
 	copy(r.bodyHash[:], m.BodyHash)
 	r.first = cluster.JobID(m.Jobs[0])
+	if m.Jobs[len(m.Jobs)-1]-m.Jobs[0] != uint64(len(m.Jobs)-1) {
+		for _, id := range m.Jobs {
+			r.ids = append(r.ids, cluster.JobID(id))
+		}
+	}
 	if s.requests[r.key] != nil {
 		return errors.New("request appears twice")
 	}

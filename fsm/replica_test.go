@@ -48,8 +48,14 @@ func checkDerived(s *State) error {
 		return fmt.Errorf("digests of %d jobs, %d requests and %d samples are held; there are %d, %d and %d",
 			len(h.jobs.have), len(h.requests.have), len(h.samples.have), s.jobs.n, len(s.requests), len(s.samples))
 	}
-	if h := &s.hash; len(h.jobs.dirty)+len(h.requests.dirty)+len(h.samples.dirty)+len(h.rest.dirty) != 0 {
+	if h := &s.hash; len(h.jobs.dirty)+len(h.requests.dirty)+len(h.samples.dirty)+len(h.rest.dirty)+len(h.arrays.dirty) != 0 {
 		return fmt.Errorf("something is dirty after a hash")
+	}
+	if len(s.hash.arrays.have) != len(s.arrays) {
+		return fmt.Errorf("digests of %d arrays are held, there are %d", len(s.hash.arrays.have), len(s.arrays))
+	}
+	if err := checkArrayIndexes(s); err != nil {
+		return err
 	}
 	if len(s.requests) != len(s.reqOrder) {
 		return fmt.Errorf("%d requests, %d in order", len(s.requests), len(s.reqOrder))
@@ -97,13 +103,15 @@ func sameInside(a, b *State) error {
 	if d := cmp.Diff(a.queues, b.queues); d != "" {
 		return fmt.Errorf("queues: %s", d)
 	}
-	if !slices.EqualFunc(a.reqOrder, b.reqOrder, func(x, y *request) bool { return *x == *y }) {
+	if !slices.EqualFunc(a.reqOrder, b.reqOrder, func(x, y *request) bool {
+		return x.key == y.key && x.bodyHash == y.bodyHash && x.at == y.at && slices.Equal(x.jobs(), y.jobs())
+	}) {
 		return fmt.Errorf("requests differ")
 	}
 	if x, y := a.inStates(cluster.JobPending, cluster.JobQueued), b.inStates(cluster.JobQueued, cluster.JobPending); cmp.Diff(x, y) != "" {
 		return fmt.Errorf("who waits: %s", cmp.Diff(x, y))
 	}
-	return nil
+	return sameArrays(a, b)
 }
 
 // checkOrder: jobs start in the order of their GPUs' queues, or the attempt

@@ -32,7 +32,7 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 	s := f.st
 	view := &State{
 		index: s.index, term: s.term, now: s.now, nextJob: s.nextJob, lastHash: s.lastHash, format: s.format, config: s.config,
-		jobs: s.jobs.clone(), nodes: maps.Clone(s.nodes), queues: maps.Clone(s.queues), reqOrder: slices.Clone(s.reqOrder),
+		jobs: s.jobs.clone(), arrays: cloneArrays(s.arrays), nodes: maps.Clone(s.nodes), queues: maps.Clone(s.queues), reqOrder: slices.Clone(s.reqOrder),
 		parts: maps.Clone(s.parts), reserved: s.reserved, tokens: maps.Clone(s.tokens), denied: maps.Clone(s.denied),
 		weights: s.weights, kept: s.kept, pin: s.pin, company: s.company, samples: slices.Clone(s.samples), sampleNo: s.sampleNo,
 		standing: s.standing.view(), out: s.outView(),
@@ -189,6 +189,9 @@ func (s *State) settle() error {
 		return fmt.Errorf("%d jobs are queued, the queues hold %d", n, queued)
 	}
 	s.recount()
+	if err := s.checkArrays(); err != nil {
+		return err
+	}
 	if err := s.checkKept(); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -18,6 +19,7 @@ type State struct {
 	nextJob  cluster.JobID
 	config   *logv1.Config
 	jobs     jobSet
+	arrays   map[cluster.JobID]*array
 	nodes    map[cluster.NodeID]*cluster.Node
 	queues   map[cluster.GPUID][]cluster.Waiter // ordered by rank, then job; none empty
 	requests map[requestKey]*request
@@ -42,8 +44,10 @@ type State struct {
 	// What follows is made from the above and never stored.
 	ledger   *cluster.Ledger
 	byState  [cluster.JobDeadline + 1]jobSet
-	barred   jobSet          // pending jobs that something barred when they were put; they are not in byState
-	finished []cluster.JobID // in order of ending, oldest first
+	folded   [cluster.JobDeadline + 1]int // tasks in a state beyond one for each job
+	arrayIDs []cluster.JobID              // sorted
+	barred   jobSet                       // pending jobs that something barred when they were put; they are not in byState
+	finished []cluster.JobID              // in order of ending, oldest first
 	nodeJobs map[cluster.NodeID]*jobSet
 	gpuJobs  map[cluster.GPUID][]cluster.JobID // in order; slices are replaced, never changed
 	gpuNode  map[cluster.GPUID]cluster.NodeID
@@ -51,10 +55,10 @@ type State struct {
 	hash     hasher
 	cache    cache
 	changes  []Change // of the entry being applied
-	// dependents are the jobs that wait for one, by id; who ended meanwhile may be
+	// dependents are the jobs that wait for one, by id, and the arrays; who ended meanwhile may be
 	// among them. unsettled are the jobs whose change may concern others, within a
 	// command.
-	dependents map[cluster.JobID][]cluster.JobID
+	dependents map[dependKey][]cluster.JobID
 	unsettled  []*cluster.Job
 	// forgot are the finished jobs that the entry being applied forgot, and endedNow
 	// tells that it ended some, for the feed of ended jobs.
@@ -69,8 +73,9 @@ func newState() *State {
 		standing: newStanding(),
 		ledger:   cluster.NewLedger(nil), nodeJobs: map[cluster.NodeID]*jobSet{},
 		gpuJobs: map[cluster.GPUID][]cluster.JobID{}, gpuNode: map[cluster.GPUID]cluster.NodeID{},
-		hash: newHasher(), cache: newCache(), named: map[nameKey]*names{}, dependents: map[cluster.JobID][]cluster.JobID{},
-		out: newOutbox(),
+		out:  newOutbox(),
+		hash: newHasher(), cache: newCache(), named: map[nameKey]*names{}, dependents: map[dependKey][]cluster.JobID{},
+		arrays: map[cluster.JobID]*array{},
 	}
 }
 
@@ -88,9 +93,14 @@ type request struct {
 	first    cluster.JobID
 	count    int
 	at       cluster.Time
+	// ids are there when some of the jobs are arrays, whose ids are further apart.
+	ids []cluster.JobID
 }
 
 func (r *request) jobs() []cluster.JobID {
+	if r.ids != nil {
+		return slices.Clone(r.ids)
+	}
 	ids := make([]cluster.JobID, r.count)
 	for i := range ids {
 		ids[i] = r.first + cluster.JobID(i)
@@ -99,9 +109,9 @@ func (r *request) jobs() []cluster.JobID {
 }
 
 func (r *request) record() *logv1.Request {
-	m := &logv1.Request{Key: r.key[:], BodyHash: r.bodyHash[:], AtUs: int64(r.at), Jobs: make([]uint64, r.count)}
-	for i := range m.Jobs {
-		m.Jobs[i] = uint64(r.first) + uint64(i)
+	m := &logv1.Request{Key: r.key[:], BodyHash: r.bodyHash[:], AtUs: int64(r.at)}
+	for _, id := range r.jobs() {
+		m.Jobs = append(m.Jobs, uint64(id))
 	}
 	return m
 }

@@ -52,7 +52,7 @@ func (s *State) tell(old, j *cluster.Job) {
 	if j.Spec.Mail.Events == 0 && len(s.out.hooks) == 0 || s.rules < tellVersion {
 		return
 	}
-	if ev := happened(old, j); ev != 0 {
+	if ev := s.ofArray(j, happened(old, j)); ev != 0 {
 		s.announce(j, ev, "")
 	}
 }

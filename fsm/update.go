@@ -12,13 +12,15 @@ import (
 // queue and is looked at anew; of one that runs only what concerns its end, or
 // its next attempt, is the leader's to allow.
 func (s *State) updateJob(index uint64, c *logv1.UpdateJob) Result {
-	old := s.jobs.get(cluster.JobID(c.Job))
+	old := s.job(cluster.JobID(c.Job))
 	spec, err := conv.SpecFromLog(c.Spec)
 	switch {
 	case old == nil:
 		return refuse(cluster.CodeNotFound, "job %d is not known", c.Job)
 	case err != nil:
 		return refuse(cluster.CodeInvalid, "job %d: %v", c.Job, err)
+	case old.InArray():
+		return refuse(cluster.CodeConflict, "job %s is of an array, whose tasks are all alike: how many run at once can be changed, the rest not; cancel it and submit another", old.Label())
 	case old.State.Terminal():
 		return refuse(cluster.CodeConflict, "job %d has ended as %s and cannot be changed", c.Job, old.State)
 	case old.Revision != c.Base:
@@ -61,10 +63,14 @@ func (s *State) reindex(old, j *cluster.Job) {
 		if d.Job == 0 || j.Depends[i] != cluster.DependOpen {
 			continue
 		}
+		key, ok := s.keyFor(d)
+		if !ok {
+			continue
+		}
 		// In order, as a restored replica finds them.
-		on := s.dependents[d.Job]
+		on := s.dependents[key]
 		if at, there := slices.BinarySearch(on, j.ID); !there {
-			s.dependents[d.Job] = slices.Insert(on, at, j.ID)
+			s.dependents[key] = slices.Insert(on, at, j.ID)
 		}
 	}
 	s.unsettled = append(s.unsettled, j)

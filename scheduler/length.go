@@ -30,11 +30,13 @@ func (p *pass) measure() {
 			}
 		}
 		// Whole microseconds, so that the sum does not depend on the order.
-		t := int64(math.Min(float64(it.allGPUs())/rate, maxSpread))
+		// Tasks of its array that are not shown wait, too.
+		alike := 1 + p.more[it.job.ID]
+		t := int64(math.Min(float64(it.allGPUs()*alike)/rate, maxSpread))
 		for c := range it.needs {
 			if it.needs[c].way != wayNone {
 				p.f.classes[c].drain += t
-				p.f.classes[c].wanted += int64(it.allGPUs())
+				p.f.classes[c].wanted += int64(it.allGPUs() * alike)
 			}
 		}
 	}

@@ -14,6 +14,7 @@ type pass struct {
 	byID    []int32 // item+1 by job id less firstID
 	firstID cluster.JobID
 	running []*cluster.Job
+	more    map[cluster.JobID]int // see Snapshot.More
 	plan    cluster.Plan
 	failed  map[shape]int64
 	told    map[shape]cluster.Reason
@@ -60,7 +61,7 @@ type pass struct {
 // each job that moves. Every waiting job that does not start has an entry in
 // Unplaced; the first Policy.MaxReasons shapes of them have it in words.
 func Schedule(snap *cluster.Snapshot, pol Policy) cluster.Plan {
-	p := &pass{pol: pol, now: int64(snap.Now), running: snap.Running, failed: map[shape]int64{}, bulks: map[shape]bool{}, told: map[shape]cluster.Reason{}}
+	p := &pass{pol: pol, now: int64(snap.Now), running: snap.Running, more: snap.More, failed: map[shape]int64{}, bulks: map[shape]bool{}, told: map[shape]cluster.Reason{}}
 	p.plan.BaseIndex, p.nodes = snap.Index, snap.Nodes
 	p.realms, p.reservations = newRealms(snap), snap.Reservations
 	p.f = newFleet(snap.Nodes, snap.Ledger.Clone(), snap.Queues, &p.pol, p.realms)

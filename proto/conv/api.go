@@ -155,6 +155,8 @@ type JobDetail struct {
 	// Reason replaces the stored reason when its code is set: the planner
 	// keeps the numbers of why a job waits outside the state.
 	Reason cluster.Reason
+	// Throttle is how many tasks of the job's array may run at once now.
+	Throttle int
 	// Brief leaves out spec, attempts and predictions.
 	Brief bool
 	// Redact leaves out what only the owner and administrators may see: the
@@ -188,7 +190,7 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 			m.NodesWanted, m.TasksPerNode = uint32(j.Spec.NodeCount()), uint32(j.Spec.TaskCount())
 		}
 	}
-	taskToAPI(m, j)
+	taskToAPI(m, j, d.Throttle)
 	if a := j.Last(); a != nil && !j.State.Waiting() {
 		m.Node, m.Gpus = string(a.Berth.Node), sharesToAPI(&a.Berth, d.GPU)
 		m.NodeList = cluster.FoldNames(a.NodeIDs())

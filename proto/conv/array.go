@@ -6,6 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
 func arrayToLog(a *cluster.Array) *logv1.Array {
@@ -113,14 +114,38 @@ func arrayToAPI(a *cluster.Array) string {
 	return a.String()
 }
 
+// JobsOf is how many jobs one of a submit makes: an array, as many as it has
+// tasks.
+func JobsOf(m *logv1.NewJob) int {
+	a := m.GetSpec().GetArray()
+	if a == nil {
+		return 1
+	}
+	n := 0
+	for r := a.GetRuns(); len(r) >= 3; r = r[3:] {
+		n += int((r[1]-r[0])/max(1, r[2])) + 1
+	}
+	return n
+}
+
+func arrayTask(j *cluster.Job) *nodev1.ArrayTask {
+	if !j.InArray() {
+		return nil
+	}
+	t := &j.Spec.Array.Tasks
+	return &nodev1.ArrayTask{
+		Job: uint64(j.ArrayJobID), Task: j.ArrayTaskID, Count: uint32(t.Len()), Min: t.Min(), Max: t.Max(), Step: t.Step(),
+	}
+}
+
 // taskToAPI adds which task of which array j is.
-func taskToAPI(m *apiv1.Job, j *cluster.Job) {
+func taskToAPI(m *apiv1.Job, j *cluster.Job, throttle int) {
 	if !j.InArray() {
 		return
 	}
 	task := j.ArrayTaskID
 	m.ArrayJobId, m.ArrayTaskId, m.ArrayCount = uint64(j.ArrayJobID), &task, uint32(j.Count())
 	if j.Spec != nil && j.Spec.Array != nil {
-		m.ArrayTasks, m.ArrayThrottle = j.TasksText(), uint32(j.Spec.Array.Throttle)
+		m.ArrayTasks, m.ArrayThrottle = j.TasksText(), uint32(throttle)
 	}
 }

@@ -11,7 +11,7 @@ import (
 func dependsToLog(ds []cluster.Dependency) []*logv1.Dependency {
 	var out []*logv1.Dependency
 	for _, d := range ds {
-		out = append(out, &logv1.Dependency{Kind: string(d.Kind), Job: uint64(d.Job)})
+		out = append(out, &logv1.Dependency{Kind: string(d.Kind), Job: uint64(d.Job), OneTask: d.OneTask, Task: d.Task, DelayUs: d.Delay.Microseconds()})
 	}
 	return out
 }
@@ -19,7 +19,7 @@ func dependsToLog(ds []cluster.Dependency) []*logv1.Dependency {
 func dependsFromLog(ms []*logv1.Dependency) []cluster.Dependency {
 	var out []cluster.Dependency
 	for _, m := range ms {
-		out = append(out, cluster.Dependency{Kind: cluster.DependKind(m.GetKind()), Job: cluster.JobID(m.GetJob())})
+		out = append(out, cluster.Dependency{Kind: cluster.DependKind(m.GetKind()), Job: cluster.JobID(m.GetJob()), OneTask: m.GetOneTask(), Task: m.GetTask(), Delay: us(m.GetDelayUs())})
 	}
 	return out
 }
@@ -27,7 +27,9 @@ func dependsFromLog(ms []*logv1.Dependency) []cluster.Dependency {
 func dependsFromAPI(ms []*apiv1.Dependency) []cluster.Dependency {
 	var out []cluster.Dependency
 	for _, m := range ms {
-		out = append(out, cluster.Dependency{Kind: cluster.DependKind(m.GetKind()), Job: cluster.JobID(m.GetJob())})
+		out = append(out, cluster.Dependency{
+			Kind: cluster.DependKind(m.GetKind()), Job: cluster.JobID(m.GetJob()), OneTask: m.Task != nil, Task: m.GetTask(), Delay: m.GetDelay().AsDuration(),
+		})
 	}
 	return out
 }
@@ -35,7 +37,11 @@ func dependsFromAPI(ms []*apiv1.Dependency) []cluster.Dependency {
 func dependsToAPI(ds []cluster.Dependency) []*apiv1.Dependency {
 	var out []*apiv1.Dependency
 	for _, d := range ds {
-		out = append(out, &apiv1.Dependency{Kind: string(d.Kind), Job: uint64(d.Job)})
+		m := &apiv1.Dependency{Kind: string(d.Kind), Job: uint64(d.Job), Delay: toDuration(d.Delay)}
+		if d.OneTask {
+			m.Task = &d.Task
+		}
+		out = append(out, m)
 	}
 	return out
 }
@@ -45,6 +51,7 @@ func holdToLog(m *logv1.Job, j *cluster.Job) {
 	if h := j.Hold; h != nil {
 		m.Hold = &logv1.Hold{AtUs: int64(h.At), By: uint32(h.By), Admin: h.Admin}
 	}
+	m.DependAtUs = int64(j.DependAt)
 	for _, s := range j.Depends {
 		m.Depend = append(m.Depend, uint32(s))
 	}
@@ -58,6 +65,7 @@ func holdFromLog(j *cluster.Job, m *logv1.Job) error {
 	if len(m.GetDepend()) != len(j.Spec.Depends) {
 		return fmt.Errorf("job %d: %d states of %d dependencies", j.ID, len(m.GetDepend()), len(j.Spec.Depends))
 	}
+	j.DependAt = cluster.Time(m.GetDependAtUs())
 	for _, s := range m.GetDepend() {
 		if s > uint32(cluster.DependFailed) {
 			return fmt.Errorf("job %d: dependency in state %d", j.ID, s)

@@ -165,7 +165,7 @@ func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment
 	for _, e := range slurmPartition(s) {
 		as.Env = append(as.Env, []byte(e))
 	}
-	as.Ranks = ranks(s, a, rank)
+	as.Ranks, as.Array = ranks(s, a, rank), arrayTask(j)
 	for _, g := range b.GPUs {
 		as.Gpus = append(as.Gpus, &nodev1.Share{
 			Uuid: string(g.GPU), MemMib: g.Share.MemMiB, Milli: g.Share.Milli, Exclusive: g.Share.Exclusive,

@@ -54,6 +54,7 @@ func VisitOf(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment {
 	return &nodev1.Assignment{
 		Job: as.Job, Attempt: as.Attempt, Token: as.Token, Uid: as.Uid, Gid: as.Gid, User: as.User, Name: as.Name,
 		Dir: as.Dir, Image: as.Image, Stdout: as.Stdout, Stderr: as.Stderr, Ranks: as.Ranks,
+		Array: as.Array,
 	}
 }
 

@@ -208,6 +208,8 @@ type Limits struct {
 	QueuedTotal int `yaml:"queued_total"`
 	// JobsPerUser is how many jobs of one user may wait or run.
 	JobsPerUser int `yaml:"jobs_per_user"`
+	// ArrayTasks is how many tasks one job array may have.
+	ArrayTasks int `yaml:"array_tasks"`
 	// Shells, commands and followed outputs that one coordinator carries at
 	// once: in all, and of one user.
 	StreamsTotal   int `yaml:"streams_total"`
@@ -254,7 +256,7 @@ func DefaultCoordinator() Coordinator {
 			GangTimeout: 10 * time.Minute, GangPorts: "20000-29999"},
 
 		Lease:   Lease{Agent: 60 * time.Second},
-		Limits:  Limits{QueuedTotal: 200_000, JobsPerUser: 150_000, StreamsTotal: 512, StreamsPerUser: 32},
+		Limits:  Limits{QueuedTotal: 200_000, JobsPerUser: 150_000, ArrayTasks: 100_000, StreamsTotal: 512, StreamsPerUser: 32},
 		Learner: Learner{MinSamples: 32, Interval: 10 * time.Second},
 		History: History{Keep: 90 * 24 * time.Hour, MaxJobs: 1_000_000, InState: 20_000},
 		Notify:  Notify{Webhooks: "users"},
@@ -322,6 +324,7 @@ func (c *Coordinator) Validate() error {
 	p.span("lease.agent", c.Lease.Agent, 5*time.Second, time.Hour)
 	p.number("limits.queued_total", c.Limits.QueuedTotal, 1, 1_000_000)
 	p.number("limits.jobs_per_user", c.Limits.JobsPerUser, 1, 1_000_000)
+	p.number("limits.array_tasks", c.Limits.ArrayTasks, 1, 1_000_000)
 	p.number("limits.streams_total", c.Limits.StreamsTotal, 1, 10_000)
 	p.number("limits.streams_per_user", c.Limits.StreamsPerUser, 1, 10_000)
 	p.number("learner.min_samples", c.Learner.MinSamples, 1, 4096)

@@ -141,16 +141,19 @@ const (
 	// End it, and let it wait again; then also held.
 	JobAction_JOB_ACTION_REQUEUE      JobAction = 3
 	JobAction_JOB_ACTION_REQUEUE_HOLD JobAction = 4
+	// Let so many tasks of arrays run at once.
+	JobAction_JOB_ACTION_THROTTLE JobAction = 10
 )
 
 // Enum value maps for JobAction.
 var (
 	JobAction_name = map[int32]string{
-		0: "JOB_ACTION_UNSPECIFIED",
-		1: "JOB_ACTION_HOLD",
-		2: "JOB_ACTION_RELEASE",
-		3: "JOB_ACTION_REQUEUE",
-		4: "JOB_ACTION_REQUEUE_HOLD",
+		0:  "JOB_ACTION_UNSPECIFIED",
+		1:  "JOB_ACTION_HOLD",
+		2:  "JOB_ACTION_RELEASE",
+		3:  "JOB_ACTION_REQUEUE",
+		4:  "JOB_ACTION_REQUEUE_HOLD",
+		10: "JOB_ACTION_THROTTLE",
 	}
 	JobAction_value = map[string]int32{
 		"JOB_ACTION_UNSPECIFIED":  0,
@@ -158,6 +161,7 @@ var (
 		"JOB_ACTION_RELEASE":      2,
 		"JOB_ACTION_REQUEUE":      3,
 		"JOB_ACTION_REQUEUE_HOLD": 4,
+		"JOB_ACTION_THROTTLE":     10,
 	}
 )
 
@@ -1047,10 +1051,14 @@ func (x *Warning) GetFirst() bool {
 
 type Dependency struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// after, afterany, afterok, afternotok or singleton.
+	// after, afterany, afterok, afternotok, aftercorr or singleton.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// 0 with singleton.
-	Job           uint64 `protobuf:"varint,2,opt,name=job,proto3" json:"job,omitempty"`
+	// 0 with singleton. The id of an array is all of it.
+	Job uint64 `protobuf:"varint,2,opt,name=job,proto3" json:"job,omitempty"`
+	// One task of the array alone.
+	Task *uint32 `protobuf:"varint,3,opt,name=task,proto3,oneof" json:"task,omitempty"`
+	// How long after it, with after.
+	Delay         *durationpb.Duration `protobuf:"bytes,4,opt,name=delay,proto3" json:"delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1097,6 +1105,20 @@ func (x *Dependency) GetJob() uint64 {
 		return x.Job
 	}
 	return 0
+}
+
+func (x *Dependency) GetTask() uint32 {
+	if x != nil && x.Task != nil {
+		return *x.Task
+	}
+	return 0
+}
+
+func (x *Dependency) GetDelay() *durationpb.Duration {
+	if x != nil {
+		return x.Delay
+	}
+	return nil
 }
 
 type Job struct {
@@ -2399,8 +2421,10 @@ func (x *Part) GetReady() bool {
 }
 
 type GetJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// A task of the array that id names.
+	Task          *uint32 `protobuf:"varint,2,opt,name=task,proto3,oneof" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2438,6 +2462,13 @@ func (*GetJobRequest) Descriptor() ([]byte, []int) {
 func (x *GetJobRequest) GetId() uint64 {
 	if x != nil {
 		return x.Id
+	}
+	return 0
+}
+
+func (x *GetJobRequest) GetTask() uint32 {
+	if x != nil && x.Task != nil {
+		return *x.Task
 	}
 	return 0
 }
@@ -2962,8 +2993,10 @@ func (x *JobColumns) GetRequeues() []bool {
 type CancelJobsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// At most 1,000.
-	Ids           []uint64 `protobuf:"varint,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	// At most 1,000. The id of an array is all of it.
+	Ids []uint64 `protobuf:"varint,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	// Tasks of arrays; they count for the 1,000, too.
+	Tasks         []*ArrayTasks `protobuf:"bytes,3,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3012,6 +3045,67 @@ func (x *CancelJobsRequest) GetIds() []uint64 {
 	return nil
 }
 
+func (x *CancelJobsRequest) GetTasks() []*ArrayTasks {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+// ArrayTasks names some tasks of an array.
+type ArrayTasks struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Array uint64                 `protobuf:"varint,1,opt,name=array,proto3" json:"array,omitempty"`
+	// As 3-9,12 or 0-8:2; "" is all.
+	Tasks         string `protobuf:"bytes,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArrayTasks) Reset() {
+	*x = ArrayTasks{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArrayTasks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArrayTasks) ProtoMessage() {}
+
+func (x *ArrayTasks) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArrayTasks.ProtoReflect.Descriptor instead.
+func (*ArrayTasks) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ArrayTasks) GetArray() uint64 {
+	if x != nil {
+		return x.Array
+	}
+	return 0
+}
+
+func (x *ArrayTasks) GetTasks() string {
+	if x != nil {
+		return x.Tasks
+	}
+	return ""
+}
+
 type CancelJobsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Results       []*CancelResult        `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
@@ -3021,7 +3115,7 @@ type CancelJobsResponse struct {
 
 func (x *CancelJobsResponse) Reset() {
 	*x = CancelJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3033,7 +3127,7 @@ func (x *CancelJobsResponse) String() string {
 func (*CancelJobsResponse) ProtoMessage() {}
 
 func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[24]
+	mi := &file_berth_api_v1_api_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3046,7 +3140,7 @@ func (x *CancelJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsResponse.ProtoReflect.Descriptor instead.
 func (*CancelJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{24}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelJobsResponse) GetResults() []*CancelResult {
@@ -3057,16 +3151,19 @@ func (x *CancelJobsResponse) GetResults() []*CancelResult {
 }
 
 type CancelResult struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Outcome       CancelOutcome          `protobuf:"varint,2,opt,name=outcome,proto3,enum=berth.api.v1.CancelOutcome" json:"outcome,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Outcome CancelOutcome          `protobuf:"varint,2,opt,name=outcome,proto3,enum=berth.api.v1.CancelOutcome" json:"outcome,omitempty"`
+	// Which tasks of an array were asked for, and to how many it was done.
+	Tasks         string `protobuf:"bytes,3,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Count         uint32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3078,7 +3175,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[25]
+	mi := &file_berth_api_v1_api_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3091,7 +3188,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{25}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CancelResult) GetId() uint64 {
@@ -3108,6 +3205,20 @@ func (x *CancelResult) GetOutcome() CancelOutcome {
 	return CancelOutcome_CANCEL_OUTCOME_UNSPECIFIED
 }
 
+func (x *CancelResult) GetTasks() string {
+	if x != nil {
+		return x.Tasks
+	}
+	return ""
+}
+
+func (x *CancelResult) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 type ControlJobsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -3115,14 +3226,18 @@ type ControlJobsRequest struct {
 	Ids    []uint64  `protobuf:"varint,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`
 	Action JobAction `protobuf:"varint,3,opt,name=action,proto3,enum=berth.api.v1.JobAction" json:"action,omitempty"`
 	// An administrator's hold that its owner may release.
-	AsUser        bool `protobuf:"varint,4,opt,name=as_user,json=asUser,proto3" json:"as_user,omitempty"`
+	AsUser bool `protobuf:"varint,4,opt,name=as_user,json=asUser,proto3" json:"as_user,omitempty"`
+	// Tasks of arrays; they count for the 1,000, too.
+	Tasks []*ArrayTasks `protobuf:"bytes,5,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	// With JOB_ACTION_THROTTLE; 0 is any number.
+	Throttle      uint32 `protobuf:"varint,6,opt,name=throttle,proto3" json:"throttle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3249,7 @@ func (x *ControlJobsRequest) String() string {
 func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[26]
+	mi := &file_berth_api_v1_api_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3262,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{26}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ControlJobsRequest) GetRequestId() string {
@@ -3178,6 +3293,20 @@ func (x *ControlJobsRequest) GetAsUser() bool {
 	return false
 }
 
+func (x *ControlJobsRequest) GetTasks() []*ArrayTasks {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *ControlJobsRequest) GetThrottle() uint32 {
+	if x != nil {
+		return x.Throttle
+	}
+	return 0
+}
+
 type ControlJobsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Results       []*ControlResult       `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
@@ -3187,7 +3316,7 @@ type ControlJobsResponse struct {
 
 func (x *ControlJobsResponse) Reset() {
 	*x = ControlJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3199,7 +3328,7 @@ func (x *ControlJobsResponse) String() string {
 func (*ControlJobsResponse) ProtoMessage() {}
 
 func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[27]
+	mi := &file_berth_api_v1_api_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3212,7 +3341,7 @@ func (x *ControlJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobsResponse.ProtoReflect.Descriptor instead.
 func (*ControlJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{27}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ControlJobsResponse) GetResults() []*ControlResult {
@@ -3229,14 +3358,17 @@ type ControlResult struct {
 	// in a state for it.
 	Fault string `protobuf:"bytes,2,opt,name=fault,proto3" json:"fault,omitempty"`
 	// Also what there is to say of what was done.
-	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// Which tasks of an array were asked for, and to how many it was done.
+	Tasks         string `protobuf:"bytes,4,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Count         uint32 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ControlResult) Reset() {
 	*x = ControlResult{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3248,7 +3380,7 @@ func (x *ControlResult) String() string {
 func (*ControlResult) ProtoMessage() {}
 
 func (x *ControlResult) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[28]
+	mi := &file_berth_api_v1_api_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3261,7 +3393,7 @@ func (x *ControlResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlResult.ProtoReflect.Descriptor instead.
 func (*ControlResult) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{28}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ControlResult) GetId() uint64 {
@@ -3285,16 +3417,32 @@ func (x *ControlResult) GetMessage() string {
 	return ""
 }
 
+func (x *ControlResult) GetTasks() string {
+	if x != nil {
+		return x.Tasks
+	}
+	return ""
+}
+
+func (x *ControlResult) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 type ExplainJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// A task of the array that id names.
+	Task          *uint32 `protobuf:"varint,2,opt,name=task,proto3,oneof" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExplainJobRequest) Reset() {
 	*x = ExplainJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3306,7 +3454,7 @@ func (x *ExplainJobRequest) String() string {
 func (*ExplainJobRequest) ProtoMessage() {}
 
 func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[29]
+	mi := &file_berth_api_v1_api_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3319,12 +3467,19 @@ func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
 func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{29}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExplainJobRequest) GetId() uint64 {
 	if x != nil {
 		return x.Id
+	}
+	return 0
+}
+
+func (x *ExplainJobRequest) GetTask() uint32 {
+	if x != nil && x.Task != nil {
+		return *x.Task
 	}
 	return 0
 }
@@ -3342,7 +3497,7 @@ type ExplainJobResponse struct {
 
 func (x *ExplainJobResponse) Reset() {
 	*x = ExplainJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3354,7 +3509,7 @@ func (x *ExplainJobResponse) String() string {
 func (*ExplainJobResponse) ProtoMessage() {}
 
 func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[30]
+	mi := &file_berth_api_v1_api_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3367,7 +3522,7 @@ func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
 func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{30}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExplainJobResponse) GetJob() *Job {
@@ -3412,7 +3567,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3424,7 +3579,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[31]
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3437,7 +3592,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{31}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Forecast) GetNode() string {
@@ -3499,7 +3654,7 @@ type ListForecastsRequest struct {
 
 func (x *ListForecastsRequest) Reset() {
 	*x = ListForecastsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3511,7 +3666,7 @@ func (x *ListForecastsRequest) String() string {
 func (*ListForecastsRequest) ProtoMessage() {}
 
 func (x *ListForecastsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3524,7 +3679,7 @@ func (x *ListForecastsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListForecastsRequest.ProtoReflect.Descriptor instead.
 func (*ListForecastsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListForecastsRequest) GetIds() []uint64 {
@@ -3543,7 +3698,7 @@ type ListForecastsResponse struct {
 
 func (x *ListForecastsResponse) Reset() {
 	*x = ListForecastsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3555,7 +3710,7 @@ func (x *ListForecastsResponse) String() string {
 func (*ListForecastsResponse) ProtoMessage() {}
 
 func (x *ListForecastsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3568,7 +3723,7 @@ func (x *ListForecastsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListForecastsResponse.ProtoReflect.Descriptor instead.
 func (*ListForecastsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListForecastsResponse) GetForecasts() []*JobForecast {
@@ -3590,7 +3745,7 @@ type JobForecast struct {
 
 func (x *JobForecast) Reset() {
 	*x = JobForecast{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3602,7 +3757,7 @@ func (x *JobForecast) String() string {
 func (*JobForecast) ProtoMessage() {}
 
 func (x *JobForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3615,7 +3770,7 @@ func (x *JobForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobForecast.ProtoReflect.Descriptor instead.
 func (*JobForecast) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *JobForecast) GetId() uint64 {
@@ -3653,7 +3808,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3665,7 +3820,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3678,7 +3833,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Explanation) GetCode() string {
@@ -3721,7 +3876,7 @@ type PredictRequest struct {
 
 func (x *PredictRequest) Reset() {
 	*x = PredictRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3733,7 +3888,7 @@ func (x *PredictRequest) String() string {
 func (*PredictRequest) ProtoMessage() {}
 
 func (x *PredictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3746,7 +3901,7 @@ func (x *PredictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictRequest.ProtoReflect.Descriptor instead.
 func (*PredictRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PredictRequest) GetSpec() *JobSpec {
@@ -3780,7 +3935,7 @@ type PredictResponse struct {
 
 func (x *PredictResponse) Reset() {
 	*x = PredictResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3792,7 +3947,7 @@ func (x *PredictResponse) String() string {
 func (*PredictResponse) ProtoMessage() {}
 
 func (x *PredictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3805,7 +3960,7 @@ func (x *PredictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictResponse.ProtoReflect.Descriptor instead.
 func (*PredictResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PredictResponse) GetPredictions() []*Prediction {
@@ -3861,7 +4016,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3873,7 +4028,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3886,7 +4041,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Sharing) GetGpuType() string {
@@ -3940,7 +4095,7 @@ type SharedJob struct {
 
 func (x *SharedJob) Reset() {
 	*x = SharedJob{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3952,7 +4107,7 @@ func (x *SharedJob) String() string {
 func (*SharedJob) ProtoMessage() {}
 
 func (x *SharedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3965,7 +4120,7 @@ func (x *SharedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedJob.ProtoReflect.Descriptor instead.
 func (*SharedJob) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SharedJob) GetId() uint64 {
@@ -4018,7 +4173,7 @@ type SharingAdvice struct {
 
 func (x *SharingAdvice) Reset() {
 	*x = SharingAdvice{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4030,7 +4185,7 @@ func (x *SharingAdvice) String() string {
 func (*SharingAdvice) ProtoMessage() {}
 
 func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4043,7 +4198,7 @@ func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingAdvice.ProtoReflect.Descriptor instead.
 func (*SharingAdvice) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SharingAdvice) GetGpuType() string {
@@ -4108,7 +4263,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4120,7 +4275,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4133,7 +4288,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchJobsRequest) GetIds() []uint64 {
@@ -4163,7 +4318,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4175,7 +4330,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4188,7 +4343,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WatchJobsResponse) GetJobs() []*Job {
@@ -4220,7 +4375,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4232,7 +4387,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4245,7 +4400,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 type GetStatusResponse struct {
@@ -4269,7 +4424,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4281,7 +4436,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4294,7 +4449,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetStatusResponse) GetClusterId() string {
@@ -4391,7 +4546,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4403,7 +4558,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4416,7 +4571,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Member) GetId() string {
@@ -4555,7 +4710,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4567,7 +4722,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4580,7 +4735,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *JobCount) GetState() string {
@@ -4606,7 +4761,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4618,7 +4773,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4631,7 +4786,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListNodesRequest) GetIds() []string {
@@ -4651,7 +4806,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4663,7 +4818,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4676,7 +4831,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -4730,7 +4885,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4742,7 +4897,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4755,7 +4910,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Node) GetId() string {
@@ -4961,7 +5116,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4973,7 +5128,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4986,7 +5141,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GPU) GetUuid() string {
@@ -5195,7 +5350,7 @@ type GPUDetail struct {
 
 func (x *GPUDetail) Reset() {
 	*x = GPUDetail{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5207,7 +5362,7 @@ func (x *GPUDetail) String() string {
 func (*GPUDetail) ProtoMessage() {}
 
 func (x *GPUDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5220,7 +5375,7 @@ func (x *GPUDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUDetail.ProtoReflect.Descriptor instead.
 func (*GPUDetail) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GPUDetail) GetName() string {
@@ -5328,7 +5483,7 @@ type GPUInstance struct {
 
 func (x *GPUInstance) Reset() {
 	*x = GPUInstance{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5340,7 +5495,7 @@ func (x *GPUInstance) String() string {
 func (*GPUInstance) ProtoMessage() {}
 
 func (x *GPUInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5353,7 +5508,7 @@ func (x *GPUInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUInstance.ProtoReflect.Descriptor instead.
 func (*GPUInstance) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GPUInstance) GetUuid() string {
@@ -5398,7 +5553,7 @@ type StrayProcess struct {
 
 func (x *StrayProcess) Reset() {
 	*x = StrayProcess{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5410,7 +5565,7 @@ func (x *StrayProcess) String() string {
 func (*StrayProcess) ProtoMessage() {}
 
 func (x *StrayProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5423,7 +5578,7 @@ func (x *StrayProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StrayProcess.ProtoReflect.Descriptor instead.
 func (*StrayProcess) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *StrayProcess) GetPid() int64 {
@@ -5473,7 +5628,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5485,7 +5640,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5498,7 +5653,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *NodeEvent) GetAt() *timestamppb.Timestamp {
@@ -5556,7 +5711,7 @@ type DrainGPURequest struct {
 
 func (x *DrainGPURequest) Reset() {
 	*x = DrainGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5568,7 +5723,7 @@ func (x *DrainGPURequest) String() string {
 func (*DrainGPURequest) ProtoMessage() {}
 
 func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5581,7 +5736,7 @@ func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPURequest.ProtoReflect.Descriptor instead.
 func (*DrainGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DrainGPURequest) GetGpu() string {
@@ -5622,7 +5777,7 @@ type DrainGPUResponse struct {
 
 func (x *DrainGPUResponse) Reset() {
 	*x = DrainGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5634,7 +5789,7 @@ func (x *DrainGPUResponse) String() string {
 func (*DrainGPUResponse) ProtoMessage() {}
 
 func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5647,7 +5802,7 @@ func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPUResponse.ProtoReflect.Descriptor instead.
 func (*DrainGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DrainGPUResponse) GetNode() *Node {
@@ -5675,7 +5830,7 @@ type ResumeGPURequest struct {
 
 func (x *ResumeGPURequest) Reset() {
 	*x = ResumeGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5687,7 +5842,7 @@ func (x *ResumeGPURequest) String() string {
 func (*ResumeGPURequest) ProtoMessage() {}
 
 func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5700,7 +5855,7 @@ func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPURequest.ProtoReflect.Descriptor instead.
 func (*ResumeGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ResumeGPURequest) GetGpu() string {
@@ -5734,7 +5889,7 @@ type ResumeGPUResponse struct {
 
 func (x *ResumeGPUResponse) Reset() {
 	*x = ResumeGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5746,7 +5901,7 @@ func (x *ResumeGPUResponse) String() string {
 func (*ResumeGPUResponse) ProtoMessage() {}
 
 func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5759,7 +5914,7 @@ func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPUResponse.ProtoReflect.Descriptor instead.
 func (*ResumeGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ResumeGPUResponse) GetNode() *Node {
@@ -5786,7 +5941,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5798,7 +5953,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5811,7 +5966,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -5837,7 +5992,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5849,7 +6004,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5862,7 +6017,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -5881,7 +6036,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5893,7 +6048,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5906,7 +6061,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -5925,7 +6080,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5937,7 +6092,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5950,7 +6105,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -5969,7 +6124,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5981,7 +6136,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5994,7 +6149,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -6016,7 +6171,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6028,7 +6183,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6041,7 +6196,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -6074,7 +6229,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6086,7 +6241,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6099,7 +6254,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -6117,7 +6272,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6129,7 +6284,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6142,7 +6297,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 type CreateTokenRequest struct {
@@ -6156,7 +6311,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6168,7 +6323,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6181,7 +6336,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -6215,7 +6370,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6227,7 +6382,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6240,7 +6395,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -6292,7 +6447,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6304,7 +6459,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6317,7 +6472,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Partition) GetName() string {
@@ -6435,7 +6590,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6447,7 +6602,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6460,7 +6615,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -6479,7 +6634,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6491,7 +6646,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6504,7 +6659,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -6537,7 +6692,7 @@ type SetPartitionRequest struct {
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6549,7 +6704,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6562,7 +6717,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -6645,7 +6800,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6657,7 +6812,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6670,7 +6825,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -6696,7 +6851,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6708,7 +6863,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6721,7 +6876,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -6739,7 +6894,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6751,7 +6906,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6764,7 +6919,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
 }
 
 // Reservation keeps nodes or cards for some jobs, or for nobody, for a while.
@@ -6800,7 +6955,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	mi := &file_berth_api_v1_api_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6812,7 +6967,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	mi := &file_berth_api_v1_api_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6825,7 +6980,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Reservation) GetName() string {
@@ -6966,7 +7121,7 @@ type ReservedGPU struct {
 
 func (x *ReservedGPU) Reset() {
 	*x = ReservedGPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	mi := &file_berth_api_v1_api_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6978,7 +7133,7 @@ func (x *ReservedGPU) String() string {
 func (*ReservedGPU) ProtoMessage() {}
 
 func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	mi := &file_berth_api_v1_api_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6991,7 +7146,7 @@ func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedGPU.ProtoReflect.Descriptor instead.
 func (*ReservedGPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{77}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ReservedGPU) GetUuid() string {
@@ -7032,7 +7187,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	mi := &file_berth_api_v1_api_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7044,7 +7199,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	mi := &file_berth_api_v1_api_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7057,7 +7212,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{78}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListReservationsRequest) GetNames() []string {
@@ -7076,7 +7231,7 @@ type ListReservationsResponse struct {
 
 func (x *ListReservationsResponse) Reset() {
 	*x = ListReservationsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	mi := &file_berth_api_v1_api_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7088,7 +7243,7 @@ func (x *ListReservationsResponse) String() string {
 func (*ListReservationsResponse) ProtoMessage() {}
 
 func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	mi := &file_berth_api_v1_api_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7101,7 +7256,7 @@ func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsResponse.ProtoReflect.Descriptor instead.
 func (*ListReservationsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{79}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListReservationsResponse) GetReservations() []*Reservation {
@@ -7149,7 +7304,7 @@ type SetReservationRequest struct {
 
 func (x *SetReservationRequest) Reset() {
 	*x = SetReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	mi := &file_berth_api_v1_api_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7161,7 +7316,7 @@ func (x *SetReservationRequest) String() string {
 func (*SetReservationRequest) ProtoMessage() {}
 
 func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	mi := &file_berth_api_v1_api_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7174,7 +7329,7 @@ func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationRequest.ProtoReflect.Descriptor instead.
 func (*SetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{80}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SetReservationRequest) GetName() string {
@@ -7334,7 +7489,7 @@ type SetReservationResponse struct {
 
 func (x *SetReservationResponse) Reset() {
 	*x = SetReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	mi := &file_berth_api_v1_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7346,7 +7501,7 @@ func (x *SetReservationResponse) String() string {
 func (*SetReservationResponse) ProtoMessage() {}
 
 func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	mi := &file_berth_api_v1_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7359,7 +7514,7 @@ func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationResponse.ProtoReflect.Descriptor instead.
 func (*SetReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SetReservationResponse) GetReservation() *Reservation {
@@ -7385,7 +7540,7 @@ type RemoveReservationRequest struct {
 
 func (x *RemoveReservationRequest) Reset() {
 	*x = RemoveReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	mi := &file_berth_api_v1_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7397,7 +7552,7 @@ func (x *RemoveReservationRequest) String() string {
 func (*RemoveReservationRequest) ProtoMessage() {}
 
 func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	mi := &file_berth_api_v1_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7410,7 +7565,7 @@ func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationRequest.ProtoReflect.Descriptor instead.
 func (*RemoveReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RemoveReservationRequest) GetName() string {
@@ -7428,7 +7583,7 @@ type RemoveReservationResponse struct {
 
 func (x *RemoveReservationResponse) Reset() {
 	*x = RemoveReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[83]
+	mi := &file_berth_api_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7440,7 +7595,7 @@ func (x *RemoveReservationResponse) String() string {
 func (*RemoveReservationResponse) ProtoMessage() {}
 
 func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[83]
+	mi := &file_berth_api_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7453,7 +7608,7 @@ func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationResponse.ProtoReflect.Descriptor instead.
 func (*RemoveReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 // UpdateJobRequest changes what is named.
@@ -7491,7 +7646,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	mi := &file_berth_api_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7503,7 +7658,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	mi := &file_berth_api_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7516,7 +7671,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *UpdateJobRequest) GetId() uint64 {
@@ -7690,7 +7845,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[85]
+	mi := &file_berth_api_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7702,7 +7857,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[85]
+	mi := &file_berth_api_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7715,7 +7870,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -7818,11 +7973,14 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\aWarning\x12\x16\n" +
 	"\x06signal\x18\x01 \x01(\tR\x06signal\x121\n" +
 	"\x06before\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06before\x12\x14\n" +
-	"\x05first\x18\x03 \x01(\bR\x05first\"2\n" +
+	"\x05first\x18\x03 \x01(\bR\x05first\"\x85\x01\n" +
 	"\n" +
 	"Dependency\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x10\n" +
-	"\x03job\x18\x02 \x01(\x04R\x03job\"\xe6\v\n" +
+	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x17\n" +
+	"\x04task\x18\x03 \x01(\rH\x00R\x04task\x88\x01\x01\x12/\n" +
+	"\x05delay\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05delayB\a\n" +
+	"\x05_task\"\xe6\v\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -7974,9 +8132,11 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x06signal\x18\a \x01(\x05R\x06signal\x12\x14\n" +
 	"\x05ready\x18\b \x01(\bR\x05readyB\f\n" +
 	"\n" +
-	"_exit_code\"\x1f\n" +
+	"_exit_code\"A\n" +
 	"\rGetJobRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\"K\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x17\n" +
+	"\x04task\x18\x02 \x01(\rH\x00R\x04task\x88\x01\x01B\a\n" +
+	"\x05_task\"K\n" +
 	"\x0eGetJobResponse\x12#\n" +
 	"\x03job\x18\x01 \x01(\v2\x11.berth.api.v1.JobR\x03job\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\"\xc1\x02\n" +
@@ -8037,30 +8197,43 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"exit_codes\x18\x19 \x03(\x05R\texitCodes\x12\x18\n" +
 	"\asignals\x18\x1a \x03(\x05R\asignals\x12\x1a\n" +
 	"\brestarts\x18\x1b \x03(\rR\brestarts\x12\x1a\n" +
-	"\brequeues\x18\x1c \x03(\bR\brequeues\"D\n" +
+	"\brequeues\x18\x1c \x03(\bR\brequeues\"t\n" +
 	"\x11CancelJobsRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x10\n" +
-	"\x03ids\x18\x02 \x03(\x04R\x03ids\"J\n" +
+	"\x03ids\x18\x02 \x03(\x04R\x03ids\x12.\n" +
+	"\x05tasks\x18\x03 \x03(\v2\x18.berth.api.v1.ArrayTasksR\x05tasks\"8\n" +
+	"\n" +
+	"ArrayTasks\x12\x14\n" +
+	"\x05array\x18\x01 \x01(\x04R\x05array\x12\x14\n" +
+	"\x05tasks\x18\x02 \x01(\tR\x05tasks\"J\n" +
 	"\x12CancelJobsResponse\x124\n" +
-	"\aresults\x18\x01 \x03(\v2\x1a.berth.api.v1.CancelResultR\aresults\"U\n" +
+	"\aresults\x18\x01 \x03(\v2\x1a.berth.api.v1.CancelResultR\aresults\"\x81\x01\n" +
 	"\fCancelResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x125\n" +
-	"\aoutcome\x18\x02 \x01(\x0e2\x1b.berth.api.v1.CancelOutcomeR\aoutcome\"\x8f\x01\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2\x1b.berth.api.v1.CancelOutcomeR\aoutcome\x12\x14\n" +
+	"\x05tasks\x18\x03 \x01(\tR\x05tasks\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\rR\x05count\"\xdb\x01\n" +
 	"\x12ControlJobsRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x04R\x03ids\x12/\n" +
 	"\x06action\x18\x03 \x01(\x0e2\x17.berth.api.v1.JobActionR\x06action\x12\x17\n" +
-	"\aas_user\x18\x04 \x01(\bR\x06asUser\"L\n" +
+	"\aas_user\x18\x04 \x01(\bR\x06asUser\x12.\n" +
+	"\x05tasks\x18\x05 \x03(\v2\x18.berth.api.v1.ArrayTasksR\x05tasks\x12\x1a\n" +
+	"\bthrottle\x18\x06 \x01(\rR\bthrottle\"L\n" +
 	"\x13ControlJobsResponse\x125\n" +
-	"\aresults\x18\x01 \x03(\v2\x1b.berth.api.v1.ControlResultR\aresults\"O\n" +
+	"\aresults\x18\x01 \x03(\v2\x1b.berth.api.v1.ControlResultR\aresults\"{\n" +
 	"\rControlResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05fault\x18\x02 \x01(\tR\x05fault\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"#\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x14\n" +
+	"\x05tasks\x18\x04 \x01(\tR\x05tasks\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\rR\x05count\"E\n" +
 	"\x11ExplainJobRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\"\xac\x01\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x17\n" +
+	"\x04task\x18\x02 \x01(\rH\x00R\x04task\x88\x01\x01B\a\n" +
+	"\x05_task\"\xac\x01\n" +
 	"\x12ExplainJobResponse\x12#\n" +
 	"\x03job\x18\x01 \x01(\v2\x11.berth.api.v1.JobR\x03job\x12=\n" +
 	"\fexplanations\x18\x02 \x03(\v2\x19.berth.api.v1.ExplanationR\fexplanations\x122\n" +
@@ -8483,13 +8656,15 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x18CANCEL_OUTCOME_CANCELLED\x10\x01\x12#\n" +
 	"\x1fCANCEL_OUTCOME_ALREADY_FINISHED\x10\x02\x12\x1c\n" +
 	"\x18CANCEL_OUTCOME_NOT_FOUND\x10\x03\x12\x19\n" +
-	"\x15CANCEL_OUTCOME_DENIED\x10\x04*\x89\x01\n" +
+	"\x15CANCEL_OUTCOME_DENIED\x10\x04*\xa2\x01\n" +
 	"\tJobAction\x12\x1a\n" +
 	"\x16JOB_ACTION_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fJOB_ACTION_HOLD\x10\x01\x12\x16\n" +
 	"\x12JOB_ACTION_RELEASE\x10\x02\x12\x16\n" +
 	"\x12JOB_ACTION_REQUEUE\x10\x03\x12\x1b\n" +
-	"\x17JOB_ACTION_REQUEUE_HOLD\x10\x042\xa3\x06\n" +
+	"\x17JOB_ACTION_REQUEUE_HOLD\x10\x04\x12\x17\n" +
+	"\x13JOB_ACTION_THROTTLE\x10\n" +
+	"2\xa3\x06\n" +
 	"\n" +
 	"JobService\x12O\n" +
 	"\n" +
@@ -8538,7 +8713,7 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(JobColumnsOf)(0),                 // 0: berth.api.v1.JobColumnsOf
 	(CancelOutcome)(0),                // 1: berth.api.v1.CancelOutcome
@@ -8567,225 +8742,229 @@ var file_berth_api_v1_api_proto_goTypes = []any{
 	(*ListJobsResponse)(nil),          // 24: berth.api.v1.ListJobsResponse
 	(*JobColumns)(nil),                // 25: berth.api.v1.JobColumns
 	(*CancelJobsRequest)(nil),         // 26: berth.api.v1.CancelJobsRequest
-	(*CancelJobsResponse)(nil),        // 27: berth.api.v1.CancelJobsResponse
-	(*CancelResult)(nil),              // 28: berth.api.v1.CancelResult
-	(*ControlJobsRequest)(nil),        // 29: berth.api.v1.ControlJobsRequest
-	(*ControlJobsResponse)(nil),       // 30: berth.api.v1.ControlJobsResponse
-	(*ControlResult)(nil),             // 31: berth.api.v1.ControlResult
-	(*ExplainJobRequest)(nil),         // 32: berth.api.v1.ExplainJobRequest
-	(*ExplainJobResponse)(nil),        // 33: berth.api.v1.ExplainJobResponse
-	(*Forecast)(nil),                  // 34: berth.api.v1.Forecast
-	(*ListForecastsRequest)(nil),      // 35: berth.api.v1.ListForecastsRequest
-	(*ListForecastsResponse)(nil),     // 36: berth.api.v1.ListForecastsResponse
-	(*JobForecast)(nil),               // 37: berth.api.v1.JobForecast
-	(*Explanation)(nil),               // 38: berth.api.v1.Explanation
-	(*PredictRequest)(nil),            // 39: berth.api.v1.PredictRequest
-	(*PredictResponse)(nil),           // 40: berth.api.v1.PredictResponse
-	(*Sharing)(nil),                   // 41: berth.api.v1.Sharing
-	(*SharedJob)(nil),                 // 42: berth.api.v1.SharedJob
-	(*SharingAdvice)(nil),             // 43: berth.api.v1.SharingAdvice
-	(*WatchJobsRequest)(nil),          // 44: berth.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),         // 45: berth.api.v1.WatchJobsResponse
-	(*GetStatusRequest)(nil),          // 46: berth.api.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),         // 47: berth.api.v1.GetStatusResponse
-	(*Member)(nil),                    // 48: berth.api.v1.Member
-	(*JobCount)(nil),                  // 49: berth.api.v1.JobCount
-	(*ListNodesRequest)(nil),          // 50: berth.api.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),         // 51: berth.api.v1.ListNodesResponse
-	(*Node)(nil),                      // 52: berth.api.v1.Node
-	(*GPU)(nil),                       // 53: berth.api.v1.GPU
-	(*GPUDetail)(nil),                 // 54: berth.api.v1.GPUDetail
-	(*GPUInstance)(nil),               // 55: berth.api.v1.GPUInstance
-	(*StrayProcess)(nil),              // 56: berth.api.v1.StrayProcess
-	(*NodeEvent)(nil),                 // 57: berth.api.v1.NodeEvent
-	(*DrainGPURequest)(nil),           // 58: berth.api.v1.DrainGPURequest
-	(*DrainGPUResponse)(nil),          // 59: berth.api.v1.DrainGPUResponse
-	(*ResumeGPURequest)(nil),          // 60: berth.api.v1.ResumeGPURequest
-	(*ResumeGPUResponse)(nil),         // 61: berth.api.v1.ResumeGPUResponse
-	(*DrainNodeRequest)(nil),          // 62: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),         // 63: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),         // 64: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),        // 65: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),          // 66: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),         // 67: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),         // 68: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),        // 69: berth.api.v1.RemoveNodeResponse
-	(*CreateTokenRequest)(nil),        // 70: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),       // 71: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),                 // 72: berth.api.v1.Partition
-	(*ListPartitionsRequest)(nil),     // 73: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),    // 74: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),       // 75: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),      // 76: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),    // 77: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil),   // 78: berth.api.v1.RemovePartitionResponse
-	(*Reservation)(nil),               // 79: berth.api.v1.Reservation
-	(*ReservedGPU)(nil),               // 80: berth.api.v1.ReservedGPU
-	(*ListReservationsRequest)(nil),   // 81: berth.api.v1.ListReservationsRequest
-	(*ListReservationsResponse)(nil),  // 82: berth.api.v1.ListReservationsResponse
-	(*SetReservationRequest)(nil),     // 83: berth.api.v1.SetReservationRequest
-	(*SetReservationResponse)(nil),    // 84: berth.api.v1.SetReservationResponse
-	(*RemoveReservationRequest)(nil),  // 85: berth.api.v1.RemoveReservationRequest
-	(*RemoveReservationResponse)(nil), // 86: berth.api.v1.RemoveReservationResponse
-	(*UpdateJobRequest)(nil),          // 87: berth.api.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),         // 88: berth.api.v1.UpdateJobResponse
-	(*durationpb.Duration)(nil),       // 89: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 90: google.protobuf.Timestamp
+	(*ArrayTasks)(nil),                // 27: berth.api.v1.ArrayTasks
+	(*CancelJobsResponse)(nil),        // 28: berth.api.v1.CancelJobsResponse
+	(*CancelResult)(nil),              // 29: berth.api.v1.CancelResult
+	(*ControlJobsRequest)(nil),        // 30: berth.api.v1.ControlJobsRequest
+	(*ControlJobsResponse)(nil),       // 31: berth.api.v1.ControlJobsResponse
+	(*ControlResult)(nil),             // 32: berth.api.v1.ControlResult
+	(*ExplainJobRequest)(nil),         // 33: berth.api.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil),        // 34: berth.api.v1.ExplainJobResponse
+	(*Forecast)(nil),                  // 35: berth.api.v1.Forecast
+	(*ListForecastsRequest)(nil),      // 36: berth.api.v1.ListForecastsRequest
+	(*ListForecastsResponse)(nil),     // 37: berth.api.v1.ListForecastsResponse
+	(*JobForecast)(nil),               // 38: berth.api.v1.JobForecast
+	(*Explanation)(nil),               // 39: berth.api.v1.Explanation
+	(*PredictRequest)(nil),            // 40: berth.api.v1.PredictRequest
+	(*PredictResponse)(nil),           // 41: berth.api.v1.PredictResponse
+	(*Sharing)(nil),                   // 42: berth.api.v1.Sharing
+	(*SharedJob)(nil),                 // 43: berth.api.v1.SharedJob
+	(*SharingAdvice)(nil),             // 44: berth.api.v1.SharingAdvice
+	(*WatchJobsRequest)(nil),          // 45: berth.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),         // 46: berth.api.v1.WatchJobsResponse
+	(*GetStatusRequest)(nil),          // 47: berth.api.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),         // 48: berth.api.v1.GetStatusResponse
+	(*Member)(nil),                    // 49: berth.api.v1.Member
+	(*JobCount)(nil),                  // 50: berth.api.v1.JobCount
+	(*ListNodesRequest)(nil),          // 51: berth.api.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),         // 52: berth.api.v1.ListNodesResponse
+	(*Node)(nil),                      // 53: berth.api.v1.Node
+	(*GPU)(nil),                       // 54: berth.api.v1.GPU
+	(*GPUDetail)(nil),                 // 55: berth.api.v1.GPUDetail
+	(*GPUInstance)(nil),               // 56: berth.api.v1.GPUInstance
+	(*StrayProcess)(nil),              // 57: berth.api.v1.StrayProcess
+	(*NodeEvent)(nil),                 // 58: berth.api.v1.NodeEvent
+	(*DrainGPURequest)(nil),           // 59: berth.api.v1.DrainGPURequest
+	(*DrainGPUResponse)(nil),          // 60: berth.api.v1.DrainGPUResponse
+	(*ResumeGPURequest)(nil),          // 61: berth.api.v1.ResumeGPURequest
+	(*ResumeGPUResponse)(nil),         // 62: berth.api.v1.ResumeGPUResponse
+	(*DrainNodeRequest)(nil),          // 63: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),         // 64: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),         // 65: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),        // 66: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),          // 67: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),         // 68: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),         // 69: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),        // 70: berth.api.v1.RemoveNodeResponse
+	(*CreateTokenRequest)(nil),        // 71: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 72: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),                 // 73: berth.api.v1.Partition
+	(*ListPartitionsRequest)(nil),     // 74: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),    // 75: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),       // 76: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),      // 77: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),    // 78: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil),   // 79: berth.api.v1.RemovePartitionResponse
+	(*Reservation)(nil),               // 80: berth.api.v1.Reservation
+	(*ReservedGPU)(nil),               // 81: berth.api.v1.ReservedGPU
+	(*ListReservationsRequest)(nil),   // 82: berth.api.v1.ListReservationsRequest
+	(*ListReservationsResponse)(nil),  // 83: berth.api.v1.ListReservationsResponse
+	(*SetReservationRequest)(nil),     // 84: berth.api.v1.SetReservationRequest
+	(*SetReservationResponse)(nil),    // 85: berth.api.v1.SetReservationResponse
+	(*RemoveReservationRequest)(nil),  // 86: berth.api.v1.RemoveReservationRequest
+	(*RemoveReservationResponse)(nil), // 87: berth.api.v1.RemoveReservationResponse
+	(*UpdateJobRequest)(nil),          // 88: berth.api.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 89: berth.api.v1.UpdateJobResponse
+	(*durationpb.Duration)(nil),       // 90: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 91: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	5,   // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	89,  // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	89,  // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	90,  // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	89,  // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	89,  // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	90,  // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	90,  // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	90,  // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	91,  // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	90,  // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	90,  // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	91,  // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
 	10,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
 	9,   // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
 	7,   // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
-	89,  // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
+	90,  // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
 	6,   // 11: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
 	8,   // 12: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	89,  // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
-	12,  // 14: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
-	14,  // 15: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
-	16,  // 16: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	90,  // 17: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	90,  // 18: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	90,  // 19: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	90,  // 20: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
-	5,   // 21: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
-	19,  // 22: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	89,  // 23: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
-	14,  // 24: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
-	13,  // 25: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
-	15,  // 26: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
-	17,  // 27: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
-	18,  // 28: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
-	12,  // 29: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	90,  // 30: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	90,  // 31: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	90,  // 32: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
-	14,  // 33: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
-	16,  // 34: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
-	20,  // 35: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
-	12,  // 36: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
-	11,  // 37: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
-	0,   // 38: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
-	11,  // 39: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
-	25,  // 40: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
-	28,  // 41: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
-	1,   // 42: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
-	2,   // 43: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
-	31,  // 44: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
-	11,  // 45: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	38,  // 46: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
-	34,  // 47: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	90,  // 48: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	90,  // 49: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
-	37,  // 50: berth.api.v1.ListForecastsResponse.forecasts:type_name -> berth.api.v1.JobForecast
-	34,  // 51: berth.api.v1.JobForecast.forecast:type_name -> berth.api.v1.Forecast
-	5,   // 52: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	14,  // 53: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	41,  // 54: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	34,  // 55: berth.api.v1.PredictResponse.forecast:type_name -> berth.api.v1.Forecast
-	42,  // 56: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	43,  // 57: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	11,  // 58: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	48,  // 59: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	49,  // 60: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	90,  // 61: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
-	52,  // 62: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	53,  // 63: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	90,  // 64: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	90,  // 65: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	57,  // 66: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	90,  // 67: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	54,  // 68: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
-	55,  // 69: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
-	56,  // 70: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
-	90,  // 71: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	52,  // 72: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	52,  // 73: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	52,  // 74: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	52,  // 75: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	52,  // 76: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	89,  // 77: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	90,  // 78: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	89,  // 79: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	89,  // 80: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	72,  // 81: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	89,  // 82: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	89,  // 83: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	72,  // 84: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	90,  // 85: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
-	90,  // 86: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
-	80,  // 87: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
-	79,  // 88: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
-	90,  // 89: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
-	90,  // 90: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
-	89,  // 91: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
-	79,  // 92: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
-	89,  // 93: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
-	90,  // 94: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
-	10,  // 95: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
-	90,  // 96: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
-	11,  // 97: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
-	3,   // 98: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	21,  // 99: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	23,  // 100: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	26,  // 101: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	29,  // 102: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	87,  // 103: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
-	32,  // 104: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	35,  // 105: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
-	39,  // 106: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	44,  // 107: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	46,  // 108: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	50,  // 109: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	62,  // 110: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	64,  // 111: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	58,  // 112: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	60,  // 113: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	66,  // 114: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	68,  // 115: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	70,  // 116: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	73,  // 117: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	75,  // 118: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	77,  // 119: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	81,  // 120: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
-	83,  // 121: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
-	85,  // 122: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
-	4,   // 123: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	22,  // 124: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	24,  // 125: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	27,  // 126: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	30,  // 127: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	88,  // 128: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
-	33,  // 129: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	36,  // 130: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
-	40,  // 131: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	45,  // 132: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	47,  // 133: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	51,  // 134: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	63,  // 135: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	65,  // 136: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	59,  // 137: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	61,  // 138: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	67,  // 139: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	69,  // 140: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	71,  // 141: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	74,  // 142: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	76,  // 143: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	78,  // 144: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	82,  // 145: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
-	84,  // 146: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
-	86,  // 147: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
-	123, // [123:148] is the sub-list for method output_type
-	98,  // [98:123] is the sub-list for method input_type
-	98,  // [98:98] is the sub-list for extension type_name
-	98,  // [98:98] is the sub-list for extension extendee
-	0,   // [0:98] is the sub-list for field type_name
+	90,  // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	90,  // 14: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
+	12,  // 15: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
+	14,  // 16: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
+	16,  // 17: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
+	91,  // 18: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	91,  // 19: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	91,  // 20: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	91,  // 21: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	5,   // 22: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
+	19,  // 23: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
+	90,  // 24: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	14,  // 25: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
+	13,  // 26: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
+	15,  // 27: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
+	17,  // 28: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
+	18,  // 29: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
+	12,  // 30: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
+	91,  // 31: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	91,  // 32: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	91,  // 33: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	14,  // 34: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
+	16,  // 35: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
+	20,  // 36: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
+	12,  // 37: berth.api.v1.Part.gpus:type_name -> berth.api.v1.GPUShare
+	11,  // 38: berth.api.v1.GetJobResponse.job:type_name -> berth.api.v1.Job
+	0,   // 39: berth.api.v1.ListJobsRequest.columns:type_name -> berth.api.v1.JobColumnsOf
+	11,  // 40: berth.api.v1.ListJobsResponse.jobs:type_name -> berth.api.v1.Job
+	25,  // 41: berth.api.v1.ListJobsResponse.columns:type_name -> berth.api.v1.JobColumns
+	27,  // 42: berth.api.v1.CancelJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
+	29,  // 43: berth.api.v1.CancelJobsResponse.results:type_name -> berth.api.v1.CancelResult
+	1,   // 44: berth.api.v1.CancelResult.outcome:type_name -> berth.api.v1.CancelOutcome
+	2,   // 45: berth.api.v1.ControlJobsRequest.action:type_name -> berth.api.v1.JobAction
+	27,  // 46: berth.api.v1.ControlJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
+	32,  // 47: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
+	11,  // 48: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
+	39,  // 49: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	35,  // 50: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
+	91,  // 51: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	91,  // 52: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	38,  // 53: berth.api.v1.ListForecastsResponse.forecasts:type_name -> berth.api.v1.JobForecast
+	35,  // 54: berth.api.v1.JobForecast.forecast:type_name -> berth.api.v1.Forecast
+	5,   // 55: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	14,  // 56: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	42,  // 57: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	35,  // 58: berth.api.v1.PredictResponse.forecast:type_name -> berth.api.v1.Forecast
+	43,  // 59: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	44,  // 60: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	11,  // 61: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	49,  // 62: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	50,  // 63: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	91,  // 64: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	53,  // 65: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	54,  // 66: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	91,  // 67: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	91,  // 68: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	58,  // 69: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
+	91,  // 70: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	55,  // 71: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	56,  // 72: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
+	57,  // 73: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
+	91,  // 74: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	53,  // 75: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	53,  // 76: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	53,  // 77: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	53,  // 78: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	53,  // 79: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	90,  // 80: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	91,  // 81: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	90,  // 82: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	90,  // 83: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	73,  // 84: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	90,  // 85: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	90,  // 86: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	73,  // 87: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	91,  // 88: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
+	91,  // 89: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
+	81,  // 90: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
+	80,  // 91: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
+	91,  // 92: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
+	91,  // 93: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
+	90,  // 94: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
+	80,  // 95: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
+	90,  // 96: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
+	91,  // 97: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
+	10,  // 98: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
+	91,  // 99: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
+	11,  // 100: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
+	3,   // 101: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	21,  // 102: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	23,  // 103: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	26,  // 104: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	30,  // 105: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	88,  // 106: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
+	33,  // 107: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	36,  // 108: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
+	40,  // 109: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	45,  // 110: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	47,  // 111: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	51,  // 112: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	63,  // 113: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	65,  // 114: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	59,  // 115: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	61,  // 116: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	67,  // 117: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	69,  // 118: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	71,  // 119: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	74,  // 120: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	76,  // 121: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	78,  // 122: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	82,  // 123: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
+	84,  // 124: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
+	86,  // 125: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
+	4,   // 126: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	22,  // 127: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	24,  // 128: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	28,  // 129: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	31,  // 130: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	89,  // 131: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
+	34,  // 132: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	37,  // 133: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
+	41,  // 134: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	46,  // 135: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	48,  // 136: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	52,  // 137: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	64,  // 138: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	66,  // 139: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	60,  // 140: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	62,  // 141: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	68,  // 142: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	70,  // 143: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	72,  // 144: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	75,  // 145: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	77,  // 146: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	79,  // 147: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	83,  // 148: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
+	85,  // 149: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
+	87,  // 150: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
+	126, // [126:151] is the sub-list for method output_type
+	101, // [101:126] is the sub-list for method input_type
+	101, // [101:101] is the sub-list for extension type_name
+	101, // [101:101] is the sub-list for extension extendee
+	0,   // [0:101] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -8793,22 +8972,25 @@ func file_berth_api_v1_api_proto_init() {
 	if File_berth_api_v1_api_proto != nil {
 		return
 	}
+	file_berth_api_v1_api_proto_msgTypes[7].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[8].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[16].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[17].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[54].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[18].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[30].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[55].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[57].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[72].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[80].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[84].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[56].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[58].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[73].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[81].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[85].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   86,
+			NumMessages:   87,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

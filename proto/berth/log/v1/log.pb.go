@@ -26,6 +26,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type TaskChange int32
+
+const (
+	TaskChange_TASK_CHANGE_UNSPECIFIED  TaskChange = 0
+	TaskChange_TASK_CHANGE_CANCEL       TaskChange = 1
+	TaskChange_TASK_CHANGE_HOLD         TaskChange = 2
+	TaskChange_TASK_CHANGE_RELEASE      TaskChange = 3
+	TaskChange_TASK_CHANGE_REQUEUE      TaskChange = 4
+	TaskChange_TASK_CHANGE_REQUEUE_HOLD TaskChange = 5
+	TaskChange_TASK_CHANGE_THROTTLE     TaskChange = 6
+)
+
+// Enum value maps for TaskChange.
+var (
+	TaskChange_name = map[int32]string{
+		0: "TASK_CHANGE_UNSPECIFIED",
+		1: "TASK_CHANGE_CANCEL",
+		2: "TASK_CHANGE_HOLD",
+		3: "TASK_CHANGE_RELEASE",
+		4: "TASK_CHANGE_REQUEUE",
+		5: "TASK_CHANGE_REQUEUE_HOLD",
+		6: "TASK_CHANGE_THROTTLE",
+	}
+	TaskChange_value = map[string]int32{
+		"TASK_CHANGE_UNSPECIFIED":  0,
+		"TASK_CHANGE_CANCEL":       1,
+		"TASK_CHANGE_HOLD":         2,
+		"TASK_CHANGE_RELEASE":      3,
+		"TASK_CHANGE_REQUEUE":      4,
+		"TASK_CHANGE_REQUEUE_HOLD": 5,
+		"TASK_CHANGE_THROTTLE":     6,
+	}
+)
+
+func (x TaskChange) Enum() *TaskChange {
+	p := new(TaskChange)
+	*p = x
+	return p
+}
+
+func (x TaskChange) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TaskChange) Descriptor() protoreflect.EnumDescriptor {
+	return file_berth_log_v1_log_proto_enumTypes[0].Descriptor()
+}
+
+func (TaskChange) Type() protoreflect.EnumType {
+	return &file_berth_log_v1_log_proto_enumTypes[0]
+}
+
+func (x TaskChange) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TaskChange.Descriptor instead.
+func (TaskChange) EnumDescriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{0}
+}
+
 // Entry is one Raft log entry: commands that were proposed together and are
 // applied in order, each with its own result.
 type Entry struct {
@@ -142,6 +203,7 @@ type Command struct {
 	//	*Command_SetReservation
 	//	*Command_RemoveReservation
 	//	*Command_UpdateJob
+	//	*Command_ChangeTasks
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -508,6 +570,15 @@ func (x *Command) GetUpdateJob() *UpdateJob {
 	return nil
 }
 
+func (x *Command) GetChangeTasks() *ChangeTasks {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_ChangeTasks); ok {
+			return x.ChangeTasks
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -656,6 +727,10 @@ type Command_UpdateJob struct {
 	UpdateJob *UpdateJob `protobuf:"bytes,62,opt,name=update_job,json=updateJob,proto3,oneof"`
 }
 
+type Command_ChangeTasks struct {
+	ChangeTasks *ChangeTasks `protobuf:"bytes,70,opt,name=change_tasks,json=changeTasks,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -727,6 +802,8 @@ func (*Command_SetReservation) isCommand_Kind() {}
 func (*Command_RemoveReservation) isCommand_Kind() {}
 
 func (*Command_UpdateJob) isCommand_Kind() {}
+
+func (*Command_ChangeTasks) isCommand_Kind() {}
 
 // SubmitJob adds the jobs of one request, all or none, under ids that the
 // leader stamped: first_job and those that follow it.
@@ -2641,6 +2718,94 @@ func (x *RequeueJob) GetHold() bool {
 	return false
 }
 
+// ChangeTasks does one thing to tasks of an array: those that it cannot be done
+// to are left as they are.
+type ChangeTasks struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Array uint64                 `protobuf:"varint,1,opt,name=array,proto3" json:"array,omitempty"`
+	// First, last and step of runs of tasks; none is all.
+	Runs   []uint32   `protobuf:"varint,2,rep,packed,name=runs,proto3" json:"runs,omitempty"`
+	Change TaskChange `protobuf:"varint,3,opt,name=change,proto3,enum=berth.log.v1.TaskChange" json:"change,omitempty"`
+	By     uint32     `protobuf:"varint,4,opt,name=by,proto3" json:"by,omitempty"`
+	Admin  bool       `protobuf:"varint,5,opt,name=admin,proto3" json:"admin,omitempty"`
+	// How many may run at once from now on, 0 is any number; it is the array's as a whole.
+	Throttle      uint32 `protobuf:"varint,6,opt,name=throttle,proto3" json:"throttle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeTasks) Reset() {
+	*x = ChangeTasks{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeTasks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeTasks) ProtoMessage() {}
+
+func (x *ChangeTasks) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeTasks.ProtoReflect.Descriptor instead.
+func (*ChangeTasks) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ChangeTasks) GetArray() uint64 {
+	if x != nil {
+		return x.Array
+	}
+	return 0
+}
+
+func (x *ChangeTasks) GetRuns() []uint32 {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+func (x *ChangeTasks) GetChange() TaskChange {
+	if x != nil {
+		return x.Change
+	}
+	return TaskChange_TASK_CHANGE_UNSPECIFIED
+}
+
+func (x *ChangeTasks) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
+func (x *ChangeTasks) GetAdmin() bool {
+	if x != nil {
+		return x.Admin
+	}
+	return false
+}
+
+func (x *ChangeTasks) GetThrottle() uint32 {
+	if x != nil {
+		return x.Throttle
+	}
+	return 0
+}
+
 // UndoGang gives up an attempt on several nodes of which not all became ready
 // in time. It is refused once they were.
 type UndoGang struct {
@@ -2654,7 +2819,7 @@ type UndoGang struct {
 
 func (x *UndoGang) Reset() {
 	*x = UndoGang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +2831,7 @@ func (x *UndoGang) String() string {
 func (*UndoGang) ProtoMessage() {}
 
 func (x *UndoGang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +2844,7 @@ func (x *UndoGang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoGang.ProtoReflect.Descriptor instead.
 func (*UndoGang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UndoGang) GetJob() uint64 {
@@ -2718,7 +2883,7 @@ type SetStanding struct {
 
 func (x *SetStanding) Reset() {
 	*x = SetStanding{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2730,7 +2895,7 @@ func (x *SetStanding) String() string {
 func (*SetStanding) ProtoMessage() {}
 
 func (x *SetStanding) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2743,7 +2908,7 @@ func (x *SetStanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStanding.ProtoReflect.Descriptor instead.
 func (*SetStanding) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetStanding) GetStanding() *Standing {
@@ -2785,7 +2950,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2797,7 +2962,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2810,7 +2975,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -2836,7 +3001,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2848,7 +3013,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2861,7 +3026,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -2886,7 +3051,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +3063,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2911,7 +3076,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -2968,6 +3133,7 @@ type Record struct {
 	//	*Record_DeadNotice
 	//	*Record_Telling
 	//	*Record_Reservation
+	//	*Record_Array
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2975,7 +3141,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2987,7 +3153,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3000,7 +3166,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -3208,6 +3374,15 @@ func (x *Record) GetReservation() *Reservation {
 	return nil
 }
 
+func (x *Record) GetArray() *ArrayRecord {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Array); ok {
+			return x.Array
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -3301,6 +3476,11 @@ type Record_Reservation struct {
 	Reservation *Reservation `protobuf:"bytes,60,opt,name=reservation,proto3,oneof"`
 }
 
+type Record_Array struct {
+	// Before jobs.
+	Array *ArrayRecord `protobuf:"bytes,70,opt,name=array,proto3,oneof"`
+}
+
 func (*Record_Meta) isRecord_Kind() {}
 
 func (*Record_Config) isRecord_Kind() {}
@@ -3345,6 +3525,95 @@ func (*Record_Telling) isRecord_Kind() {}
 
 func (*Record_Reservation) isRecord_Kind() {}
 
+func (*Record_Array) isRecord_Kind() {}
+
+// ArrayRecord is what the tasks of an array have in common.
+type ArrayRecord struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Spec      *Spec                  `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	Estimates []*Estimate            `protobuf:"bytes,3,rep,name=estimates,proto3" json:"estimates,omitempty"`
+	Throttle  uint32                 `protobuf:"varint,4,opt,name=throttle,proto3" json:"throttle,omitempty"`
+	// The ranks of the tasks that ended, and of those that ended as COMPLETED, a bit
+	// each, the lowest first.
+	Over          []byte `protobuf:"bytes,5,opt,name=over,proto3" json:"over,omitempty"`
+	Good          []byte `protobuf:"bytes,6,opt,name=good,proto3" json:"good,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArrayRecord) Reset() {
+	*x = ArrayRecord{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArrayRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArrayRecord) ProtoMessage() {}
+
+func (x *ArrayRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArrayRecord.ProtoReflect.Descriptor instead.
+func (*ArrayRecord) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ArrayRecord) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *ArrayRecord) GetSpec() *Spec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *ArrayRecord) GetEstimates() []*Estimate {
+	if x != nil {
+		return x.Estimates
+	}
+	return nil
+}
+
+func (x *ArrayRecord) GetThrottle() uint32 {
+	if x != nil {
+		return x.Throttle
+	}
+	return 0
+}
+
+func (x *ArrayRecord) GetOver() []byte {
+	if x != nil {
+		return x.Over
+	}
+	return nil
+}
+
+func (x *ArrayRecord) GetGood() []byte {
+	if x != nil {
+		return x.Good
+	}
+	return nil
+}
+
 type SnapshotEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The canonical state hash, checked after a restore.
@@ -3356,7 +3625,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +3637,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3650,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -3414,7 +3683,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3426,7 +3695,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3439,7 +3708,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -3503,7 +3772,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3515,7 +3784,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3528,7 +3797,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Config) GetClusterId() string {
@@ -3563,7 +3832,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3575,7 +3844,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3588,7 +3857,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -3685,7 +3954,7 @@ type Spec struct {
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3697,7 +3966,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3710,7 +3979,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Spec) GetName() string {
@@ -4069,7 +4338,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4081,7 +4350,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4094,7 +4363,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Array) GetRuns() []uint32 {
@@ -4126,7 +4395,7 @@ type Where struct {
 
 func (x *Where) Reset() {
 	*x = Where{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4138,7 +4407,7 @@ func (x *Where) String() string {
 func (*Where) ProtoMessage() {}
 
 func (x *Where) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4151,7 +4420,7 @@ func (x *Where) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Where.ProtoReflect.Descriptor instead.
 func (*Where) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Where) GetNodes() string {
@@ -4205,7 +4474,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4217,7 +4486,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4230,7 +4499,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Container) GetNetwork() string {
@@ -4279,7 +4548,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4291,7 +4560,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4304,7 +4573,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -4342,7 +4611,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4354,7 +4623,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4367,7 +4636,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Warning) GetSignal() string {
@@ -4392,16 +4661,20 @@ func (x *Warning) GetFirst() bool {
 }
 
 type Dependency struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	Job           uint64                 `protobuf:"varint,2,opt,name=job,proto3" json:"job,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Job   uint64                 `protobuf:"varint,2,opt,name=job,proto3" json:"job,omitempty"`
+	// Only one task of the array, and how long after it.
+	OneTask       bool   `protobuf:"varint,3,opt,name=one_task,json=oneTask,proto3" json:"one_task,omitempty"`
+	Task          uint32 `protobuf:"varint,4,opt,name=task,proto3" json:"task,omitempty"`
+	DelayUs       int64  `protobuf:"varint,5,opt,name=delay_us,json=delayUs,proto3" json:"delay_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4413,7 +4686,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4426,7 +4699,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Dependency) GetKind() string {
@@ -4439,6 +4712,27 @@ func (x *Dependency) GetKind() string {
 func (x *Dependency) GetJob() uint64 {
 	if x != nil {
 		return x.Job
+	}
+	return 0
+}
+
+func (x *Dependency) GetOneTask() bool {
+	if x != nil {
+		return x.OneTask
+	}
+	return false
+}
+
+func (x *Dependency) GetTask() uint32 {
+	if x != nil {
+		return x.Task
+	}
+	return 0
+}
+
+func (x *Dependency) GetDelayUs() int64 {
+	if x != nil {
+		return x.DelayUs
 	}
 	return 0
 }
@@ -4461,7 +4755,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4473,7 +4767,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4486,7 +4780,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -4569,7 +4863,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4581,7 +4875,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4594,7 +4888,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Reason) GetCode() string {
@@ -4621,7 +4915,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4633,7 +4927,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4646,7 +4940,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -4681,7 +4975,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4693,7 +4987,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4706,7 +5000,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -4795,7 +5089,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4807,7 +5101,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4820,7 +5114,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -4912,7 +5206,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4924,7 +5218,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4937,7 +5231,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -4980,7 +5274,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4992,7 +5286,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5005,7 +5299,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Berth) GetNode() string {
@@ -5064,14 +5358,16 @@ type Job struct {
 	ArrayJob  uint64 `protobuf:"varint,20,opt,name=array_job,json=arrayJob,proto3" json:"array_job,omitempty"`
 	ArrayTask uint32 `protobuf:"varint,21,opt,name=array_task,json=arrayTask,proto3" json:"array_task,omitempty"`
 	// It stands for several tasks: first and last rank of each span.
-	Fold          []uint32 `protobuf:"varint,22,rep,packed,name=fold,proto3" json:"fold,omitempty"`
+	Fold []uint32 `protobuf:"varint,22,rep,packed,name=fold,proto3" json:"fold,omitempty"`
+	// From when on its dependencies count as met, 0 is at once.
+	DependAtUs    int64 `protobuf:"varint,23,opt,name=depend_at_us,json=dependAtUs,proto3" json:"depend_at_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5083,7 +5379,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5096,7 +5392,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Job) GetId() uint64 {
@@ -5253,6 +5549,13 @@ func (x *Job) GetFold() []uint32 {
 	return nil
 }
 
+func (x *Job) GetDependAtUs() int64 {
+	if x != nil {
+		return x.DependAtUs
+	}
+	return 0
+}
+
 type Hold struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtUs          int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
@@ -5264,7 +5567,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5276,7 +5579,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5289,7 +5592,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -5324,7 +5627,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5336,7 +5639,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5349,7 +5652,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -5406,7 +5709,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5418,7 +5721,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5431,7 +5734,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -5588,7 +5891,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5600,7 +5903,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5613,7 +5916,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Gang) GetRest() []*Berth {
@@ -5667,7 +5970,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5679,7 +5982,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5692,7 +5995,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Part) GetBootId() string {
@@ -5767,7 +6070,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5779,7 +6082,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5792,7 +6095,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -5868,7 +6171,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5880,7 +6183,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5893,7 +6196,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GPU) GetId() string {
@@ -6003,7 +6306,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6015,7 +6318,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6028,7 +6331,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -6090,7 +6393,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6102,7 +6405,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6115,7 +6418,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -6191,7 +6494,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6203,7 +6506,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6216,7 +6519,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Node) GetId() string {
@@ -6375,7 +6678,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6387,7 +6690,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6400,7 +6703,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Reservation) GetName() string {
@@ -6508,7 +6811,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6520,7 +6823,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6533,7 +6836,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Partition) GetName() string {
@@ -6609,7 +6912,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6621,7 +6924,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6634,7 +6937,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Queue) GetGpu() string {
@@ -6661,7 +6964,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6673,7 +6976,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6686,7 +6989,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -6717,7 +7020,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6729,7 +7032,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6742,7 +7045,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Request) GetKey() []byte {
@@ -6787,7 +7090,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6799,7 +7102,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6812,7 +7115,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Token) GetHash() []byte {
@@ -6861,7 +7164,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6873,7 +7176,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6886,7 +7189,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -6923,7 +7226,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6935,7 +7238,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6948,7 +7251,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -7012,7 +7315,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7024,7 +7327,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7037,7 +7340,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -7114,7 +7417,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7126,7 +7429,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7139,7 +7442,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -7171,7 +7474,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7183,7 +7486,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7196,7 +7499,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -7255,7 +7558,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7267,7 +7570,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7280,7 +7583,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Company) GetSignature() string {
@@ -7316,7 +7619,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7328,7 +7631,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7341,7 +7644,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -7392,7 +7695,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7404,7 +7707,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7417,7 +7720,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -7565,7 +7868,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7577,7 +7880,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7590,7 +7893,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -7699,7 +8002,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7711,7 +8014,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7724,7 +8027,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Account) GetName() string {
@@ -7776,7 +8079,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7788,7 +8091,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7801,7 +8104,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Member) GetAccount() string {
@@ -7860,7 +8163,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7872,7 +8175,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7885,7 +8188,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *QOS) GetName() string {
@@ -7951,7 +8254,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7963,7 +8266,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7976,7 +8279,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Quota) GetAccount() string {
@@ -8081,7 +8384,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8093,7 +8396,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8106,7 +8409,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -8147,7 +8450,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8159,7 +8462,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8172,7 +8475,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Spent) GetAccount() string {
@@ -8240,7 +8543,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xb5\x12\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xf5\x12\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -8292,7 +8595,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x0fset_reservation\x18< \x01(\v2\x1c.berth.log.v1.SetReservationH\x00R\x0esetReservation\x12P\n" +
 	"\x12remove_reservation\x18= \x01(\v2\x1f.berth.log.v1.RemoveReservationH\x00R\x11removeReservation\x128\n" +
 	"\n" +
-	"update_job\x18> \x01(\v2\x17.berth.log.v1.UpdateJobH\x00R\tupdateJobB\x06\n" +
+	"update_job\x18> \x01(\v2\x17.berth.log.v1.UpdateJobH\x00R\tupdateJob\x12>\n" +
+	"\fchange_tasks\x18F \x01(\v2\x19.berth.log.v1.ChangeTasksH\x00R\vchangeTasksB\x06\n" +
 	"\x04kind\"\xb9\x01\n" +
 	"\tSubmitJob\x12\x1b\n" +
 	"\tfirst_job\x18\x01 \x01(\x04R\bfirstJob\x12\x1d\n" +
@@ -8431,7 +8735,14 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x12\n" +
-	"\x04hold\x18\x04 \x01(\bR\x04hold\"H\n" +
+	"\x04hold\x18\x04 \x01(\bR\x04hold\"\xab\x01\n" +
+	"\vChangeTasks\x12\x14\n" +
+	"\x05array\x18\x01 \x01(\x04R\x05array\x12\x12\n" +
+	"\x04runs\x18\x02 \x03(\rR\x04runs\x120\n" +
+	"\x06change\x18\x03 \x01(\x0e2\x18.berth.log.v1.TaskChangeR\x06change\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\rR\x02by\x12\x14\n" +
+	"\x05admin\x18\x05 \x01(\bR\x05admin\x12\x1a\n" +
+	"\bthrottle\x18\x06 \x01(\rR\bthrottle\"H\n" +
 	"\bUndoGang\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x10\n" +
@@ -8452,7 +8763,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1d\n" +
 	"\n" +
-	"written_by\x18\x04 \x01(\tR\twrittenBy\"\xfb\b\n" +
+	"written_by\x18\x04 \x01(\tR\twrittenBy\"\xae\t\n" +
 	"\x06Record\x12(\n" +
 	"\x04meta\x18\x01 \x01(\v2\x12.berth.log.v1.MetaH\x00R\x04meta\x12.\n" +
 	"\x06config\x18\x02 \x01(\v2\x14.berth.log.v1.ConfigH\x00R\x06config\x12(\n" +
@@ -8478,8 +8789,16 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\vdead_notice\x18  \x01(\v2\x18.berth.log.v1.DeadNoticeH\x00R\n" +
 	"deadNotice\x121\n" +
 	"\atelling\x18! \x01(\v2\x15.berth.log.v1.TellingH\x00R\atelling\x12=\n" +
-	"\vreservation\x18< \x01(\v2\x19.berth.log.v1.ReservationH\x00R\vreservationB\x06\n" +
-	"\x04kind\";\n" +
+	"\vreservation\x18< \x01(\v2\x19.berth.log.v1.ReservationH\x00R\vreservation\x121\n" +
+	"\x05array\x18F \x01(\v2\x19.berth.log.v1.ArrayRecordH\x00R\x05arrayB\x06\n" +
+	"\x04kind\"\xbf\x01\n" +
+	"\vArrayRecord\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12&\n" +
+	"\x04spec\x18\x02 \x01(\v2\x12.berth.log.v1.SpecR\x04spec\x124\n" +
+	"\testimates\x18\x03 \x03(\v2\x16.berth.log.v1.EstimateR\testimates\x12\x1a\n" +
+	"\bthrottle\x18\x04 \x01(\rR\bthrottle\x12\x12\n" +
+	"\x04over\x18\x05 \x01(\fR\x04over\x12\x12\n" +
+	"\x04good\x18\x06 \x01(\fR\x04good\";\n" +
 	"\vSnapshotEnd\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x18\n" +
 	"\arecords\x18\x02 \x01(\x04R\arecords\"\xce\x01\n" +
@@ -8579,11 +8898,14 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aWarning\x12\x16\n" +
 	"\x06signal\x18\x01 \x01(\tR\x06signal\x12\x1b\n" +
 	"\tbefore_us\x18\x02 \x01(\x03R\bbeforeUs\x12\x14\n" +
-	"\x05first\x18\x03 \x01(\bR\x05first\"2\n" +
+	"\x05first\x18\x03 \x01(\bR\x05first\"|\n" +
 	"\n" +
 	"Dependency\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x10\n" +
-	"\x03job\x18\x02 \x01(\x04R\x03job\"\xbe\x02\n" +
+	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x19\n" +
+	"\bone_task\x18\x03 \x01(\bR\aoneTask\x12\x12\n" +
+	"\x04task\x18\x04 \x01(\rR\x04task\x12\x19\n" +
+	"\bdelay_us\x18\x05 \x01(\x03R\adelayUs\"\xbe\x02\n" +
 	"\bEstimate\x12\x19\n" +
 	"\bgpu_type\x18\x01 \x01(\tR\agpuType\x12\x1e\n" +
 	"\vgpu_mem_mib\x18\x02 \x01(\x03R\tgpuMemMib\x12%\n" +
@@ -8641,7 +8963,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12*\n" +
 	"\x04gpus\x18\x02 \x03(\v2\x16.berth.log.v1.GPUShareR\x04gpus\x12\x1b\n" +
 	"\tcpu_milli\x18\x03 \x01(\x03R\bcpuMilli\x12\x17\n" +
-	"\amem_mib\x18\x04 \x01(\x03R\x06memMib\"\xf2\x05\n" +
+	"\amem_mib\x18\x04 \x01(\x03R\x06memMib\"\x94\x06\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12)\n" +
@@ -8670,7 +8992,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\tarray_job\x18\x14 \x01(\x04R\barrayJob\x12\x1d\n" +
 	"\n" +
 	"array_task\x18\x15 \x01(\rR\tarrayTask\x12\x12\n" +
-	"\x04fold\x18\x16 \x03(\rR\x04fold\"A\n" +
+	"\x04fold\x18\x16 \x03(\rR\x04fold\x12 \n" +
+	"\fdepend_at_us\x18\x17 \x01(\x03R\n" +
+	"dependAtUs\"A\n" +
 	"\x04Hold\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
@@ -8950,7 +9274,16 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"decayed_us\x18\x06 \x01(\x03R\tdecayedUs\x12\x13\n" +
 	"\x05at_us\x18\a \x01(\x03R\x04atUs\x12\x13\n" +
-	"\x05in_us\x18\b \x03(\x03R\x04inUsB;Z9github.com/berth-scheduler/berth/proto/berth/log/v1;logv1b\x06proto3"
+	"\x05in_us\x18\b \x03(\x03R\x04inUs*\xc1\x01\n" +
+	"\n" +
+	"TaskChange\x12\x1b\n" +
+	"\x17TASK_CHANGE_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12TASK_CHANGE_CANCEL\x10\x01\x12\x14\n" +
+	"\x10TASK_CHANGE_HOLD\x10\x02\x12\x17\n" +
+	"\x13TASK_CHANGE_RELEASE\x10\x03\x12\x17\n" +
+	"\x13TASK_CHANGE_REQUEUE\x10\x04\x12\x1c\n" +
+	"\x18TASK_CHANGE_REQUEUE_HOLD\x10\x05\x12\x18\n" +
+	"\x14TASK_CHANGE_THROTTLE\x10\x06B;Z9github.com/berth-scheduler/berth/proto/berth/log/v1;logv1b\x06proto3"
 
 var (
 	file_berth_log_v1_log_proto_rawDescOnce sync.Once
@@ -8964,231 +9297,240 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 	return file_berth_log_v1_log_proto_rawDescData
 }
 
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
+var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
 var file_berth_log_v1_log_proto_goTypes = []any{
-	(*Entry)(nil),               // 0: berth.log.v1.Entry
-	(*Command)(nil),             // 1: berth.log.v1.Command
-	(*SubmitJob)(nil),           // 2: berth.log.v1.SubmitJob
-	(*NewJob)(nil),              // 3: berth.log.v1.NewJob
-	(*CancelJob)(nil),           // 4: berth.log.v1.CancelJob
-	(*ApplyPlan)(nil),           // 5: berth.log.v1.ApplyPlan
-	(*Start)(nil),               // 6: berth.log.v1.Start
-	(*QueueMove)(nil),           // 7: berth.log.v1.QueueMove
-	(*ReportAttempt)(nil),       // 8: berth.log.v1.ReportAttempt
-	(*RegisterNode)(nil),        // 9: berth.log.v1.RegisterNode
-	(*SetNodeState)(nil),        // 10: berth.log.v1.SetNodeState
-	(*DrainNode)(nil),           // 11: berth.log.v1.DrainNode
-	(*DrainGPU)(nil),            // 12: berth.log.v1.DrainGPU
-	(*RemoveNode)(nil),          // 13: berth.log.v1.RemoveNode
-	(*CreateToken)(nil),         // 14: berth.log.v1.CreateToken
-	(*UseToken)(nil),            // 15: berth.log.v1.UseToken
-	(*DenyIdentity)(nil),        // 16: berth.log.v1.DenyIdentity
-	(*FenceNode)(nil),           // 17: berth.log.v1.FenceNode
-	(*PublishWeights)(nil),      // 18: berth.log.v1.PublishWeights
-	(*InstallWeights)(nil),      // 19: berth.log.v1.InstallWeights
-	(*RollbackWeights)(nil),     // 20: berth.log.v1.RollbackWeights
-	(*PinWeights)(nil),          // 21: berth.log.v1.PinWeights
-	(*InstallInterference)(nil), // 22: berth.log.v1.InstallInterference
-	(*ExpireJobs)(nil),          // 23: berth.log.v1.ExpireJobs
-	(*SetPartition)(nil),        // 24: berth.log.v1.SetPartition
-	(*RemovePartition)(nil),     // 25: berth.log.v1.RemovePartition
-	(*SetReservation)(nil),      // 26: berth.log.v1.SetReservation
-	(*RemoveReservation)(nil),   // 27: berth.log.v1.RemoveReservation
-	(*UpdateJob)(nil),           // 28: berth.log.v1.UpdateJob
-	(*PreemptAttempt)(nil),      // 29: berth.log.v1.PreemptAttempt
-	(*HoldJob)(nil),             // 30: berth.log.v1.HoldJob
-	(*RequeueJob)(nil),          // 31: berth.log.v1.RequeueJob
-	(*UndoGang)(nil),            // 32: berth.log.v1.UndoGang
-	(*SetStanding)(nil),         // 33: berth.log.v1.SetStanding
-	(*Checkpoint)(nil),          // 34: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),         // 35: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil),      // 36: berth.log.v1.SnapshotHeader
-	(*Record)(nil),              // 37: berth.log.v1.Record
-	(*SnapshotEnd)(nil),         // 38: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),                // 39: berth.log.v1.Meta
-	(*Config)(nil),              // 40: berth.log.v1.Config
-	(*Owner)(nil),               // 41: berth.log.v1.Owner
-	(*Spec)(nil),                // 42: berth.log.v1.Spec
-	(*Array)(nil),               // 43: berth.log.v1.Array
-	(*Where)(nil),               // 44: berth.log.v1.Where
-	(*Container)(nil),           // 45: berth.log.v1.Container
-	(*Mount)(nil),               // 46: berth.log.v1.Mount
-	(*Warning)(nil),             // 47: berth.log.v1.Warning
-	(*Dependency)(nil),          // 48: berth.log.v1.Dependency
-	(*Estimate)(nil),            // 49: berth.log.v1.Estimate
-	(*Reason)(nil),              // 50: berth.log.v1.Reason
-	(*Exit)(nil),                // 51: berth.log.v1.Exit
-	(*Usage)(nil),               // 52: berth.log.v1.Usage
-	(*Profile)(nil),             // 53: berth.log.v1.Profile
-	(*GPUShare)(nil),            // 54: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 55: berth.log.v1.Berth
-	(*Job)(nil),                 // 56: berth.log.v1.Job
-	(*Hold)(nil),                // 57: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 58: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 59: berth.log.v1.Attempt
-	(*Gang)(nil),                // 60: berth.log.v1.Gang
-	(*Part)(nil),                // 61: berth.log.v1.Part
-	(*PreemptRequest)(nil),      // 62: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 63: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 64: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 65: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 66: berth.log.v1.Node
-	(*Reservation)(nil),         // 67: berth.log.v1.Reservation
-	(*Partition)(nil),           // 68: berth.log.v1.Partition
-	(*Queue)(nil),               // 69: berth.log.v1.Queue
-	(*Waiter)(nil),              // 70: berth.log.v1.Waiter
-	(*Request)(nil),             // 71: berth.log.v1.Request
-	(*Token)(nil),               // 72: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 73: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 74: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 75: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 76: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 77: berth.log.v1.Interference
-	(*Company)(nil),             // 78: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 79: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 80: berth.log.v1.Sample
-	(*Standing)(nil),            // 81: berth.log.v1.Standing
-	(*Account)(nil),             // 82: berth.log.v1.Account
-	(*Member)(nil),              // 83: berth.log.v1.Member
-	(*QOS)(nil),                 // 84: berth.log.v1.QOS
-	(*Quota)(nil),               // 85: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 86: berth.log.v1.AccountPolicy
-	(*Spent)(nil),               // 87: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 88: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 89: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 90: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 91: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 92: berth.log.v1.Notice
-	(*Webhook)(nil),             // 93: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 94: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 95: berth.log.v1.Telling
+	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
+	(*Entry)(nil),               // 1: berth.log.v1.Entry
+	(*Command)(nil),             // 2: berth.log.v1.Command
+	(*SubmitJob)(nil),           // 3: berth.log.v1.SubmitJob
+	(*NewJob)(nil),              // 4: berth.log.v1.NewJob
+	(*CancelJob)(nil),           // 5: berth.log.v1.CancelJob
+	(*ApplyPlan)(nil),           // 6: berth.log.v1.ApplyPlan
+	(*Start)(nil),               // 7: berth.log.v1.Start
+	(*QueueMove)(nil),           // 8: berth.log.v1.QueueMove
+	(*ReportAttempt)(nil),       // 9: berth.log.v1.ReportAttempt
+	(*RegisterNode)(nil),        // 10: berth.log.v1.RegisterNode
+	(*SetNodeState)(nil),        // 11: berth.log.v1.SetNodeState
+	(*DrainNode)(nil),           // 12: berth.log.v1.DrainNode
+	(*DrainGPU)(nil),            // 13: berth.log.v1.DrainGPU
+	(*RemoveNode)(nil),          // 14: berth.log.v1.RemoveNode
+	(*CreateToken)(nil),         // 15: berth.log.v1.CreateToken
+	(*UseToken)(nil),            // 16: berth.log.v1.UseToken
+	(*DenyIdentity)(nil),        // 17: berth.log.v1.DenyIdentity
+	(*FenceNode)(nil),           // 18: berth.log.v1.FenceNode
+	(*PublishWeights)(nil),      // 19: berth.log.v1.PublishWeights
+	(*InstallWeights)(nil),      // 20: berth.log.v1.InstallWeights
+	(*RollbackWeights)(nil),     // 21: berth.log.v1.RollbackWeights
+	(*PinWeights)(nil),          // 22: berth.log.v1.PinWeights
+	(*InstallInterference)(nil), // 23: berth.log.v1.InstallInterference
+	(*ExpireJobs)(nil),          // 24: berth.log.v1.ExpireJobs
+	(*SetPartition)(nil),        // 25: berth.log.v1.SetPartition
+	(*RemovePartition)(nil),     // 26: berth.log.v1.RemovePartition
+	(*SetReservation)(nil),      // 27: berth.log.v1.SetReservation
+	(*RemoveReservation)(nil),   // 28: berth.log.v1.RemoveReservation
+	(*UpdateJob)(nil),           // 29: berth.log.v1.UpdateJob
+	(*PreemptAttempt)(nil),      // 30: berth.log.v1.PreemptAttempt
+	(*HoldJob)(nil),             // 31: berth.log.v1.HoldJob
+	(*RequeueJob)(nil),          // 32: berth.log.v1.RequeueJob
+	(*ChangeTasks)(nil),         // 33: berth.log.v1.ChangeTasks
+	(*UndoGang)(nil),            // 34: berth.log.v1.UndoGang
+	(*SetStanding)(nil),         // 35: berth.log.v1.SetStanding
+	(*Checkpoint)(nil),          // 36: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),         // 37: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),      // 38: berth.log.v1.SnapshotHeader
+	(*Record)(nil),              // 39: berth.log.v1.Record
+	(*ArrayRecord)(nil),         // 40: berth.log.v1.ArrayRecord
+	(*SnapshotEnd)(nil),         // 41: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),                // 42: berth.log.v1.Meta
+	(*Config)(nil),              // 43: berth.log.v1.Config
+	(*Owner)(nil),               // 44: berth.log.v1.Owner
+	(*Spec)(nil),                // 45: berth.log.v1.Spec
+	(*Array)(nil),               // 46: berth.log.v1.Array
+	(*Where)(nil),               // 47: berth.log.v1.Where
+	(*Container)(nil),           // 48: berth.log.v1.Container
+	(*Mount)(nil),               // 49: berth.log.v1.Mount
+	(*Warning)(nil),             // 50: berth.log.v1.Warning
+	(*Dependency)(nil),          // 51: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 52: berth.log.v1.Estimate
+	(*Reason)(nil),              // 53: berth.log.v1.Reason
+	(*Exit)(nil),                // 54: berth.log.v1.Exit
+	(*Usage)(nil),               // 55: berth.log.v1.Usage
+	(*Profile)(nil),             // 56: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 57: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 58: berth.log.v1.Berth
+	(*Job)(nil),                 // 59: berth.log.v1.Job
+	(*Hold)(nil),                // 60: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 61: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 62: berth.log.v1.Attempt
+	(*Gang)(nil),                // 63: berth.log.v1.Gang
+	(*Part)(nil),                // 64: berth.log.v1.Part
+	(*PreemptRequest)(nil),      // 65: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 66: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 67: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 68: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 69: berth.log.v1.Node
+	(*Reservation)(nil),         // 70: berth.log.v1.Reservation
+	(*Partition)(nil),           // 71: berth.log.v1.Partition
+	(*Queue)(nil),               // 72: berth.log.v1.Queue
+	(*Waiter)(nil),              // 73: berth.log.v1.Waiter
+	(*Request)(nil),             // 74: berth.log.v1.Request
+	(*Token)(nil),               // 75: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 76: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 77: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 78: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 79: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 80: berth.log.v1.Interference
+	(*Company)(nil),             // 81: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 82: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 83: berth.log.v1.Sample
+	(*Standing)(nil),            // 84: berth.log.v1.Standing
+	(*Account)(nil),             // 85: berth.log.v1.Account
+	(*Member)(nil),              // 86: berth.log.v1.Member
+	(*QOS)(nil),                 // 87: berth.log.v1.QOS
+	(*Quota)(nil),               // 88: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 89: berth.log.v1.AccountPolicy
+	(*Spent)(nil),               // 90: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 91: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 92: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 93: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 94: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 95: berth.log.v1.Notice
+	(*Webhook)(nil),             // 96: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 97: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 98: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
-	1,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
-	2,   // 1: berth.log.v1.Command.submit_job:type_name -> berth.log.v1.SubmitJob
-	4,   // 2: berth.log.v1.Command.cancel_job:type_name -> berth.log.v1.CancelJob
-	5,   // 3: berth.log.v1.Command.apply_plan:type_name -> berth.log.v1.ApplyPlan
-	8,   // 4: berth.log.v1.Command.report_attempt:type_name -> berth.log.v1.ReportAttempt
-	9,   // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
-	10,  // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
-	11,  // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
-	14,  // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
-	15,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
-	16,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
-	18,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	34,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	35,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
-	13,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
-	19,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
-	20,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
-	21,  // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
-	17,  // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
-	22,  // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
-	23,  // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
-	29,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
-	24,  // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
-	25,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
-	30,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
-	31,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
-	32,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
-	12,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
-	33,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	79,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	88,  // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	89,  // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	90,  // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	91,  // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
-	26,  // 34: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
-	27,  // 35: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
-	28,  // 36: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
-	41,  // 37: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	3,   // 38: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	42,  // 39: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	49,  // 40: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	6,   // 41: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	7,   // 42: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	55,  // 43: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	49,  // 44: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	55,  // 45: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	50,  // 46: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	51,  // 47: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	52,  // 48: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	66,  // 49: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	72,  // 50: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	75,  // 51: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	68,  // 52: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	67,  // 53: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
-	42,  // 54: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
-	81,  // 55: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
-	40,  // 56: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	39,  // 57: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	40,  // 58: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	66,  // 59: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	56,  // 60: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	69,  // 61: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	71,  // 62: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	72,  // 63: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	73,  // 64: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	74,  // 65: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	80,  // 66: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	38,  // 67: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	74,  // 68: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	76,  // 69: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	77,  // 70: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	68,  // 71: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	81,  // 72: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	87,  // 73: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	92,  // 74: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	93,  // 75: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	94,  // 76: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	95,  // 77: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
-	67,  // 78: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
-	48,  // 79: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	47,  // 80: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	45,  // 81: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	43,  // 82: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	44,  // 83: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
-	46,  // 84: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	53,  // 85: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	54,  // 86: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	41,  // 87: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	42,  // 88: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	50,  // 89: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	49,  // 90: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	58,  // 91: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	59,  // 92: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	57,  // 93: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	50,  // 94: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	55,  // 95: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	49,  // 96: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	51,  // 97: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	52,  // 98: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	62,  // 99: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	60,  // 100: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	55,  // 101: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	61,  // 102: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	50,  // 103: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	51,  // 104: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	50,  // 105: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	52,  // 106: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	63,  // 107: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	64,  // 108: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	65,  // 109: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	70,  // 110: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	75,  // 111: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	80,  // 112: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	49,  // 113: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	78,  // 114: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	82,  // 115: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	83,  // 116: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	84,  // 117: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	85,  // 118: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	86,  // 119: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	120, // [120:120] is the sub-list for method output_type
-	120, // [120:120] is the sub-list for method input_type
-	120, // [120:120] is the sub-list for extension type_name
-	120, // [120:120] is the sub-list for extension extendee
-	0,   // [0:120] is the sub-list for field type_name
+	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
+	3,   // 1: berth.log.v1.Command.submit_job:type_name -> berth.log.v1.SubmitJob
+	5,   // 2: berth.log.v1.Command.cancel_job:type_name -> berth.log.v1.CancelJob
+	6,   // 3: berth.log.v1.Command.apply_plan:type_name -> berth.log.v1.ApplyPlan
+	9,   // 4: berth.log.v1.Command.report_attempt:type_name -> berth.log.v1.ReportAttempt
+	10,  // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
+	11,  // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
+	12,  // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
+	15,  // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
+	16,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
+	17,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
+	19,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
+	36,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	37,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	14,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
+	20,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
+	21,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
+	22,  // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
+	18,  // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
+	23,  // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
+	24,  // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
+	30,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
+	25,  // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
+	26,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
+	31,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
+	32,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
+	34,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
+	13,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
+	35,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
+	82,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	91,  // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	92,  // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	93,  // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	94,  // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	27,  // 34: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
+	28,  // 35: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
+	29,  // 36: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
+	33,  // 37: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
+	44,  // 38: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	4,   // 39: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	45,  // 40: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	52,  // 41: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	7,   // 42: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	8,   // 43: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	58,  // 44: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	52,  // 45: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	58,  // 46: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	53,  // 47: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	54,  // 48: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	55,  // 49: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	69,  // 50: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	75,  // 51: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	78,  // 52: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	71,  // 53: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	70,  // 54: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
+	45,  // 55: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
+	0,   // 56: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
+	84,  // 57: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	43,  // 58: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	42,  // 59: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	43,  // 60: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	69,  // 61: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	59,  // 62: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	72,  // 63: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	74,  // 64: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	75,  // 65: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	76,  // 66: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	77,  // 67: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	83,  // 68: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	41,  // 69: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	77,  // 70: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	79,  // 71: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	80,  // 72: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	71,  // 73: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	84,  // 74: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	90,  // 75: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	95,  // 76: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	96,  // 77: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	97,  // 78: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	98,  // 79: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	70,  // 80: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
+	40,  // 81: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
+	45,  // 82: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
+	52,  // 83: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
+	51,  // 84: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	50,  // 85: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	48,  // 86: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	46,  // 87: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	47,  // 88: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
+	49,  // 89: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	56,  // 90: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	57,  // 91: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	44,  // 92: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	45,  // 93: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	53,  // 94: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	52,  // 95: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	61,  // 96: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	62,  // 97: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	60,  // 98: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	53,  // 99: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	58,  // 100: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	52,  // 101: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	54,  // 102: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	55,  // 103: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	65,  // 104: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	63,  // 105: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	58,  // 106: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	64,  // 107: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	53,  // 108: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	54,  // 109: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	53,  // 110: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	55,  // 111: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	66,  // 112: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	67,  // 113: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	68,  // 114: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	73,  // 115: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	78,  // 116: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	83,  // 117: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	52,  // 118: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	81,  // 119: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	85,  // 120: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	86,  // 121: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	87,  // 122: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	88,  // 123: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	89,  // 124: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	125, // [125:125] is the sub-list for method output_type
+	125, // [125:125] is the sub-list for method input_type
+	125, // [125:125] is the sub-list for extension type_name
+	125, // [125:125] is the sub-list for extension extendee
+	0,   // [0:125] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -9234,8 +9576,9 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_SetReservation)(nil),
 		(*Command_RemoveReservation)(nil),
 		(*Command_UpdateJob)(nil),
+		(*Command_ChangeTasks)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[37].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[38].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -9258,8 +9601,9 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_DeadNotice)(nil),
 		(*Record_Telling)(nil),
 		(*Record_Reservation)(nil),
+		(*Record_Array)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[81].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[83].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -9271,13 +9615,14 @@ func file_berth_log_v1_log_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   88,
+			NumEnums:      1,
+			NumMessages:   90,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_berth_log_v1_log_proto_goTypes,
 		DependencyIndexes: file_berth_log_v1_log_proto_depIdxs,
+		EnumInfos:         file_berth_log_v1_log_proto_enumTypes,
 		MessageInfos:      file_berth_log_v1_log_proto_msgTypes,
 	}.Build()
 	File_berth_log_v1_log_proto = out.File

@@ -1856,7 +1856,9 @@ type Assignment struct {
 	// The partition that it runs in, "" where there are none.
 	Partition string `protobuf:"bytes,28,opt,name=partition,proto3" json:"partition,omitempty"`
 	// There when the attempt has several processes, on one node or on more.
-	Ranks         *Ranks `protobuf:"bytes,29,opt,name=ranks,proto3" json:"ranks,omitempty"`
+	Ranks *Ranks `protobuf:"bytes,29,opt,name=ranks,proto3" json:"ranks,omitempty"`
+	// There when the job is a task of an array.
+	Array         *ArrayTask `protobuf:"bytes,40,opt,name=array,proto3" json:"array,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2094,6 +2096,99 @@ func (x *Assignment) GetRanks() *Ranks {
 	return nil
 }
 
+func (x *Assignment) GetArray() *ArrayTask {
+	if x != nil {
+		return x.Array
+	}
+	return nil
+}
+
+// ArrayTask is which task of which array a job is, and what tasks there are.
+type ArrayTask struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Job   uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Task  uint32                 `protobuf:"varint,2,opt,name=task,proto3" json:"task,omitempty"`
+	Count uint32                 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	Min   uint32                 `protobuf:"varint,4,opt,name=min,proto3" json:"min,omitempty"`
+	Max   uint32                 `protobuf:"varint,5,opt,name=max,proto3" json:"max,omitempty"`
+	// The distance between two tasks when it is the same for all, else 1.
+	Step          uint32 `protobuf:"varint,6,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArrayTask) Reset() {
+	*x = ArrayTask{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArrayTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArrayTask) ProtoMessage() {}
+
+func (x *ArrayTask) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArrayTask.ProtoReflect.Descriptor instead.
+func (*ArrayTask) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ArrayTask) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *ArrayTask) GetTask() uint32 {
+	if x != nil {
+		return x.Task
+	}
+	return 0
+}
+
+func (x *ArrayTask) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *ArrayTask) GetMin() uint32 {
+	if x != nil {
+		return x.Min
+	}
+	return 0
+}
+
+func (x *ArrayTask) GetMax() uint32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *ArrayTask) GetStep() uint32 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
 // MemBreach ends an attempt that holds more GPU memory than its share: USR1,
 // after a grace TERM, and after the grace of any stop KILL.
 type MemBreach struct {
@@ -2114,7 +2209,7 @@ type MemBreach struct {
 
 func (x *MemBreach) Reset() {
 	*x = MemBreach{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2221,7 @@ func (x *MemBreach) String() string {
 func (*MemBreach) ProtoMessage() {}
 
 func (x *MemBreach) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2234,7 @@ func (x *MemBreach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemBreach.ProtoReflect.Descriptor instead.
 func (*MemBreach) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MemBreach) GetUuid() string {
@@ -2208,7 +2303,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2315,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2328,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Progress) GetWarned() bool {
@@ -2280,7 +2375,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2292,7 +2387,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2305,7 +2400,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Container) GetNetwork() string {
@@ -2354,7 +2449,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2366,7 +2461,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2379,7 +2474,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -2417,7 +2512,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2429,7 +2524,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2442,7 +2537,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Warning) GetSignal() string {
@@ -2486,7 +2581,7 @@ type Ranks struct {
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2498,7 +2593,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2511,7 +2606,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Ranks) GetNodes() []string {
@@ -2573,7 +2668,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2585,7 +2680,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2598,7 +2693,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Preempt) GetSignal() string {
@@ -2641,7 +2736,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2653,7 +2748,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2666,7 +2761,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Share) GetUuid() string {
@@ -2706,7 +2801,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2718,7 +2813,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2731,7 +2826,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -2754,7 +2849,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +2861,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +2874,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -2821,7 +2916,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2833,7 +2928,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2846,7 +2941,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -2885,7 +2980,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2897,7 +2992,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2910,7 +3005,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -2963,7 +3058,7 @@ type GetClockRequest struct {
 
 func (x *GetClockRequest) Reset() {
 	*x = GetClockRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2975,7 +3070,7 @@ func (x *GetClockRequest) String() string {
 func (*GetClockRequest) ProtoMessage() {}
 
 func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2988,7 +3083,7 @@ func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockRequest.ProtoReflect.Descriptor instead.
 func (*GetClockRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 type GetClockResponse struct {
@@ -3000,7 +3095,7 @@ type GetClockResponse struct {
 
 func (x *GetClockResponse) Reset() {
 	*x = GetClockResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3012,7 +3107,7 @@ func (x *GetClockResponse) String() string {
 func (*GetClockResponse) ProtoMessage() {}
 
 func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3025,7 +3120,7 @@ func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockResponse.ProtoReflect.Descriptor instead.
 func (*GetClockResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetClockResponse) GetNow() *timestamppb.Timestamp {
@@ -3044,7 +3139,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3056,7 +3151,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3069,7 +3164,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -3089,7 +3184,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3101,7 +3196,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3114,7 +3209,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -3268,7 +3363,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\x94\a\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xc4\a\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -3301,7 +3396,15 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\tcontainer\x18\x1a \x01(\v2\x18.berth.node.v1.ContainerR\tcontainer\x123\n" +
 	"\bprogress\x18\x1b \x01(\v2\x17.berth.node.v1.ProgressR\bprogress\x12\x1c\n" +
 	"\tpartition\x18\x1c \x01(\tR\tpartition\x12*\n" +
-	"\x05ranks\x18\x1d \x01(\v2\x14.berth.node.v1.RanksR\x05ranks\"\xdd\x01\n" +
+	"\x05ranks\x18\x1d \x01(\v2\x14.berth.node.v1.RanksR\x05ranks\x12.\n" +
+	"\x05array\x18( \x01(\v2\x18.berth.node.v1.ArrayTaskR\x05array\"\x7f\n" +
+	"\tArrayTask\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\rR\x04task\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\rR\x05count\x12\x10\n" +
+	"\x03min\x18\x04 \x01(\rR\x03min\x12\x10\n" +
+	"\x03max\x18\x05 \x01(\rR\x03max\x12\x12\n" +
+	"\x04step\x18\x06 \x01(\rR\x04step\"\xdd\x01\n" +
 	"\tMemBreach\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x19\n" +
 	"\bheld_mib\x18\x02 \x01(\x03R\aheldMib\x12\x17\n" +
@@ -3419,7 +3522,7 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(GPUState)(0),                 // 0: berth.node.v1.GPUState
 	(AttemptState)(0),             // 1: berth.node.v1.AttemptState
@@ -3443,26 +3546,27 @@ var file_berth_node_v1_node_proto_goTypes = []any{
 	(*GPUResume)(nil),             // 19: berth.node.v1.GPUResume
 	(*AttemptRef)(nil),            // 20: berth.node.v1.AttemptRef
 	(*Assignment)(nil),            // 21: berth.node.v1.Assignment
-	(*MemBreach)(nil),             // 22: berth.node.v1.MemBreach
-	(*Progress)(nil),              // 23: berth.node.v1.Progress
-	(*Container)(nil),             // 24: berth.node.v1.Container
-	(*Mount)(nil),                 // 25: berth.node.v1.Mount
-	(*Warning)(nil),               // 26: berth.node.v1.Warning
-	(*Ranks)(nil),                 // 27: berth.node.v1.Ranks
-	(*Preempt)(nil),               // 28: berth.node.v1.Preempt
-	(*Share)(nil),                 // 29: berth.node.v1.Share
-	(*Acks)(nil),                  // 30: berth.node.v1.Acks
-	(*Ack)(nil),                   // 31: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 32: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 33: berth.node.v1.JoinResponse
-	(*GetClockRequest)(nil),       // 34: berth.node.v1.GetClockRequest
-	(*GetClockResponse)(nil),      // 35: berth.node.v1.GetClockResponse
-	(*RenewRequest)(nil),          // 36: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 37: berth.node.v1.RenewResponse
-	(*v1.AttachOpen)(nil),         // 38: berth.api.v1.AttachOpen
-	(*v1.GPUDetail)(nil),          // 39: berth.api.v1.GPUDetail
-	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
+	(*ArrayTask)(nil),             // 22: berth.node.v1.ArrayTask
+	(*MemBreach)(nil),             // 23: berth.node.v1.MemBreach
+	(*Progress)(nil),              // 24: berth.node.v1.Progress
+	(*Container)(nil),             // 25: berth.node.v1.Container
+	(*Mount)(nil),                 // 26: berth.node.v1.Mount
+	(*Warning)(nil),               // 27: berth.node.v1.Warning
+	(*Ranks)(nil),                 // 28: berth.node.v1.Ranks
+	(*Preempt)(nil),               // 29: berth.node.v1.Preempt
+	(*Share)(nil),                 // 30: berth.node.v1.Share
+	(*Acks)(nil),                  // 31: berth.node.v1.Acks
+	(*Ack)(nil),                   // 32: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 33: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 34: berth.node.v1.JoinResponse
+	(*GetClockRequest)(nil),       // 35: berth.node.v1.GetClockRequest
+	(*GetClockResponse)(nil),      // 36: berth.node.v1.GetClockResponse
+	(*RenewRequest)(nil),          // 37: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 38: berth.node.v1.RenewResponse
+	(*v1.AttachOpen)(nil),         // 39: berth.api.v1.AttachOpen
+	(*v1.GPUDetail)(nil),          // 40: berth.api.v1.GPUDetail
+	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
 	6,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
@@ -3470,62 +3574,63 @@ var file_berth_node_v1_node_proto_depIdxs = []int32{
 	14, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
 	17, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
 	18, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	30, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	31, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
 	16, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
 	5,  // 7: berth.node.v1.SessionResponse.visit:type_name -> berth.node.v1.Visit
-	38, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
+	39, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
 	21, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
 	7,  // 10: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
 	0,  // 11: berth.node.v1.GPU.state:type_name -> berth.node.v1.GPUState
-	39, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	40, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
 	9,  // 13: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
 	1,  // 14: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
 	10, // 15: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	40, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	40, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	41, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	41, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
 	11, // 18: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
 	12, // 19: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
 	13, // 20: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
 	15, // 21: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	40, // 22: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	41, // 23: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	41, // 22: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	42, // 23: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
 	21, // 24: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
 	20, // 25: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
 	19, // 26: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
-	40, // 27: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
-	41, // 28: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	41, // 29: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	29, // 30: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	28, // 31: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	22, // 32: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
-	26, // 33: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
-	24, // 34: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
-	23, // 35: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
-	27, // 36: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
-	40, // 37: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	40, // 38: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	2,  // 39: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
-	2,  // 40: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
-	25, // 41: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
-	41, // 42: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
-	41, // 43: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	40, // 44: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	31, // 45: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	1,  // 46: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	40, // 47: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
-	3,  // 48: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	32, // 49: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	36, // 50: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
-	34, // 51: berth.node.v1.NodeService.GetClock:input_type -> berth.node.v1.GetClockRequest
-	4,  // 52: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	33, // 53: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	37, // 54: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
-	35, // 55: berth.node.v1.NodeService.GetClock:output_type -> berth.node.v1.GetClockResponse
-	52, // [52:56] is the sub-list for method output_type
-	48, // [48:52] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	41, // 27: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
+	42, // 28: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	42, // 29: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	30, // 30: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	29, // 31: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	23, // 32: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
+	27, // 33: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
+	25, // 34: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
+	24, // 35: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
+	28, // 36: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
+	22, // 37: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
+	41, // 38: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	41, // 39: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	2,  // 40: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
+	2,  // 41: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
+	26, // 42: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
+	42, // 43: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	42, // 44: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	41, // 45: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	32, // 46: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	1,  // 47: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	41, // 48: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
+	3,  // 49: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
+	33, // 50: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
+	37, // 51: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
+	35, // 52: berth.node.v1.NodeService.GetClock:input_type -> berth.node.v1.GetClockRequest
+	4,  // 53: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
+	34, // 54: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
+	38, // 55: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
+	36, // 56: berth.node.v1.NodeService.GetClock:output_type -> berth.node.v1.GetClockResponse
+	53, // [53:57] is the sub-list for method output_type
+	49, // [49:53] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -3551,7 +3656,7 @@ func file_berth_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,271 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// arrayFits bounds an array, and all that waits with it. Of the other jobs of
+// the request each counts for one.
+func (c *Coordinator) arrayFits(who caller, spec *cluster.Spec, others int) error {
+	if spec.Array == nil {
+		return nil
+	}
+	n := spec.Len()
+	if n > c.cfg.MaxArrayTasks {
+		return cluster.Errorf(cluster.CodeInvalid, "array: %d tasks, at most %d are allowed (limits.array_tasks); let each task do more, or submit several arrays", n, c.cfg.MaxArrayTasks)
+	}
+	return c.roomFor(who, n+others-1)
+}
+
+// named returns the job with an id, or one task of the array with that id. The
+// id of an array alone is its first task that has not ended, or its first.
+func (c *Coordinator) named(id uint64, task *uint32) (*cluster.Job, error) {
+	if task == nil {
+		if j, ok := c.fsm.Job(cluster.JobID(id)); ok {
+			return j, nil
+		}
+		if a, ok := c.fsm.Array(cluster.JobID(id)); ok {
+			return a.First, nil
+		}
+		return nil, noJob(id)
+	}
+	a, ok := c.fsm.Array(cluster.JobID(id))
+	if !ok {
+		if _, there := c.fsm.Job(cluster.JobID(id)); there {
+			return nil, cluster.Errorf(cluster.CodeNotFound, "job %d is no array and has no task %d", id, *task)
+		}
+		return nil, noJob(id)
+	}
+	rank, has := a.Spec.Array.Tasks.Rank(*task)
+	if !has {
+		return nil, cluster.Errorf(cluster.CodeNotFound, "array %d has no task %d; its tasks are %s", id, *task, clip(a.Spec.Array.Tasks.String()))
+	}
+	j, ok := c.fsm.Job(a.ID + cluster.JobID(rank))
+	if !ok {
+		return nil, cluster.Errorf(cluster.CodeNotFound, "task %d of array %d ended long ago and was forgotten", *task, id)
+	}
+	return j, nil
+}
+
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "..."
+	}
+	return s
+}
+
+// throttleDetail says how many tasks of the array of j run and may.
+func (c *Coordinator) throttleDetail(j *cluster.Job) string {
+	a, ok := c.fsm.Array(j.ArrayJobID)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d tasks of array %d run or are about to, and %d may at once (%%%d); berth array throttle %d N changes that",
+		a.Live+a.Queued, a.ID, a.Throttle, a.Throttle, a.ID)
+}
+
+// taskWish is what was asked of one job or of tasks of an array.
+type taskWish struct {
+	id    uint64
+	array bool
+	tasks string
+}
+
+// wishes are ids, of which some may be arrays, and tasks of arrays.
+func (s *jobServer) wishes(ids []uint64, tasks []*apiv1.ArrayTasks) []taskWish {
+	var out []taskWish
+	for _, id := range ids {
+		_, isArray := s.c.fsm.Array(cluster.JobID(id))
+		out = append(out, taskWish{id: id, array: isArray})
+	}
+	for _, t := range tasks {
+		out = append(out, taskWish{t.Array, true, t.Tasks})
+	}
+	return out
+}
+
+// changeCommand is what an array is asked for in the log, without what to do.
+func (s *jobServer) changeCommand(who caller, w taskWish) (*logv1.ChangeTasks, error) {
+	a, ok := s.c.fsm.Array(cluster.JobID(w.id))
+	if !ok {
+		if _, there := s.c.fsm.Job(cluster.JobID(w.id)); there && w.tasks != "" {
+			return nil, cluster.Errorf(cluster.CodeNotFound, "job %d is no array and has no tasks", w.id)
+		}
+		return nil, noJob(w.id)
+	}
+	if err := s.c.authorize(who, actCancel, &a.Owner); err != nil {
+		return nil, err
+	}
+	c := &logv1.ChangeTasks{Array: w.id, By: uint32(who.uid), Admin: a.Owner.UID != who.uid}
+	if w.tasks != "" {
+		t, err := cluster.ParseTasks(w.tasks)
+		if err != nil {
+			return nil, err
+		}
+		c.Runs = conv.RunsToLog(&t)
+	}
+	return c, nil
+}
+
+// cancelTasks does CancelJobs where some of it is about arrays.
+func (s *jobServer) cancelTasks(ctx context.Context, who caller, req *apiv1.CancelJobsRequest, resp *apiv1.CancelJobsResponse) error {
+	var cmds []*logv1.Command
+	var at []*apiv1.CancelResult
+	for _, w := range s.wishes(req.Ids, req.Tasks) {
+		res := &apiv1.CancelResult{Id: w.id, Tasks: w.tasks}
+		resp.Results = append(resp.Results, res)
+		if !w.array {
+			j, ok := s.c.fsm.Job(cluster.JobID(w.id))
+			switch {
+			case !ok:
+				res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
+			case s.c.authorize(who, actCancel, &j.Owner) != nil:
+				res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED
+			default:
+				cmds = append(cmds, &logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: w.id, By: uint32(who.uid), Admin: j.Owner.UID != who.uid}}})
+				at = append(at, res)
+			}
+			continue
+		}
+		c, err := s.changeCommand(who, w)
+		switch {
+		case err == nil:
+			c.Change = logv1.TaskChange_TASK_CHANGE_CANCEL
+			cmds, at = append(cmds, &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: c}}), append(at, res)
+		case codeOf(err) == cluster.CodeNotFound:
+			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
+		case codeOf(err) == cluster.CodeDenied:
+			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED
+		default:
+			return err
+		}
+	}
+	if len(cmds) == 0 {
+		return s.c.current(ctx)
+	}
+	results, err := s.c.prop.do(ctx, cmds...)
+	if err != nil {
+		return err
+	}
+	for i := range results {
+		r, res := &results[i], at[i]
+		switch {
+		case cmds[i].GetCancelJob() != nil:
+			res.Outcome = cancelOutcomes[r.Cancel]
+		case r.Err != nil:
+			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
+		case r.Tasks.Done == 0:
+			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED
+		default:
+			res.Outcome, res.Count = apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED, uint32(r.Tasks.Done)
+		}
+	}
+	return nil
+}
+
+var taskChanges = map[apiv1.JobAction]logv1.TaskChange{
+	apiv1.JobAction_JOB_ACTION_HOLD:         logv1.TaskChange_TASK_CHANGE_HOLD,
+	apiv1.JobAction_JOB_ACTION_RELEASE:      logv1.TaskChange_TASK_CHANGE_RELEASE,
+	apiv1.JobAction_JOB_ACTION_REQUEUE:      logv1.TaskChange_TASK_CHANGE_REQUEUE,
+	apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD: logv1.TaskChange_TASK_CHANGE_REQUEUE_HOLD,
+	apiv1.JobAction_JOB_ACTION_THROTTLE:     logv1.TaskChange_TASK_CHANGE_THROTTLE,
+}
+
+// controlTasks does ControlJobs where some of it is about arrays.
+func (s *jobServer) controlTasks(ctx context.Context, who caller, req *apiv1.ControlJobsRequest, resp *apiv1.ControlJobsResponse) error {
+	var cmds []*logv1.Command
+	var at []*apiv1.ControlResult
+	for _, w := range s.wishes(req.Ids, req.Tasks) {
+		res := &apiv1.ControlResult{Id: w.id, Tasks: w.tasks}
+		resp.Results = append(resp.Results, res)
+		cmd, err := s.controlWish(who, req, w)
+		if err != nil {
+			blame(res, err)
+			continue
+		}
+		cmds, at = append(cmds, cmd), append(at, res)
+	}
+	if len(cmds) == 0 {
+		return s.c.current(ctx)
+	}
+	results, err := s.c.prop.do(ctx, cmds...)
+	if err != nil {
+		return err
+	}
+	for i := range results {
+		tellTasks(at[i], cmds[i], &results[i])
+	}
+	return nil
+}
+
+func (s *jobServer) controlWish(who caller, req *apiv1.ControlJobsRequest, w taskWish) (*logv1.Command, error) {
+	if !w.array {
+		j, ok := s.c.fsm.Job(cluster.JobID(w.id))
+		if !ok {
+			return nil, noJob(w.id)
+		}
+		if req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE {
+			return nil, cluster.Errorf(cluster.CodeConflict, "job %d is no array", w.id)
+		}
+		return controlCommand(who, req, w.id), s.c.authorize(who, actCancel, &j.Owner)
+	}
+	if req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE && (req.Throttle > cluster.MaxThrottle || w.tasks != "") {
+		return nil, cluster.Errorf(cluster.CodeInvalid, "throttle: %d of tasks %q; it is 0 to %d and of an array as a whole", req.Throttle, w.tasks, cluster.MaxThrottle)
+	}
+	c, err := s.changeCommand(who, w)
+	if err != nil {
+		return nil, err
+	}
+	c.Change, c.Throttle = taskChanges[req.Action], req.Throttle
+	c.Admin = who.admin && (!req.AsUser || c.Change == logv1.TaskChange_TASK_CHANGE_RELEASE)
+	return &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: c}}, nil
+}
+
+// tellTasks says what became of tasks. Where nothing was done it says why.
+func tellTasks(res *apiv1.ControlResult, cmd *logv1.Command, r *fsm.Result) {
+	res.Count = uint32(r.Tasks.Done)
+	switch {
+	case r.Err != nil:
+		blame(res, r.Err)
+	case cmd.GetChangeTasks() == nil || r.Tasks.Done > 0:
+	case r.Tasks.Why != nil:
+		blame(res, r.Tasks.Why)
+	default:
+		blame(res, cluster.Errorf(cluster.CodeConflict, "all of these tasks of array %d have ended", res.Id))
+	}
+}
+
+// codeOf is the code of an error, that of internal ones for what users may not see.
+func codeOf(err error) cluster.Code {
+	if e, ok := errors.AsType[*cluster.Error](err); ok {
+		return e.Code
+	}
+	return cluster.CodeInternal
+}
+
+// arrayReason is why tasks of an array wait, where that is the array; else none.
+func (c *Coordinator) arrayReason(j *cluster.Job) cluster.Reason {
+	if !j.InArray() || j.State != cluster.JobPending {
+		return cluster.Reason{}
+	}
+	if r := c.fsm.Barred(j, cluster.TimeOf(c.cfg.Clock())); r.Code == cluster.ReasonArrayLimit {
+		return r
+	}
+	return cluster.Reason{}
+}
+
+// throttleOf is how many tasks of the array of j may run at once now.
+func (c *Coordinator) throttleOf(j *cluster.Job) int {
+	if !j.InArray() {
+		return 0
+	}
+	return c.fsm.Throttle(j.ArrayJobID)
+}

@@ -1,0 +1,234 @@
+package fsm
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// array is a few tasks whose numbers meet those of others.
+func (w *world) array() *cluster.Array {
+	text := rapid.SampledFrom([]string{"0-3", "1-4", "0-6:2", "1,2,5-7", "7", "2-9%2", "0-5%1", "3-8%3"}).Draw(w.t, "tasks")
+	a, err := cluster.ParseArray(text)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return a
+}
+
+// on makes a dependency on a job, an array, or a task.
+func (w *world) on(d *cluster.Dependency) {
+	d.Job = 99
+	j, ok := w.pick()
+	if !ok {
+		return
+	}
+	if d.Job = w.one(j); j.InArray() && w.draw("whole", 3) > 0 {
+		d.Job = j.ArrayJobID
+		if w.draw("one", 3) == 0 && d.Kind != cluster.AfterCorr {
+			d.OneTask, d.Task = true, uint32(w.draw("task", 9))
+		}
+	}
+	if d.Kind == cluster.After && w.draw("later", 3) == 0 {
+		d.Delay = cluster.MaxDependDelay / 365 / 24 / 60 * 3
+	}
+}
+
+// one is the id of a job, or of any of the tasks that it folds.
+func (w *world) one(j *cluster.Job) cluster.JobID {
+	if j.Fold == nil {
+		return j.ID
+	}
+	return j.ArrayJobID + cluster.JobID(cluster.SpanRank(j.Fold, w.draw("which", j.Count())))
+}
+
+func changeCmd(array cluster.JobID, tasks string, change logv1.TaskChange) *logv1.ChangeTasks {
+	c := &logv1.ChangeTasks{Array: uint64(array), Change: change, By: 1000}
+	if tasks != "" {
+		t, err := cluster.ParseTasks(tasks)
+		if err != nil {
+			panic(err)
+		}
+		c.Runs = conv.RunsToLog(&t)
+	}
+	return c
+}
+
+func tasksCmd(c *logv1.ChangeTasks) *logv1.Command {
+	return &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: c}}
+}
+
+func (w *world) changeTasks() *logv1.Command {
+	jobs, _ := w.f.Jobs(Query{Keep: func(j *cluster.Job) bool { return j.InArray() }})
+	id := cluster.JobID(98)
+	if len(jobs) > 0 {
+		id = jobs[w.draw("array of", len(jobs))].ArrayJobID
+	}
+	c := changeCmd(id, rapid.SampledFrom([]string{"", "", "1-3", "0-8:2", "2", "5-9", "77"}).Draw(w.t, "some"), rapid.SampledFrom([]logv1.TaskChange{
+		logv1.TaskChange_TASK_CHANGE_CANCEL, logv1.TaskChange_TASK_CHANGE_HOLD, logv1.TaskChange_TASK_CHANGE_RELEASE, logv1.TaskChange_TASK_CHANGE_RELEASE,
+		logv1.TaskChange_TASK_CHANGE_REQUEUE, logv1.TaskChange_TASK_CHANGE_REQUEUE_HOLD, logv1.TaskChange_TASK_CHANGE_THROTTLE, 0,
+	}).Draw(w.t, "change"))
+	c.By = uint32(w.draw("by", 2))
+	c.Admin, c.Throttle = c.By == 0, uint32(w.draw("throttle", 4))
+	return tasksCmd(c)
+}
+
+// checkShown: the planner is shown every job that nothing bars and, of a
+// throttled array, as many tasks as may run beside those that do.
+func checkShown(s *State, waiting []*cluster.Job) error {
+	shown, free := map[cluster.JobID]bool{}, map[cluster.JobID]int{}
+	for i, j := range waiting {
+		if i > 0 && waiting[i-1].ID >= j.ID || j.Fold != nil || !j.State.Waiting() {
+			return fmt.Errorf("job %s is shown in place %d", j.Label(), i)
+		}
+		shown[j.ID] = true
+	}
+	want := 0
+	for _, j := range s.inStates(cluster.JobPending, cluster.JobQueued) {
+		switch {
+		case j.Barred(s.now).Code != "":
+		case s.throttled(j) && j.State == cluster.JobPending:
+			free[j.ArrayJobID] += j.Count()
+		default:
+			for _, sp := range j.Ranks() {
+				for k := sp.From; k <= sp.To; k++ {
+					want++
+					if !j.InArray() && !shown[j.ID] || j.InArray() && !shown[j.ArrayJobID+cluster.JobID(k)] {
+						return fmt.Errorf("job %s is not shown to the planner", j.Label())
+					}
+				}
+			}
+		}
+	}
+	for id, n := range free {
+		want += min(n, s.arrays[id].room())
+	}
+	if want != len(waiting) {
+		return fmt.Errorf("%d jobs are shown to the planner, want %d", len(waiting), want)
+	}
+	return nil
+}
+
+// checkOpen: what a job still waits for is there and may yet come.
+func checkOpen(s *State, j *cluster.Job, d cluster.Dependency) error {
+	key, ok := s.keyFor(d)
+	if !ok || !s.knows(key) {
+		return fmt.Errorf("job %s waits for %s, which is gone", j.Label(), d)
+	}
+	if taskByTask(j, d, key) {
+		b := s.arrays[d.Job]
+		for _, sp := range j.Ranks() {
+			for k := sp.From; k <= sp.To; k++ {
+				task := j.Spec.Array.Tasks.At(k)
+				if rank, has := b.spec.Array.Tasks.Rank(task); !has || b.over.has(rank) {
+					return fmt.Errorf("task %d of job %s waits for the one of array %d, which ended: %t", task, j.Label(), d.Job, has)
+				}
+			}
+		}
+		return nil
+	}
+	if st, _ := s.stands(d, nil); st != cluster.DependOpen {
+		return fmt.Errorf("job %s waits for %s, which is %s", j.Label(), d, st)
+	}
+	return nil
+}
+
+// checkArrays: every task of an array is in one job until it ends, once; and no
+// more of them run than may.
+func (w *watcher) checkArrays(s *State, _ []*cluster.Job) error {
+	if err := s.checkArrays(); err != nil {
+		return err
+	}
+	now := map[cluster.JobID]*array{}
+	for id, a := range s.arrays {
+		was := w.arrays[id]
+		now[id] = a.clone()
+		if was == nil {
+			continue
+		}
+		for k := range a.len() {
+			if was.over.has(k) && (!a.over.has(k) || was.good.has(k) != a.good.has(k)) {
+				return fmt.Errorf("rank %d of array %d ended twice", k, id)
+			}
+		}
+		if a.throttle > 0 && a.throttle == was.throttle && a.live > max(a.throttle, was.live) {
+			return fmt.Errorf("%d tasks of array %d run, %d may", a.live, id, a.throttle)
+		}
+	}
+	w.arrays = now
+	return checkArrayIndexes(s)
+}
+
+// checkArrayIndexes: what is derived of arrays is what a new count gives.
+func checkArrayIndexes(s *State) error {
+	var ids []cluster.JobID
+	for id := range s.arrays {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	if !slices.Equal(ids, s.arrayIDs) {
+		return fmt.Errorf("arrays %v, index %v", ids, s.arrayIDs)
+	}
+	var folded [len(s.folded)]int
+	type count struct{ Entries, Live, Queued, Begun int }
+	counts := map[cluster.JobID]*count{}
+	folds := map[cluster.JobID][]cluster.JobID{}
+	for _, j := range s.jobs.list() {
+		folded[j.State] += j.Count() - 1
+		if !j.InArray() {
+			continue
+		}
+		c := counts[j.ArrayJobID]
+		if c == nil {
+			c = &count{}
+			counts[j.ArrayJobID] = c
+		}
+		c.Entries++
+		if j.State.Live() {
+			c.Live++
+		}
+		if j.State == cluster.JobQueued {
+			c.Queued++
+		}
+		if !j.State.Terminal() && len(j.Attempts) > 0 {
+			c.Begun++
+		}
+		if j.Fold != nil {
+			folds[j.ArrayJobID] = append(folds[j.ArrayJobID], j.ID)
+		}
+	}
+	if folded != s.folded {
+		return fmt.Errorf("folded tasks by state %v, want %v", s.folded, folded)
+	}
+	for id, a := range s.arrays {
+		have := &count{a.entries, a.live, a.queued, a.begun}
+		if d := gocmp.Diff(counts[id], have); d != "" {
+			return fmt.Errorf("array %d: %s", id, d)
+		}
+		slices.Sort(a.folds)
+		if !slices.Equal(a.folds, folds[id]) {
+			return fmt.Errorf("array %d folds %v, want %v", id, a.folds, folds[id])
+		}
+	}
+	return nil
+}
+
+// sameArrays: replicas know the same of arrays.
+func sameArrays(a, b *State) error {
+	return cmp.Or(checkArrayIndexes(a), checkArrayIndexes(b), func() error {
+		for id, x := range a.arrays {
+			y := b.arrays[id]
+			if y == nil || x.throttle != y.throttle || x.named != y.named || !slices.Equal(x.over.words, y.over.words) || !slices.Equal(x.good.words, y.good.words) {
+				return fmt.Errorf("array %d: %+v and %+v", id, x, y)
+			}
+		}
+		return nil
+	}())
+}

@@ -1,0 +1,139 @@
+package fsm
+
+import (
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// TaskCounts is what became of tasks of an array that were to change.
+type TaskCounts struct {
+	// Done were changed, or are so already; Finished had ended before; Refused
+	// cannot, for Why, which is of one of them.
+	Done, Finished, Refused int
+	Why                     *cluster.Error
+}
+
+// changeTasks does one thing to tasks of an array.
+func (s *State) changeTasks(index uint64, c *logv1.ChangeTasks) Result {
+	a := s.arrays[cluster.JobID(c.Array)]
+	if a == nil {
+		return refuse(cluster.CodeNotFound, "job array %d is not known", c.Array)
+	}
+	ranks := a.spec.Array.Tasks.All()
+	if len(c.Runs) > 0 {
+		some, err := conv.RunsFromLog(c.Runs)
+		if err != nil {
+			return refuse(cluster.CodeInvalid, "%v", err)
+		}
+		if ranks = a.spec.Array.Tasks.In(&some); len(ranks) == 0 {
+			return refuse(cluster.CodeNotFound, "array %d has none of the tasks %s; its tasks are %s", c.Array, short(some.String()), short(a.spec.Array.Tasks.String()))
+		}
+	}
+	if c.Change == logv1.TaskChange_TASK_CHANGE_THROTTLE {
+		return s.throttle(index, a, c)
+	}
+	r := Result{}
+	left := cluster.SpanLen(ranks)
+	for _, old := range s.overlapping(a, ranks) {
+		part := cluster.SpanAnd(old.Ranks(), ranks)
+		n := cluster.SpanLen(part)
+		left -= n
+		switch err, over := s.changeTask(index, old, part, c); {
+		case over:
+			r.Tasks.Finished += n
+		case err != nil:
+			r.Tasks.Refused += n
+			r.Tasks.Why = err
+		default:
+			r.Tasks.Done += n
+		}
+	}
+	r.Tasks.Finished += left // and forgotten
+	return r
+}
+
+// changeTask does so to those tasks of a job that are asked for.
+func (s *State) changeTask(index uint64, old *cluster.Job, part []cluster.Span, c *logv1.ChangeTasks) (err *cluster.Error, over bool) {
+	if old.State.Terminal() {
+		return nil, true
+	}
+	mine := func() *cluster.Job {
+		if old.Fold == nil {
+			return old
+		}
+		return s.split(old, part)
+	}
+	switch c.Change {
+	case logv1.TaskChange_TASK_CHANGE_CANCEL:
+		s.cancelJob(index, mine(), cluster.UID(c.By), c.Admin)
+	case logv1.TaskChange_TASK_CHANGE_HOLD, logv1.TaskChange_TASK_CHANGE_RELEASE:
+		h := &logv1.HoldJob{By: c.By, Admin: c.Admin, Release: c.Change == logv1.TaskChange_TASK_CHANGE_RELEASE}
+		if err := unholdable(old, h); err != nil {
+			return err, false
+		}
+		if holdIsNews(old, h) {
+			s.holdJob(index, mine(), h)
+		}
+	case logv1.TaskChange_TASK_CHANGE_REQUEUE, logv1.TaskChange_TASK_CHANGE_REQUEUE_HOLD:
+		if why := old.Unrequeueable(); why != "" {
+			return cluster.Errorf(cluster.CodeConflict, "job %s cannot be requeued: %s", old.Label(), why), false
+		}
+		s.requeueJob(index, old, &logv1.RequeueJob{By: c.By, Admin: c.Admin, Hold: c.Change == logv1.TaskChange_TASK_CHANGE_REQUEUE_HOLD})
+	default:
+		return cluster.Errorf(cluster.CodeInvalid, "tasks cannot be changed by %d", c.Change), false
+	}
+	return nil, false
+}
+
+// throttle sets how many tasks of an array may run at once. Those that run go on;
+// who stands in a queue waits apart from then on.
+func (s *State) throttle(index uint64, a *array, c *logv1.ChangeTasks) Result {
+	if c.Throttle > cluster.MaxThrottle {
+		return refuse(cluster.CodeInvalid, "throttle: %d is outside 0 to %d", c.Throttle, cluster.MaxThrottle)
+	}
+	r := Result{}
+	r.Tasks.Done = a.len() - a.over.n
+	if a.done() {
+		return refuse(cluster.CodeConflict, "array %d has ended", a.id)
+	}
+	if int(c.Throttle) == a.throttle {
+		return r
+	}
+	a.throttle = int(c.Throttle)
+	s.hash.arrays.touch(a.id)
+	for _, old := range s.overlapping(a, a.spec.Array.Tasks.All()) {
+		if !old.State.Waiting() {
+			continue
+		}
+		j := old.Clone()
+		s.unqueue(j)
+		j.State, j.Revision = cluster.JobPending, index
+		if j.Reason = j.Barred(s.now); j.Reason.Code == "" {
+			j.Reason = s.waitsFor(j.Spec)
+		}
+		s.putJob(old, j)
+		s.changed(Change{Job: j.ID, New: true})
+	}
+	return r
+}
+
+// throttled tells whether only so many tasks of the array of j may run at once.
+func (s *State) throttled(j *cluster.Job) bool {
+	return j.ArrayJobID != 0 && s.arrays[j.ArrayJobID].throttle > 0
+}
+
+// barredBy is why a waiting job may not be planned at a time: what Barred says,
+// or that as many tasks of its array run as may.
+func (s *State) barredBy(j *cluster.Job, now cluster.Time) cluster.Reason {
+	if r := j.Barred(now); r.Code != "" {
+		return r
+	}
+	if a := s.arrays[j.ArrayJobID]; a != nil && a.throttle > 0 {
+		if j.State == cluster.JobQueued && a.live < a.throttle || a.room() > 0 {
+			return cluster.Reason{}
+		}
+		return cluster.Reason{Code: cluster.ReasonArrayLimit}
+	}
+	return cluster.Reason{}
+}

@@ -1,0 +1,78 @@
+package fsm
+
+import "github.com/berth-scheduler/berth/cluster"
+
+// ArrayInfo is what there is to know of an array as a whole.
+type ArrayInfo struct {
+	ID    cluster.JobID
+	Spec  *cluster.Spec
+	Owner cluster.Owner
+	// Throttle is how many tasks may run at once now, 0 is any number.
+	Throttle int
+	// Live tasks run, Queued ones stand in the queue of a GPU; Over have ended,
+	// Good of them as COMPLETED.
+	Live, Queued, Over, Good int
+	// First is the first of its tasks that has not ended and, when all have, the
+	// first that is not forgotten; a copy made of what folds it.
+	First *cluster.Job
+}
+
+// Array returns the array with an id, which is that of its first task.
+func (f *FSM) Array(id cluster.JobID) (ArrayInfo, bool) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	s := f.st
+	a := s.arrays[id]
+	if a == nil {
+		return ArrayInfo{}, false
+	}
+	out := ArrayInfo{ID: id, Spec: a.spec, Throttle: a.throttle, Live: a.live, Queued: a.queued, Over: a.over.n, Good: a.good.n}
+	for k := 0; k < a.len() && !a.done(); k++ {
+		if !a.over.has(k) {
+			out.First = s.job(id + cluster.JobID(k))
+			break
+		}
+	}
+	merge([]*jobSet{&s.jobs}, id-1, func(j *cluster.Job) bool {
+		if out.Owner = j.Owner; out.First == nil {
+			out.First = j.Task(j.Ranks()[0].From)
+		}
+		return false
+	})
+	return out, true
+}
+
+// AnyArray tells whether one of some ids is that of an array.
+func (f *FSM) AnyArray(ids []uint64) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for _, id := range ids {
+		if len(f.st.arrays) > 0 && f.st.arrays[cluster.JobID(id)] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Barred is why a waiting job may not be planned at a time, however much is
+// free; the zero Reason is that it may.
+func (f *FSM) Barred(j *cluster.Job, now cluster.Time) cluster.Reason {
+	return read(f, func(s *State) cluster.Reason { return s.barredBy(j, now) })
+}
+
+// Throttle is how many tasks of an array may run at once, 0 for any number.
+func (f *FSM) Throttle(id cluster.JobID) int {
+	return read(f, func(s *State) int {
+		if a := s.arrays[id]; a != nil {
+			return a.throttle
+		}
+		return 0
+	})
+}
+
+// Entry returns what Jobs lists under an id: a job, or several tasks of an
+// array, of which the last has the id.
+func (f *FSM) Entry(id cluster.JobID) (*cluster.Job, bool) {
+	j := read(f, func(s *State) *cluster.Job { return s.jobs.get(id) })
+	return j, j != nil
+}

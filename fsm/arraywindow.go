@@ -1,0 +1,152 @@
+package fsm
+
+import (
+	"math"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// leastShown is how many waiting tasks of an array a pass is shown at least.
+const leastShown = 64
+
+// window is how many of the waiting tasks of each array a pass is shown. More
+// than could start, and stand in queues until the next one, would cost time and
+// log, and change nothing: they are all alike.
+type window struct {
+	folds                 int
+	gpus                  int   // cards that take jobs
+	shares, cpu, mem, all int64 // what is free of shares, cores in thousandths, and MiB
+}
+
+func (s *State) newWindow(folds int) window {
+	w := window{folds: folds}
+	for _, n := range s.nodes { // sums do not depend on the order
+		if !n.Schedulable() {
+			continue
+		}
+		u, _ := s.ledger.Node(n.ID)
+		w.cpu += max(0, u.CPUMilli-u.UsedCPU)
+		w.mem += max(0, u.MemMiB-u.UsedMem)
+		for i := range n.GPUs {
+			g, ok := s.ledger.GPU(n.GPUs[i].ID)
+			if !ok || g.Closed {
+				continue
+			}
+			w.gpus++
+			w.shares += int64(g.FreeShares())
+		}
+	}
+	return w
+}
+
+// of is how many tasks of a fold are shown beside queued ones of its array.
+func (w *window) of(j *cluster.Job, queued int) int {
+	fit := int64(math.MaxInt32)
+	nodes := int64(j.Spec.NodeCount())
+	if j.Spec.GPUs > 0 && !j.Spec.OrCPU {
+		fit = w.shares / (int64(j.Spec.GPUs) * nodes)
+	}
+	if c := j.Spec.CPUMilli; c > 0 {
+		fit = min(fit, w.cpu/(c*nodes))
+	}
+	if m := j.Spec.MemMiB; m > 0 {
+		fit = min(fit, w.mem/(m*nodes))
+	}
+	if fit == math.MaxInt32 { // it says nothing of what it takes
+		fit = w.cpu / 100
+	}
+	if w.folds > 4 {
+		fit = min(fit, max(leastShown, 4*fit/int64(w.folds)))
+	}
+	wait := max(leastShown, min(w.gpus, 4*w.gpus/w.folds)) - queued
+	return int(fit) + max(0, wait)
+}
+
+// startable are the waiting jobs that may start at a time, by id, how many more
+// tasks there are like the last one shown of an array, and the least time after
+// it at which another one may start; 0 when none waits for its time alone.
+func (s *State) startable(now cluster.Time) (jobs []*cluster.Job, more map[cluster.JobID]int, next cluster.Time) {
+	due := &jobSet{}
+	var folds []*cluster.Job
+	room := map[cluster.JobID]int{}
+	for _, b := range s.barred.blocks {
+		for _, j := range b.jobs {
+			switch j.Barred(now).Code {
+			case "":
+				if !s.throttled(j) {
+					if j.Fold != nil {
+						folds = append(folds, j)
+					} else {
+						due.put(j)
+					}
+					break
+				}
+				left, seen := room[j.ArrayJobID]
+				if !seen {
+					left = s.arrays[j.ArrayJobID].room()
+				}
+				for k := range min(left, j.Count()) {
+					due.put(j.Task(cluster.SpanRank(j.Ranks(), k)))
+				}
+				room[j.ArrayJobID] = left - min(left, j.Count())
+			case cluster.ReasonBeginTime:
+				if next == 0 || j.Spec.Begin < next {
+					next = j.Spec.Begin
+				}
+			case cluster.ReasonDependency:
+				if j.DependAt > now && j.Depend() == cluster.DependMet && (next == 0 || j.DependAt < next) {
+					next = j.DependAt
+				}
+			}
+		}
+	}
+	pending := &s.byState[cluster.JobPending]
+	if s.folded[cluster.JobPending] > 0 {
+		pending, folds = s.unfolded(folds)
+	}
+	if len(folds) > 0 {
+		more = s.show(folds, due)
+	}
+	return inSets(pending, due, &s.byState[cluster.JobQueued]), more, next
+}
+
+// unfolded is the pending jobs that stand for one each, and the folds among
+// them after those given.
+func (s *State) unfolded(folds []*cluster.Job) (*jobSet, []*cluster.Job) {
+	ones := &jobSet{}
+	for _, b := range s.byState[cluster.JobPending].blocks {
+		for _, j := range b.jobs {
+			if j.Fold == nil {
+				ones.put(j)
+			} else {
+				folds = append(folds, j)
+			}
+		}
+	}
+	return ones, folds
+}
+
+// show adds the first tasks of folds.
+func (s *State) show(folds []*cluster.Job, due *jobSet) map[cluster.JobID]int {
+	w := s.newWindow(len(folds))
+	more := map[cluster.JobID]int{}
+	for _, j := range folds {
+		n := min(w.of(j, s.arrays[j.ArrayJobID].queued), j.Count())
+		if n == 0 {
+			continue
+		}
+		left, last := n, cluster.JobID(0)
+		for _, sp := range j.Fold {
+			for k := sp.From; k <= sp.To && left > 0; k++ {
+				t := j.Task(k)
+				due.put(t)
+				last = t.ID
+				left--
+			}
+		}
+		if hidden := j.Count() - n; hidden > 0 {
+			more[last] = hidden
+		}
+	}
+	return more
+}
