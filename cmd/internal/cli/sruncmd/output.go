@@ -132,12 +132,12 @@ func (o *outputs) write(kind step.Kind, task int, data []byte) error {
 		return err
 	}
 	key := string(kind) + strconv.Itoa(task)
+	if _, known := o.rest[key]; !known {
+		o.order = append(o.order, key)
+	}
 	for {
 		line, rest, ended := bytes.Cut(data, []byte("\n"))
 		if !ended {
-			if _, known := o.rest[key]; !known {
-				o.order = append(o.order, key)
-			}
 			if o.rest[key] = append(o.rest[key], line...); len(o.rest[key]) > 64<<10 {
 				err = o.flushLine(w, key, task)
 			}
