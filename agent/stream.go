@@ -180,7 +180,7 @@ func (a *Agent) send(ctx context.Context, stream nodev1.NodeService_SessionClien
 			if a.cfg.Observe != nil {
 				a.cfg.Observe(gpus)
 			}
-			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: seq, Gpus: gpus}}}
+			m = &nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: seq, Gpus: gpus, Attempts: a.recorder.Uses()}}}
 			seq++
 		}
 		if err := stream.Send(m); err != nil {

@@ -103,13 +103,30 @@ func (t *task) poke() {
 	}
 }
 
-// update takes over a newer assignment, of which only stop, grace and preempt
-// change.
+// update takes over a newer assignment, of which only stop, grace, preempt and
+// what it may hold of its GPUs change.
 func (t *task) update(as *nodev1.Assignment) {
 	t.mu.Lock()
+	cut := t.assignment != nil && !sameShares(t.assignment, as)
 	t.assignment = as
 	t.mu.Unlock()
+	if cut {
+		t.agent.mem.hold(as)
+	}
 	t.poke()
+}
+
+// sameShares tells whether two assignments give as much of the same GPUs.
+func sameShares(a, b *nodev1.Assignment) bool {
+	if len(a.Gpus) != len(b.Gpus) {
+		return false
+	}
+	for i, x := range a.Gpus {
+		if y := b.Gpus[i]; x.Uuid != y.Uuid || x.MemMib != y.MemMib || x.Exclusive != y.Exclusive {
+			return false
+		}
+	}
+	return true
 }
 
 // release says that the leader needs nothing more of this attempt: if it is

@@ -213,6 +213,8 @@ type Attempt struct {
 	GPUMilli int64
 	// Marks are those of its time limit that were told of.
 	Marks MailEvents
+	// Idle is how far the idle policy has gone with it, nil before it began.
+	Idle *IdleMark
 }
 
 // MaxNeighbours bounds Attempt.Neighbours.

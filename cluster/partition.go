@@ -24,6 +24,8 @@ type Partition struct {
 	// Networks are what its jobs may see of the network, the first for those
 	// that do not choose; empty leaves it to the nodes.
 	Networks []Network
+	// Idle is what becomes of its jobs whose GPUs stand idle.
+	Idle IdlePolicy
 }
 
 // CheckPartitionName tells whether s may name a partition: 1–63 characters of
@@ -61,6 +63,8 @@ func (p *Partition) Check() error {
 		return Errorf(CodeInvalid, "max_time: %s is outside 1 s to %d days; 0 is no bound", p.MaxTime, MaxTimeDays)
 	case p.DefaultTime != 0 && (p.DefaultTime < time.Second || p.DefaultTime > most):
 		return Errorf(CodeInvalid, "default_time: %s is outside 1 s to %d days; 0 is max_time", p.DefaultTime, MaxTimeDays)
+	case p.Idle.Check() != nil:
+		return p.Idle.Check()
 	case p.MaxTime > 0 && p.DefaultTime > p.MaxTime:
 		return Errorf(CodeInvalid, "default_time: %s is above max_time, %s", p.DefaultTime, p.MaxTime)
 	}

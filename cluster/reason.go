@@ -58,6 +58,7 @@ const (
 	ReasonStale             ReasonCode = "StalePlan"                // the plan met a newer state
 	ReasonPreempted         ReasonCode = "Preempted"                // made room for others, with its state saved
 	ReasonDeadline          ReasonCode = "DeadLine"                 // its deadline passed before it started
+	ReasonIdle              ReasonCode = "GPUIdle"                  // its GPUs stand idle
 	ReasonOvertake          ReasonCode = "OvertakeNoReason"         // a plan that overtakes must say why
 )
 

@@ -96,6 +96,7 @@ func (c *Coordinator) govern(ctx context.Context) error {
 	g.Go(func() error { return c.checkpoints(ctx) })
 	g.Go(func() error { return c.sendNotices(ctx) })
 	g.Go(func() error { return c.markLimits(ctx) })
+	g.Go(func() error { return c.watchIdle(ctx) })
 	c.office.Store(&office{ctx: ctx, term: term})
 	c.log.InfoContext(ctx, "leading", "term", term, "index", c.fsm.Index(), "dur", time.Since(began))
 	return g.Wait()

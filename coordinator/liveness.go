@@ -27,6 +27,8 @@ type liveness struct {
 type contact struct {
 	last time.Time
 	gpus map[cluster.GPUID]*nodev1.GPUUsage
+	// uses are what its attempts had used at last.
+	uses map[cluster.AttemptID]use
 	// detail is what the node's newest hello says of its cards; replaced, never
 	// changed.
 	detail map[cluster.GPUID]*apiv1.GPUDetail

@@ -132,6 +132,11 @@ func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (*cluster.Pa
 	if req.Down != nil {
 		p.Down = req.GetDown()
 	}
+	if req.Idle != nil {
+		if p.Idle, err = cluster.ParseIdlePolicy(req.GetIdle()); err != nil {
+			return nil, err
+		}
+	}
 	if d := req.MaxTime; d != nil {
 		p.MaxTime = d.AsDuration()
 	}

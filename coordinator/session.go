@@ -225,6 +225,7 @@ func (ss *session) receive(ctx context.Context) error {
 				return err
 			}
 			ss.c.live.heard(ss.node, k.Heartbeat.Gpus)
+			ss.c.live.used(ss.node, k.Heartbeat.Attempts)
 			if ss.late != nil && ss.c.prop.version.Load() >= fsm.EntryVersion {
 				if err := ss.register(ctx, ss.late); err != nil {
 					return err
@@ -328,7 +329,10 @@ func (ss *session) push(ctx context.Context) error {
 
 // ending is how an attempt is to end that should not go on: at once, or after
 // it saved its state. With begin, one on several nodes may start.
-type ending struct{ stop, room, begin bool }
+type ending struct {
+	stop, room, begin bool
+	cut               int64 // memory that its shares were cut to, 0 before
+}
 
 // sendDesired sends what should be on the node: all of it when full, else
 // what differs from what was sent last.

@@ -75,18 +75,12 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.removePartition(k.RemovePartition)
 	case *logv1.Command_SetStanding:
 		r = s.setStanding(index, k.SetStanding)
-	case *logv1.Command_AddWebhook:
-		r = s.addWebhook(k.AddWebhook)
-	case *logv1.Command_RemoveWebhook:
-		r = s.removeWebhook(k.RemoveWebhook)
-	case *logv1.Command_SettleNotices:
-		r = s.settleNotices(k.SettleNotices)
-	case *logv1.Command_MarkAttempt:
-		r = s.mark(index, k.MarkAttempt)
 	case *logv1.Command_SetReservation:
 		r = s.setReservation(index, k.SetReservation)
 	case *logv1.Command_RemoveReservation:
 		r = s.removeReservation(k.RemoveReservation)
+	case *logv1.Command_AddWebhook, *logv1.Command_RemoveWebhook, *logv1.Command_SettleNotices, *logv1.Command_MarkAttempt, *logv1.Command_IdleAttempt:
+		r = s.applyTelling(index, cmd)
 	case *logv1.Command_Checkpoint:
 		// The FSM compares it: it keeps the hashes.
 	case *logv1.Command_InitCluster:
@@ -237,6 +231,9 @@ func (s *State) cancelJob(index uint64, old *cluster.Job, by cluster.UID, admin 
 }
 
 func cancelReason(j *cluster.Job) cluster.Reason {
+	if a := j.Last(); a != nil && a.Idle != nil && a.Idle.Stage == cluster.IdleEnded {
+		return cluster.Reason{Code: cluster.ReasonIdle, Detail: "ended by its partition's policy: its GPUs stood idle"}
+	}
 	if j.Cancel != nil && j.Cancel.Admin {
 		return cluster.Reason{Code: cluster.ReasonByAdmin}
 	}

@@ -131,11 +131,14 @@ type Result struct {
 // coordinators do not know it.
 func NeedsVersion(cmd *logv1.Command) uint32 {
 	switch k := cmd.Kind.(type) {
-	case *logv1.Command_AddWebhook, *logv1.Command_RemoveWebhook, *logv1.Command_SettleNotices, *logv1.Command_MarkAttempt:
+	case *logv1.Command_AddWebhook, *logv1.Command_RemoveWebhook, *logv1.Command_SettleNotices, *logv1.Command_MarkAttempt, *logv1.Command_IdleAttempt:
 		return tellVersion
 	case *logv1.Command_DrainGpu:
 		return healthVersion
 	case *logv1.Command_SetPartition:
+		if k.SetPartition.GetPartition().GetIdle() != "" {
+			return tellVersion
+		}
 		if len(k.SetPartition.GetPartition().GetNetworks()) > 0 {
 			return lifeVersion
 		}

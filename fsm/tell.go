@@ -321,3 +321,20 @@ func (s *State) mark(index uint64, c *logv1.MarkAttempt) Result {
 func (s *State) outView() outbox {
 	return outbox{told: s.out.told, notices: slices.Clone(s.out.notices), hooks: s.out.hooks, dead: s.out.dead}
 }
+
+// applyTelling applies what is told of jobs, and what becomes of idle ones.
+func (s *State) applyTelling(index uint64, cmd *logv1.Command) (r Result) {
+	switch k := cmd.Kind.(type) {
+	case *logv1.Command_AddWebhook:
+		r = s.addWebhook(k.AddWebhook)
+	case *logv1.Command_RemoveWebhook:
+		r = s.removeWebhook(k.RemoveWebhook)
+	case *logv1.Command_SettleNotices:
+		r = s.settleNotices(k.SettleNotices)
+	case *logv1.Command_MarkAttempt:
+		r = s.mark(index, k.MarkAttempt)
+	case *logv1.Command_IdleAttempt:
+		r = s.idle(index, k.IdleAttempt)
+	}
+	return r
+}

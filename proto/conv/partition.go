@@ -16,7 +16,7 @@ func PartitionToLog(p *cluster.Partition) *logv1.Partition {
 	return &logv1.Partition{
 		Name: p.Name, Revision: p.Revision, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default,
 		MaxTimeUs: p.MaxTime.Microseconds(), DefaultTimeUs: p.DefaultTime.Microseconds(), Down: p.Down,
-		Networks: networkNames(p.Networks),
+		Networks: networkNames(p.Networks), Idle: p.Idle.String(),
 	}
 }
 
@@ -32,13 +32,16 @@ func PartitionFromLog(m *logv1.Partition) (*cluster.Partition, error) {
 		MaxTime: us(m.GetMaxTimeUs()), DefaultTime: us(m.GetDefaultTimeUs()), Down: m.GetDown(),
 		Networks: networksFrom(m.GetNetworks()),
 	}
+	if p.Idle, err = cluster.ParseIdlePolicy(m.GetIdle()); err != nil {
+		return nil, err
+	}
 	return p, p.Check()
 }
 
 // PartitionToAPI converts a partition for users; what is there now and the
 // policy are the caller's to add.
 func PartitionToAPI(p *cluster.Partition) *apiv1.Partition {
-	m := &apiv1.Partition{Name: p.Name, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default, Down: p.Down, Networks: networkNames(p.Networks)}
+	m := &apiv1.Partition{Name: p.Name, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default, Down: p.Down, Networks: networkNames(p.Networks), Idle: p.Idle.String()}
 	if p.MaxTime > 0 {
 		m.MaxTime = durationpb.New(p.MaxTime)
 	}

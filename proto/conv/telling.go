@@ -3,6 +3,7 @@ package conv
 import (
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
 // tellingFromAPI reads whom a job wants written to, and how long it may idle.
@@ -15,4 +16,27 @@ func tellingFromAPI(s *cluster.Spec, m *apiv1.JobSpec) (err error) {
 	s.Mail.To = m.GetMailUser()
 	s.IdleOK, err = duration("idle_ok", m.GetIdleOk())
 	return err
+}
+
+func idleToLog(m *cluster.IdleMark) *logv1.IdleMark {
+	if m == nil {
+		return nil
+	}
+	out := &logv1.IdleMark{Stage: uint32(m.Stage), SinceUs: int64(m.Since), AtUs: int64(m.At), BusyMs: m.BusyMs, KnownMs: m.KnownMs}
+	if len(m.Was) > 0 {
+		out.Was = BerthToLog(&cluster.Berth{GPUs: m.Was})
+	}
+	return out
+}
+
+func idleFromLog(m *logv1.IdleMark) *cluster.IdleMark {
+	if m == nil {
+		return nil
+	}
+	out := &cluster.IdleMark{Stage: cluster.IdleStage(min(m.Stage, uint32(cluster.IdleEnded))), Since: cluster.Time(m.SinceUs), At: cluster.Time(m.AtUs), BusyMs: m.BusyMs, KnownMs: m.KnownMs}
+	if m.Was != nil {
+		b := BerthFromLog(m.Was)
+		out.Was = b.GPUs
+	}
+	return out
 }

@@ -19,10 +19,10 @@ import (
 // NewGPUCmd returns the command gpu.
 func NewGPUCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "gpu", Short: "List, drain and resume single GPUs",
+		Use: "gpu", Short: "List, drain and resume single GPUs, and see which stand idle",
 		Example: "  berth gpu list\n  berth gpu drain n7/2 --reason 'ECC errors'\n  berth gpu resume n7/2",
 	}
-	cmd.AddCommand(newGPUListCmd(e, c), newGPUDrainCmd(e, c), newGPUResumeCmd(e, c))
+	cmd.AddCommand(newGPUListCmd(e, c), newGPUDrainCmd(e, c), newGPUResumeCmd(e, c), newGPUIdleCmd(e, c))
 	return cmd
 }
 

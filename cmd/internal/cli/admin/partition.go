@@ -159,6 +159,7 @@ func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f c
 			"Longest time", limitText(p),
 			"Usual time", usual,
 			"Networks", strings.Join(p.GetNetworks(), ", "),
+			"Idle GPUs", p.GetIdle(),
 			"Policy", p.GetPolicy(),
 			"There now", fmt.Sprintf("%d of %s ready, %d of %s in use", p.GetNodesReady(), console.Plural(int(p.GetNodesTotal()), "node", "nodes"),
 				p.GetGpusUsed(), console.Plural(int(p.GetGpusTotal()), "GPU", "GPUs")),
@@ -169,8 +170,8 @@ func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f c
 }
 
 type partitionOptions struct {
-	nodes, types, maxTime, defaultTime, state, networks string
-	standard                                            bool
+	nodes, types, maxTime, defaultTime, state, networks, idle string
+	standard                                                  bool
 }
 
 func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
@@ -198,6 +199,7 @@ func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.StringVar(&o.maxTime, "max-time", "", "the most `TIME` that a job may ask for, or none")
 	fs.StringVar(&o.defaultTime, "default-time", "", "`TIME` of a job that asks for none; none is --max-time")
 	fs.StringVar(&o.networks, "networks", "", "what its jobs may see of the network, a comma-separated `LIST` of host and none, the first by default; \"\" leaves it to the nodes")
+	fs.StringVar(&o.idle, "idle", "", "`POLICY` for jobs whose GPUs stand idle, such as below=5%,window=30m,grace=10m,warn=1h,shrink=2h,end=4h,ok=8h, or none")
 	fs.StringVar(&o.state, "state", "", "`STATE`, up or down")
 	fs.SortFlags = false
 	return cmd
@@ -230,6 +232,14 @@ func (o *partitionOptions) request(name string, said func(string) bool) (*apiv1.
 				req.Networks = append(req.Networks, n)
 			}
 		}
+	}
+	if said("idle") {
+		p, err := cluster.ParseIdlePolicy(o.idle)
+		if err != nil {
+			return nil, console.Usagef("--%w", err)
+		}
+		text := p.String()
+		req.Idle = &text
 	}
 	if said("default") {
 		req.Default = &o.standard

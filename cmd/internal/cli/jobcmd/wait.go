@@ -26,7 +26,7 @@ func NewWaitCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Short: "Wait for jobs to end",
 		Long: "Wait for jobs to end. The exit code is that of the first job given that did not end with\n" +
 			"0; it is 128+n when signal n ended it, 1 when it never ran, and 75 when --timeout passed. With\n" +
-				"--any it is that of the first to end, whose id is printed. Coordinators may come and go meanwhile.",
+			"--any it is that of the first to end, whose id is printed. Coordinators may come and go meanwhile.",
 		Example: "  berth wait 12 && ./evaluate.sh\n  berth wait --timeout 2h 12-20\n  berth wait --any 12 13 14",
 		Args:    console.SomeArgs("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {

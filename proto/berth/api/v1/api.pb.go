@@ -6440,7 +6440,10 @@ type Partition struct {
 	JobsRunning uint32 `protobuf:"varint,14,opt,name=jobs_running,json=jobsRunning,proto3" json:"jobs_running,omitempty"`
 	// What its jobs may see of the network, host or none, the first for those
 	// that do not choose; empty leaves it to the nodes.
-	Networks      []string `protobuf:"bytes,15,rep,name=networks,proto3" json:"networks,omitempty"`
+	Networks []string `protobuf:"bytes,15,rep,name=networks,proto3" json:"networks,omitempty"`
+	// What becomes of jobs whose GPUs stand idle, as cluster.ParseIdlePolicy reads
+	// it; empty is nothing.
+	Idle          string `protobuf:"bytes,20,opt,name=idle,proto3" json:"idle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6580,6 +6583,13 @@ func (x *Partition) GetNetworks() []string {
 	return nil
 }
 
+func (x *Partition) GetIdle() string {
+	if x != nil {
+		return x.Idle
+	}
+	return ""
+}
+
 type ListPartitionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty for all.
@@ -6684,8 +6694,10 @@ type SetPartitionRequest struct {
 	DefaultTime *durationpb.Duration `protobuf:"bytes,7,opt,name=default_time,json=defaultTime,proto3" json:"default_time,omitempty"`
 	Down        *bool                `protobuf:"varint,8,opt,name=down,proto3,oneof" json:"down,omitempty"`
 	// set_networks tells that networks are to count.
-	SetNetworks   bool     `protobuf:"varint,9,opt,name=set_networks,json=setNetworks,proto3" json:"set_networks,omitempty"`
-	Networks      []string `protobuf:"bytes,10,rep,name=networks,proto3" json:"networks,omitempty"`
+	SetNetworks bool     `protobuf:"varint,9,opt,name=set_networks,json=setNetworks,proto3" json:"set_networks,omitempty"`
+	Networks    []string `protobuf:"bytes,10,rep,name=networks,proto3" json:"networks,omitempty"`
+	// "" is none.
+	Idle          *string `protobuf:"bytes,20,opt,name=idle,proto3,oneof" json:"idle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6788,6 +6800,13 @@ func (x *SetPartitionRequest) GetNetworks() []string {
 		return x.Networks
 	}
 	return nil
+}
+
+func (x *SetPartitionRequest) GetIdle() string {
+	if x != nil && x.Idle != nil {
+		return *x.Idle
+	}
+	return ""
 }
 
 type SetPartitionResponse struct {
@@ -8476,7 +8495,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"a\n" +
 	"\x13CreateTokenResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
-	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xec\x03\n" +
+	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\x80\x04\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\tR\x05nodes\x12\x1b\n" +
@@ -8496,13 +8515,14 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\tgpus_used\x18\f \x01(\rR\bgpusUsed\x12!\n" +
 	"\fjobs_waiting\x18\r \x01(\rR\vjobsWaiting\x12!\n" +
 	"\fjobs_running\x18\x0e \x01(\rR\vjobsRunning\x12\x1a\n" +
-	"\bnetworks\x18\x0f \x03(\tR\bnetworks\"-\n" +
+	"\bnetworks\x18\x0f \x03(\tR\bnetworks\x12\x12\n" +
+	"\x04idle\x18\x14 \x01(\tR\x04idle\"-\n" +
 	"\x15ListPartitionsRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\"Q\n" +
 	"\x16ListPartitionsResponse\x127\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x17.berth.api.v1.PartitionR\n" +
-	"partitions\"\x8f\x03\n" +
+	"partitions\"\xb1\x03\n" +
 	"\x13SetPartitionRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\x05nodes\x18\x02 \x01(\tH\x00R\x05nodes\x88\x01\x01\x12\"\n" +
@@ -8514,11 +8534,13 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x04down\x18\b \x01(\bH\x02R\x04down\x88\x01\x01\x12!\n" +
 	"\fset_networks\x18\t \x01(\bR\vsetNetworks\x12\x1a\n" +
 	"\bnetworks\x18\n" +
-	" \x03(\tR\bnetworksB\b\n" +
+	" \x03(\tR\bnetworks\x12\x17\n" +
+	"\x04idle\x18\x14 \x01(\tH\x03R\x04idle\x88\x01\x01B\b\n" +
 	"\x06_nodesB\n" +
 	"\n" +
 	"\b_defaultB\a\n" +
-	"\x05_down\"i\n" +
+	"\x05_downB\a\n" +
+	"\x05_idle\"i\n" +
 	"\x14SetPartitionResponse\x125\n" +
 	"\tpartition\x18\x01 \x01(\v2\x17.berth.api.v1.PartitionR\tpartition\x12\x1a\n" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings\",\n" +

@@ -200,6 +200,7 @@ type Command struct {
 	//	*Command_RemoveWebhook
 	//	*Command_SettleNotices
 	//	*Command_MarkAttempt
+	//	*Command_IdleAttempt
 	//	*Command_SetReservation
 	//	*Command_RemoveReservation
 	//	*Command_UpdateJob
@@ -543,6 +544,15 @@ func (x *Command) GetMarkAttempt() *MarkAttempt {
 	return nil
 }
 
+func (x *Command) GetIdleAttempt() *IdleAttempt {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_IdleAttempt); ok {
+			return x.IdleAttempt
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetSetReservation() *SetReservation {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_SetReservation); ok {
@@ -715,6 +725,10 @@ type Command_MarkAttempt struct {
 	MarkAttempt *MarkAttempt `protobuf:"bytes,43,opt,name=mark_attempt,json=markAttempt,proto3,oneof"`
 }
 
+type Command_IdleAttempt struct {
+	IdleAttempt *IdleAttempt `protobuf:"bytes,44,opt,name=idle_attempt,json=idleAttempt,proto3,oneof"`
+}
+
 type Command_SetReservation struct {
 	SetReservation *SetReservation `protobuf:"bytes,60,opt,name=set_reservation,json=setReservation,proto3,oneof"`
 }
@@ -796,6 +810,8 @@ func (*Command_RemoveWebhook) isCommand_Kind() {}
 func (*Command_SettleNotices) isCommand_Kind() {}
 
 func (*Command_MarkAttempt) isCommand_Kind() {}
+
+func (*Command_IdleAttempt) isCommand_Kind() {}
 
 func (*Command_SetReservation) isCommand_Kind() {}
 
@@ -5702,7 +5718,8 @@ type Attempt struct {
 	// version 9.
 	GpuMilli int64 `protobuf:"varint,19,opt,name=gpu_milli,json=gpuMilli,proto3" json:"gpu_milli,omitempty"`
 	// Marks of its time limit that were told of; see MarkAttempt.
-	Marks         uint32 `protobuf:"varint,20,opt,name=marks,proto3" json:"marks,omitempty"`
+	Marks         uint32    `protobuf:"varint,20,opt,name=marks,proto3" json:"marks,omitempty"`
+	Idle          *IdleMark `protobuf:"bytes,21,opt,name=idle,proto3" json:"idle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5875,6 +5892,13 @@ func (x *Attempt) GetMarks() uint32 {
 		return x.Marks
 	}
 	return 0
+}
+
+func (x *Attempt) GetIdle() *IdleMark {
+	if x != nil {
+		return x.Idle
+	}
+	return nil
 }
 
 type Gang struct {
@@ -6054,6 +6078,196 @@ func (x *Part) GetUsage() *Usage {
 	return nil
 }
 
+// IdleMark is how far the idle policy has gone; see cluster.IdleMark.
+type IdleMark struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Stage   uint32                 `protobuf:"varint,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	SinceUs int64                  `protobuf:"varint,2,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`
+	AtUs    int64                  `protobuf:"varint,3,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	BusyMs  int64                  `protobuf:"varint,4,opt,name=busy_ms,json=busyMs,proto3" json:"busy_ms,omitempty"`
+	KnownMs int64                  `protobuf:"varint,5,opt,name=known_ms,json=knownMs,proto3" json:"known_ms,omitempty"`
+	// The shares before they were cut.
+	Was           *Berth `protobuf:"bytes,6,opt,name=was,proto3" json:"was,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IdleMark) Reset() {
+	*x = IdleMark{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IdleMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IdleMark) ProtoMessage() {}
+
+func (x *IdleMark) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IdleMark.ProtoReflect.Descriptor instead.
+func (*IdleMark) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *IdleMark) GetStage() uint32 {
+	if x != nil {
+		return x.Stage
+	}
+	return 0
+}
+
+func (x *IdleMark) GetSinceUs() int64 {
+	if x != nil {
+		return x.SinceUs
+	}
+	return 0
+}
+
+func (x *IdleMark) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *IdleMark) GetBusyMs() int64 {
+	if x != nil {
+		return x.BusyMs
+	}
+	return 0
+}
+
+func (x *IdleMark) GetKnownMs() int64 {
+	if x != nil {
+		return x.KnownMs
+	}
+	return 0
+}
+
+func (x *IdleMark) GetWas() *Berth {
+	if x != nil {
+		return x.Was
+	}
+	return nil
+}
+
+// IdleAttempt takes a running attempt one stage further in the idle policy of its
+// partition, or back to none since its GPUs are busy. With shrink its share is cut
+// to the berth's, of the same GPUs and no larger; with none it has back what it
+// had, if that is still free.
+type IdleAttempt struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Stage         uint32                 `protobuf:"varint,3,opt,name=stage,proto3" json:"stage,omitempty"`
+	SinceUs       int64                  `protobuf:"varint,4,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`
+	BusyMs        int64                  `protobuf:"varint,5,opt,name=busy_ms,json=busyMs,proto3" json:"busy_ms,omitempty"`
+	KnownMs       int64                  `protobuf:"varint,6,opt,name=known_ms,json=knownMs,proto3" json:"known_ms,omitempty"`
+	Berth         *Berth                 `protobuf:"bytes,7,opt,name=berth,proto3" json:"berth,omitempty"`
+	Why           string                 `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IdleAttempt) Reset() {
+	*x = IdleAttempt{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IdleAttempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IdleAttempt) ProtoMessage() {}
+
+func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IdleAttempt.ProtoReflect.Descriptor instead.
+func (*IdleAttempt) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *IdleAttempt) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *IdleAttempt) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *IdleAttempt) GetStage() uint32 {
+	if x != nil {
+		return x.Stage
+	}
+	return 0
+}
+
+func (x *IdleAttempt) GetSinceUs() int64 {
+	if x != nil {
+		return x.SinceUs
+	}
+	return 0
+}
+
+func (x *IdleAttempt) GetBusyMs() int64 {
+	if x != nil {
+		return x.BusyMs
+	}
+	return 0
+}
+
+func (x *IdleAttempt) GetKnownMs() int64 {
+	if x != nil {
+		return x.KnownMs
+	}
+	return 0
+}
+
+func (x *IdleAttempt) GetBerth() *Berth {
+	if x != nil {
+		return x.Berth
+	}
+	return nil
+}
+
+func (x *IdleAttempt) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 type PreemptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	AtUs  int64                  `protobuf:"varint,1,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
@@ -6070,7 +6284,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6082,7 +6296,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6095,7 +6309,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -6171,7 +6385,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6183,7 +6397,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6196,7 +6410,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GPU) GetId() string {
@@ -6306,7 +6520,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6318,7 +6532,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6331,7 +6545,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -6393,7 +6607,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6405,7 +6619,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6418,7 +6632,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -6494,7 +6708,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6506,7 +6720,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6519,7 +6733,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Node) GetId() string {
@@ -6678,7 +6892,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6690,7 +6904,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6703,7 +6917,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Reservation) GetName() string {
@@ -6805,13 +7019,15 @@ type Partition struct {
 	DefaultTimeUs int64    `protobuf:"varint,7,opt,name=default_time_us,json=defaultTimeUs,proto3" json:"default_time_us,omitempty"`
 	Down          bool     `protobuf:"varint,8,opt,name=down,proto3" json:"down,omitempty"`
 	Networks      []string `protobuf:"bytes,9,rep,name=networks,proto3" json:"networks,omitempty"`
+	// As cluster.ParseIdlePolicy reads it; empty is none.
+	Idle          string `protobuf:"bytes,20,opt,name=idle,proto3" json:"idle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6823,7 +7039,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6836,7 +7052,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Partition) GetName() string {
@@ -6902,6 +7118,13 @@ func (x *Partition) GetNetworks() []string {
 	return nil
 }
 
+func (x *Partition) GetIdle() string {
+	if x != nil {
+		return x.Idle
+	}
+	return ""
+}
+
 type Queue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
@@ -6912,7 +7135,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6924,7 +7147,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6937,7 +7160,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Queue) GetGpu() string {
@@ -6964,7 +7187,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6976,7 +7199,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6989,7 +7212,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -7020,7 +7243,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7032,7 +7255,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7045,7 +7268,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Request) GetKey() []byte {
@@ -7090,7 +7313,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7102,7 +7325,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7115,7 +7338,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Token) GetHash() []byte {
@@ -7164,7 +7387,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7176,7 +7399,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7189,7 +7412,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -7226,7 +7449,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7238,7 +7461,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7251,7 +7474,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -7315,7 +7538,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7327,7 +7550,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7340,7 +7563,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -7417,7 +7640,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7429,7 +7652,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7442,7 +7665,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -7474,7 +7697,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7486,7 +7709,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7499,7 +7722,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -7558,7 +7781,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7570,7 +7793,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7583,7 +7806,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Company) GetSignature() string {
@@ -7619,7 +7842,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7631,7 +7854,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7644,7 +7867,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -7695,7 +7918,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7707,7 +7930,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7720,7 +7943,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -7868,7 +8091,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7880,7 +8103,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7893,7 +8116,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -8002,7 +8225,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8014,7 +8237,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8027,7 +8250,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Account) GetName() string {
@@ -8079,7 +8302,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8091,7 +8314,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8104,7 +8327,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Member) GetAccount() string {
@@ -8163,7 +8386,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8175,7 +8398,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8188,7 +8411,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *QOS) GetName() string {
@@ -8254,7 +8477,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8266,7 +8489,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8279,7 +8502,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Quota) GetAccount() string {
@@ -8384,7 +8607,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8396,7 +8619,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8409,7 +8632,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -8450,7 +8673,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8462,7 +8685,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8475,7 +8698,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Spent) GetAccount() string {
@@ -8543,7 +8766,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xf5\x12\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xb5\x13\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -8591,7 +8814,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"addWebhook\x12D\n" +
 	"\x0eremove_webhook\x18) \x01(\v2\x1b.berth.log.v1.RemoveWebhookH\x00R\rremoveWebhook\x12D\n" +
 	"\x0esettle_notices\x18* \x01(\v2\x1b.berth.log.v1.SettleNoticesH\x00R\rsettleNotices\x12>\n" +
-	"\fmark_attempt\x18+ \x01(\v2\x19.berth.log.v1.MarkAttemptH\x00R\vmarkAttempt\x12G\n" +
+	"\fmark_attempt\x18+ \x01(\v2\x19.berth.log.v1.MarkAttemptH\x00R\vmarkAttempt\x12>\n" +
+	"\fidle_attempt\x18, \x01(\v2\x19.berth.log.v1.IdleAttemptH\x00R\vidleAttempt\x12G\n" +
 	"\x0fset_reservation\x18< \x01(\v2\x1c.berth.log.v1.SetReservationH\x00R\x0esetReservation\x12P\n" +
 	"\x12remove_reservation\x18= \x01(\v2\x1f.berth.log.v1.RemoveReservationH\x00R\x11removeReservation\x128\n" +
 	"\n" +
@@ -9002,7 +9226,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\rCancelRequest\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
-	"\x05admin\x18\x03 \x01(\bR\x05admin\"\x8a\x05\n" +
+	"\x05admin\x18\x03 \x01(\bR\x05admin\"\xb6\x05\n" +
 	"\aAttempt\x12\x0e\n" +
 	"\x02no\x18\x01 \x01(\rR\x02no\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x14\n" +
@@ -9027,7 +9251,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04gang\x18\x11 \x01(\v2\x12.berth.log.v1.GangR\x04gang\x12\x12\n" +
 	"\x04port\x18\x12 \x01(\rR\x04port\x12\x1b\n" +
 	"\tgpu_milli\x18\x13 \x01(\x03R\bgpuMilli\x12\x14\n" +
-	"\x05marks\x18\x14 \x01(\rR\x05marks\"\xa9\x01\n" +
+	"\x05marks\x18\x14 \x01(\rR\x05marks\x12*\n" +
+	"\x04idle\x18\x15 \x01(\v2\x16.berth.log.v1.IdleMarkR\x04idle\"\xa9\x01\n" +
 	"\x04Gang\x12'\n" +
 	"\x04rest\x18\x01 \x03(\v2\x13.berth.log.v1.BerthR\x04rest\x12(\n" +
 	"\x05parts\x18\x02 \x03(\v2\x12.berth.log.v1.PartR\x05parts\x12\x0e\n" +
@@ -9043,7 +9268,23 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bended_us\x18\x05 \x01(\x03R\aendedUs\x12&\n" +
 	"\x04exit\x18\x06 \x01(\v2\x12.berth.log.v1.ExitR\x04exit\x12,\n" +
 	"\x06reason\x18\a \x01(\v2\x14.berth.log.v1.ReasonR\x06reason\x12)\n" +
-	"\x05usage\x18\b \x01(\v2\x13.berth.log.v1.UsageR\x05usage\"\x9d\x01\n" +
+	"\x05usage\x18\b \x01(\v2\x13.berth.log.v1.UsageR\x05usage\"\xab\x01\n" +
+	"\bIdleMark\x12\x14\n" +
+	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x19\n" +
+	"\bsince_us\x18\x02 \x01(\x03R\asinceUs\x12\x13\n" +
+	"\x05at_us\x18\x03 \x01(\x03R\x04atUs\x12\x17\n" +
+	"\abusy_ms\x18\x04 \x01(\x03R\x06busyMs\x12\x19\n" +
+	"\bknown_ms\x18\x05 \x01(\x03R\aknownMs\x12%\n" +
+	"\x03was\x18\x06 \x01(\v2\x13.berth.log.v1.BerthR\x03was\"\xdb\x01\n" +
+	"\vIdleAttempt\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
+	"\x05stage\x18\x03 \x01(\rR\x05stage\x12\x19\n" +
+	"\bsince_us\x18\x04 \x01(\x03R\asinceUs\x12\x17\n" +
+	"\abusy_ms\x18\x05 \x01(\x03R\x06busyMs\x12\x19\n" +
+	"\bknown_ms\x18\x06 \x01(\x03R\aknownMs\x12)\n" +
+	"\x05berth\x18\a \x01(\v2\x13.berth.log.v1.BerthR\x05berth\x12\x10\n" +
+	"\x03why\x18\b \x01(\tR\x03why\"\x9d\x01\n" +
 	"\x0ePreemptRequest\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x10\n" +
 	"\x03for\x18\x02 \x01(\x04R\x03for\x12\x10\n" +
@@ -9119,7 +9360,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05maint\x18\n" +
 	" \x01(\bR\x05maint\x12\x1a\n" +
 	"\bfeatures\x18\v \x01(\tR\bfeatures\x12\x18\n" +
-	"\acomment\x18\f \x01(\tR\acomment\"\x80\x02\n" +
+	"\acomment\x18\f \x01(\tR\acomment\"\x94\x02\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
@@ -9129,7 +9370,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\vmax_time_us\x18\x06 \x01(\x03R\tmaxTimeUs\x12&\n" +
 	"\x0fdefault_time_us\x18\a \x01(\x03R\rdefaultTimeUs\x12\x12\n" +
 	"\x04down\x18\b \x01(\bR\x04down\x12\x1a\n" +
-	"\bnetworks\x18\t \x03(\tR\bnetworks\"I\n" +
+	"\bnetworks\x18\t \x03(\tR\bnetworks\x12\x12\n" +
+	"\x04idle\x18\x14 \x01(\tR\x04idle\"I\n" +
 	"\x05Queue\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12.\n" +
 	"\awaiters\x18\x02 \x03(\v2\x14.berth.log.v1.WaiterR\awaiters\".\n" +
@@ -9298,7 +9540,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
 	(*Entry)(nil),               // 1: berth.log.v1.Entry
@@ -9365,40 +9607,42 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Attempt)(nil),             // 62: berth.log.v1.Attempt
 	(*Gang)(nil),                // 63: berth.log.v1.Gang
 	(*Part)(nil),                // 64: berth.log.v1.Part
-	(*PreemptRequest)(nil),      // 65: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 66: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 67: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 68: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 69: berth.log.v1.Node
-	(*Reservation)(nil),         // 70: berth.log.v1.Reservation
-	(*Partition)(nil),           // 71: berth.log.v1.Partition
-	(*Queue)(nil),               // 72: berth.log.v1.Queue
-	(*Waiter)(nil),              // 73: berth.log.v1.Waiter
-	(*Request)(nil),             // 74: berth.log.v1.Request
-	(*Token)(nil),               // 75: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 76: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 77: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 78: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 79: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 80: berth.log.v1.Interference
-	(*Company)(nil),             // 81: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 82: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 83: berth.log.v1.Sample
-	(*Standing)(nil),            // 84: berth.log.v1.Standing
-	(*Account)(nil),             // 85: berth.log.v1.Account
-	(*Member)(nil),              // 86: berth.log.v1.Member
-	(*QOS)(nil),                 // 87: berth.log.v1.QOS
-	(*Quota)(nil),               // 88: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 89: berth.log.v1.AccountPolicy
-	(*Spent)(nil),               // 90: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 91: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 92: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 93: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 94: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 95: berth.log.v1.Notice
-	(*Webhook)(nil),             // 96: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 97: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 98: berth.log.v1.Telling
+	(*IdleMark)(nil),            // 65: berth.log.v1.IdleMark
+	(*IdleAttempt)(nil),         // 66: berth.log.v1.IdleAttempt
+	(*PreemptRequest)(nil),      // 67: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 68: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 69: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 70: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 71: berth.log.v1.Node
+	(*Reservation)(nil),         // 72: berth.log.v1.Reservation
+	(*Partition)(nil),           // 73: berth.log.v1.Partition
+	(*Queue)(nil),               // 74: berth.log.v1.Queue
+	(*Waiter)(nil),              // 75: berth.log.v1.Waiter
+	(*Request)(nil),             // 76: berth.log.v1.Request
+	(*Token)(nil),               // 77: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 78: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 79: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 80: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 81: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 82: berth.log.v1.Interference
+	(*Company)(nil),             // 83: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 84: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 85: berth.log.v1.Sample
+	(*Standing)(nil),            // 86: berth.log.v1.Standing
+	(*Account)(nil),             // 87: berth.log.v1.Account
+	(*Member)(nil),              // 88: berth.log.v1.Member
+	(*QOS)(nil),                 // 89: berth.log.v1.QOS
+	(*Quota)(nil),               // 90: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 91: berth.log.v1.AccountPolicy
+	(*Spent)(nil),               // 92: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 93: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 94: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 95: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 96: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 97: berth.log.v1.Notice
+	(*Webhook)(nil),             // 98: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 99: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 100: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -9430,107 +9674,111 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	34,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
 	13,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
 	35,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	82,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	91,  // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	92,  // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	93,  // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	94,  // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
-	27,  // 34: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
-	28,  // 35: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
-	29,  // 36: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
-	33,  // 37: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
-	44,  // 38: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	4,   // 39: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	45,  // 40: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	52,  // 41: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	7,   // 42: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	8,   // 43: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	58,  // 44: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	52,  // 45: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	58,  // 46: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	53,  // 47: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	54,  // 48: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	55,  // 49: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	69,  // 50: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	75,  // 51: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	78,  // 52: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	71,  // 53: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	70,  // 54: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
-	45,  // 55: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
-	0,   // 56: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
-	84,  // 57: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
-	43,  // 58: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	42,  // 59: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	43,  // 60: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	69,  // 61: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	59,  // 62: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	72,  // 63: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	74,  // 64: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	75,  // 65: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	76,  // 66: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	77,  // 67: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	83,  // 68: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	41,  // 69: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	77,  // 70: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	79,  // 71: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	80,  // 72: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	71,  // 73: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	84,  // 74: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	90,  // 75: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	95,  // 76: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	96,  // 77: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	97,  // 78: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	98,  // 79: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
-	70,  // 80: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
-	40,  // 81: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
-	45,  // 82: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
-	52,  // 83: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
-	51,  // 84: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	50,  // 85: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	48,  // 86: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	46,  // 87: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	47,  // 88: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
-	49,  // 89: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	56,  // 90: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	57,  // 91: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	44,  // 92: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	45,  // 93: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	53,  // 94: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	52,  // 95: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	61,  // 96: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	62,  // 97: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	60,  // 98: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	53,  // 99: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	58,  // 100: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	52,  // 101: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	54,  // 102: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	55,  // 103: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	65,  // 104: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	63,  // 105: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	58,  // 106: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	64,  // 107: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	53,  // 108: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	54,  // 109: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	53,  // 110: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	55,  // 111: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	66,  // 112: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	67,  // 113: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	68,  // 114: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	73,  // 115: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	78,  // 116: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	83,  // 117: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	52,  // 118: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	81,  // 119: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	85,  // 120: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	86,  // 121: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	87,  // 122: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	88,  // 123: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	89,  // 124: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	125, // [125:125] is the sub-list for method output_type
-	125, // [125:125] is the sub-list for method input_type
-	125, // [125:125] is the sub-list for extension type_name
-	125, // [125:125] is the sub-list for extension extendee
-	0,   // [0:125] is the sub-list for field type_name
+	84,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	93,  // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	94,  // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	95,  // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	96,  // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	66,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
+	27,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
+	28,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
+	29,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
+	33,  // 38: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
+	44,  // 39: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	4,   // 40: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	45,  // 41: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	52,  // 42: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	7,   // 43: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	8,   // 44: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	58,  // 45: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	52,  // 46: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	58,  // 47: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	53,  // 48: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	54,  // 49: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	55,  // 50: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	71,  // 51: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	77,  // 52: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	80,  // 53: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	73,  // 54: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	72,  // 55: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
+	45,  // 56: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
+	0,   // 57: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
+	86,  // 58: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	43,  // 59: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	42,  // 60: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	43,  // 61: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	71,  // 62: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	59,  // 63: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	74,  // 64: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	76,  // 65: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	77,  // 66: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	78,  // 67: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	79,  // 68: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	85,  // 69: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	41,  // 70: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	79,  // 71: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	81,  // 72: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	82,  // 73: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	73,  // 74: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	86,  // 75: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	92,  // 76: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	97,  // 77: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	98,  // 78: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	99,  // 79: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	100, // 80: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	72,  // 81: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
+	40,  // 82: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
+	45,  // 83: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
+	52,  // 84: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
+	51,  // 85: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	50,  // 86: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	48,  // 87: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	46,  // 88: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	47,  // 89: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
+	49,  // 90: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	56,  // 91: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	57,  // 92: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	44,  // 93: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	45,  // 94: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	53,  // 95: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	52,  // 96: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	61,  // 97: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	62,  // 98: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	60,  // 99: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	53,  // 100: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	58,  // 101: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	52,  // 102: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	54,  // 103: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	55,  // 104: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	67,  // 105: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	63,  // 106: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	65,  // 107: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
+	58,  // 108: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	64,  // 109: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	53,  // 110: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	54,  // 111: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	53,  // 112: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	55,  // 113: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	58,  // 114: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.Berth
+	58,  // 115: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
+	68,  // 116: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	69,  // 117: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	70,  // 118: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	75,  // 119: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	80,  // 120: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	85,  // 121: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	52,  // 122: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	83,  // 123: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	87,  // 124: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	88,  // 125: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	89,  // 126: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	90,  // 127: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	91,  // 128: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	129, // [129:129] is the sub-list for method output_type
+	129, // [129:129] is the sub-list for method input_type
+	129, // [129:129] is the sub-list for extension type_name
+	129, // [129:129] is the sub-list for extension extendee
+	0,   // [0:129] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -9573,6 +9821,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_RemoveWebhook)(nil),
 		(*Command_SettleNotices)(nil),
 		(*Command_MarkAttempt)(nil),
+		(*Command_IdleAttempt)(nil),
 		(*Command_SetReservation)(nil),
 		(*Command_RemoveReservation)(nil),
 		(*Command_UpdateJob)(nil),
@@ -9603,7 +9852,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Reservation)(nil),
 		(*Record_Array)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[83].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[85].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -9616,7 +9865,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   90,
+			NumMessages:   92,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1362,6 +1362,7 @@ type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	Gpus          []*GPUUsage            `protobuf:"bytes,2,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	Attempts      []*AttemptUse          `protobuf:"bytes,3,rep,name=attempts,proto3" json:"attempts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1410,6 +1411,94 @@ func (x *Heartbeat) GetGpus() []*GPUUsage {
 	return nil
 }
 
+func (x *Heartbeat) GetAttempts() []*AttemptUse {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+// AttemptUse is what a running attempt has used of its GPUs on this node since it
+// began. Sums only rise; time in which a card told nothing is in none.
+type AttemptUse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Job     uint64                 `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
+	Attempt uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// Thousandths of a GPU times milliseconds, and the milliseconds in which that was
+	// known, over all its GPUs.
+	BusyMs  int64 `protobuf:"varint,3,opt,name=busy_ms,json=busyMs,proto3" json:"busy_ms,omitempty"`
+	KnownMs int64 `protobuf:"varint,4,opt,name=known_ms,json=knownMs,proto3" json:"known_ms,omitempty"`
+	// The most that it held on one GPU.
+	PeakMib       int64 `protobuf:"varint,5,opt,name=peak_mib,json=peakMib,proto3" json:"peak_mib,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttemptUse) Reset() {
+	*x = AttemptUse{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttemptUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttemptUse) ProtoMessage() {}
+
+func (x *AttemptUse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttemptUse.ProtoReflect.Descriptor instead.
+func (*AttemptUse) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *AttemptUse) GetJob() uint64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *AttemptUse) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *AttemptUse) GetBusyMs() int64 {
+	if x != nil {
+		return x.BusyMs
+	}
+	return 0
+}
+
+func (x *AttemptUse) GetKnownMs() int64 {
+	if x != nil {
+		return x.KnownMs
+	}
+	return 0
+}
+
+func (x *AttemptUse) GetPeakMib() int64 {
+	if x != nil {
+		return x.PeakMib
+	}
+	return 0
+}
+
 // GPUUsage is what a card shows right now, for people.
 type GPUUsage struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1428,7 +1517,7 @@ type GPUUsage struct {
 
 func (x *GPUUsage) Reset() {
 	*x = GPUUsage{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[12]
+	mi := &file_berth_node_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1529,7 @@ func (x *GPUUsage) String() string {
 func (*GPUUsage) ProtoMessage() {}
 
 func (x *GPUUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[12]
+	mi := &file_berth_node_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1542,7 @@ func (x *GPUUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUUsage.ProtoReflect.Descriptor instead.
 func (*GPUUsage) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GPUUsage) GetUuid() string {
@@ -1508,7 +1597,7 @@ type LeaseGranted struct {
 
 func (x *LeaseGranted) Reset() {
 	*x = LeaseGranted{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[13]
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1609,7 @@ func (x *LeaseGranted) String() string {
 func (*LeaseGranted) ProtoMessage() {}
 
 func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[13]
+	mi := &file_berth_node_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1622,7 @@ func (x *LeaseGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseGranted.ProtoReflect.Descriptor instead.
 func (*LeaseGranted) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LeaseGranted) GetSequence() uint64 {
@@ -1562,7 +1651,7 @@ type Redirect struct {
 
 func (x *Redirect) Reset() {
 	*x = Redirect{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1663,7 @@ func (x *Redirect) String() string {
 func (*Redirect) ProtoMessage() {}
 
 func (x *Redirect) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[14]
+	mi := &file_berth_node_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1676,7 @@ func (x *Redirect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Redirect.ProtoReflect.Descriptor instead.
 func (*Redirect) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Redirect) GetLeaderId() string {
@@ -1631,7 +1720,7 @@ type Desired struct {
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1732,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[15]
+	mi := &file_berth_node_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1745,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Desired) GetTerm() uint64 {
@@ -1714,7 +1803,7 @@ type GPUResume struct {
 
 func (x *GPUResume) Reset() {
 	*x = GPUResume{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +1815,7 @@ func (x *GPUResume) String() string {
 func (*GPUResume) ProtoMessage() {}
 
 func (x *GPUResume) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[16]
+	mi := &file_berth_node_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +1828,7 @@ func (x *GPUResume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUResume.ProtoReflect.Descriptor instead.
 func (*GPUResume) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GPUResume) GetUuid() string {
@@ -1773,7 +1862,7 @@ type AttemptRef struct {
 
 func (x *AttemptRef) Reset() {
 	*x = AttemptRef{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1874,7 @@ func (x *AttemptRef) String() string {
 func (*AttemptRef) ProtoMessage() {}
 
 func (x *AttemptRef) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[17]
+	mi := &file_berth_node_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1887,7 @@ func (x *AttemptRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptRef.ProtoReflect.Descriptor instead.
 func (*AttemptRef) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AttemptRef) GetJob() uint64 {
@@ -1865,7 +1954,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1877,7 +1966,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[18]
+	mi := &file_berth_node_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1890,7 +1979,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Assignment) GetJob() uint64 {
@@ -2119,7 +2208,7 @@ type ArrayTask struct {
 
 func (x *ArrayTask) Reset() {
 	*x = ArrayTask{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2131,7 +2220,7 @@ func (x *ArrayTask) String() string {
 func (*ArrayTask) ProtoMessage() {}
 
 func (x *ArrayTask) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[19]
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2144,7 +2233,7 @@ func (x *ArrayTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayTask.ProtoReflect.Descriptor instead.
 func (*ArrayTask) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ArrayTask) GetJob() uint64 {
@@ -2209,7 +2298,7 @@ type MemBreach struct {
 
 func (x *MemBreach) Reset() {
 	*x = MemBreach{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +2310,7 @@ func (x *MemBreach) String() string {
 func (*MemBreach) ProtoMessage() {}
 
 func (x *MemBreach) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +2323,7 @@ func (x *MemBreach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemBreach.ProtoReflect.Descriptor instead.
 func (*MemBreach) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MemBreach) GetUuid() string {
@@ -2303,7 +2392,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2315,7 +2404,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2328,7 +2417,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Progress) GetWarned() bool {
@@ -2375,7 +2464,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2476,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2489,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Container) GetNetwork() string {
@@ -2449,7 +2538,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +2550,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +2563,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -2512,7 +2601,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2524,7 +2613,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +2626,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Warning) GetSignal() string {
@@ -2581,7 +2670,7 @@ type Ranks struct {
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2593,7 +2682,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2606,7 +2695,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Ranks) GetNodes() []string {
@@ -2668,7 +2757,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2680,7 +2769,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2693,7 +2782,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Preempt) GetSignal() string {
@@ -2736,7 +2825,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2748,7 +2837,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2761,7 +2850,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Share) GetUuid() string {
@@ -2801,7 +2890,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2813,7 +2902,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2826,7 +2915,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -2849,7 +2938,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2861,7 +2950,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2874,7 +2963,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -2916,7 +3005,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2928,7 +3017,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2941,7 +3030,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -2980,7 +3069,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3081,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3094,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -3058,7 +3147,7 @@ type GetClockRequest struct {
 
 func (x *GetClockRequest) Reset() {
 	*x = GetClockRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3159,7 @@ func (x *GetClockRequest) String() string {
 func (*GetClockRequest) ProtoMessage() {}
 
 func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3172,7 @@ func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockRequest.ProtoReflect.Descriptor instead.
 func (*GetClockRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 type GetClockResponse struct {
@@ -3095,7 +3184,7 @@ type GetClockResponse struct {
 
 func (x *GetClockResponse) Reset() {
 	*x = GetClockResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3196,7 @@ func (x *GetClockResponse) String() string {
 func (*GetClockResponse) ProtoMessage() {}
 
 func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3209,7 @@ func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockResponse.ProtoReflect.Descriptor instead.
 func (*GetClockResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetClockResponse) GetNow() *timestamppb.Timestamp {
@@ -3139,7 +3228,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3151,7 +3240,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +3253,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -3184,7 +3273,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[35]
+	mi := &file_berth_node_v1_node_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3196,7 +3285,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[35]
+	mi := &file_berth_node_v1_node_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3298,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -3329,10 +3418,18 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x17\n" +
 	"\afrom_ms\x18\x02 \x01(\x03R\x06fromMs\x12\x15\n" +
 	"\x06for_ms\x18\x03 \x01(\x03R\x05forMs\x12\x14\n" +
-	"\x05milli\x18\x04 \x01(\x03R\x05milli\"T\n" +
+	"\x05milli\x18\x04 \x01(\x03R\x05milli\"\x8b\x01\n" +
 	"\tHeartbeat\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12+\n" +
-	"\x04gpus\x18\x02 \x03(\v2\x17.berth.node.v1.GPUUsageR\x04gpus\"\xbe\x01\n" +
+	"\x04gpus\x18\x02 \x03(\v2\x17.berth.node.v1.GPUUsageR\x04gpus\x125\n" +
+	"\battempts\x18\x03 \x03(\v2\x19.berth.node.v1.AttemptUseR\battempts\"\x87\x01\n" +
+	"\n" +
+	"AttemptUse\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x17\n" +
+	"\abusy_ms\x18\x03 \x01(\x03R\x06busyMs\x12\x19\n" +
+	"\bknown_ms\x18\x04 \x01(\x03R\aknownMs\x12\x19\n" +
+	"\bpeak_mib\x18\x05 \x01(\x03R\apeakMib\"\xbe\x01\n" +
 	"\bGPUUsage\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x19\n" +
 	"\bused_mib\x18\x02 \x01(\x03R\ausedMib\x12\x1d\n" +
@@ -3522,7 +3619,7 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(GPUState)(0),                 // 0: berth.node.v1.GPUState
 	(AttemptState)(0),             // 1: berth.node.v1.AttemptState
@@ -3539,98 +3636,100 @@ var file_berth_node_v1_node_proto_goTypes = []any{
 	(*Profile)(nil),               // 12: berth.node.v1.Profile
 	(*NeighbourSpan)(nil),         // 13: berth.node.v1.NeighbourSpan
 	(*Heartbeat)(nil),             // 14: berth.node.v1.Heartbeat
-	(*GPUUsage)(nil),              // 15: berth.node.v1.GPUUsage
-	(*LeaseGranted)(nil),          // 16: berth.node.v1.LeaseGranted
-	(*Redirect)(nil),              // 17: berth.node.v1.Redirect
-	(*Desired)(nil),               // 18: berth.node.v1.Desired
-	(*GPUResume)(nil),             // 19: berth.node.v1.GPUResume
-	(*AttemptRef)(nil),            // 20: berth.node.v1.AttemptRef
-	(*Assignment)(nil),            // 21: berth.node.v1.Assignment
-	(*ArrayTask)(nil),             // 22: berth.node.v1.ArrayTask
-	(*MemBreach)(nil),             // 23: berth.node.v1.MemBreach
-	(*Progress)(nil),              // 24: berth.node.v1.Progress
-	(*Container)(nil),             // 25: berth.node.v1.Container
-	(*Mount)(nil),                 // 26: berth.node.v1.Mount
-	(*Warning)(nil),               // 27: berth.node.v1.Warning
-	(*Ranks)(nil),                 // 28: berth.node.v1.Ranks
-	(*Preempt)(nil),               // 29: berth.node.v1.Preempt
-	(*Share)(nil),                 // 30: berth.node.v1.Share
-	(*Acks)(nil),                  // 31: berth.node.v1.Acks
-	(*Ack)(nil),                   // 32: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 33: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 34: berth.node.v1.JoinResponse
-	(*GetClockRequest)(nil),       // 35: berth.node.v1.GetClockRequest
-	(*GetClockResponse)(nil),      // 36: berth.node.v1.GetClockResponse
-	(*RenewRequest)(nil),          // 37: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 38: berth.node.v1.RenewResponse
-	(*v1.AttachOpen)(nil),         // 39: berth.api.v1.AttachOpen
-	(*v1.GPUDetail)(nil),          // 40: berth.api.v1.GPUDetail
-	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 42: google.protobuf.Duration
+	(*AttemptUse)(nil),            // 15: berth.node.v1.AttemptUse
+	(*GPUUsage)(nil),              // 16: berth.node.v1.GPUUsage
+	(*LeaseGranted)(nil),          // 17: berth.node.v1.LeaseGranted
+	(*Redirect)(nil),              // 18: berth.node.v1.Redirect
+	(*Desired)(nil),               // 19: berth.node.v1.Desired
+	(*GPUResume)(nil),             // 20: berth.node.v1.GPUResume
+	(*AttemptRef)(nil),            // 21: berth.node.v1.AttemptRef
+	(*Assignment)(nil),            // 22: berth.node.v1.Assignment
+	(*ArrayTask)(nil),             // 23: berth.node.v1.ArrayTask
+	(*MemBreach)(nil),             // 24: berth.node.v1.MemBreach
+	(*Progress)(nil),              // 25: berth.node.v1.Progress
+	(*Container)(nil),             // 26: berth.node.v1.Container
+	(*Mount)(nil),                 // 27: berth.node.v1.Mount
+	(*Warning)(nil),               // 28: berth.node.v1.Warning
+	(*Ranks)(nil),                 // 29: berth.node.v1.Ranks
+	(*Preempt)(nil),               // 30: berth.node.v1.Preempt
+	(*Share)(nil),                 // 31: berth.node.v1.Share
+	(*Acks)(nil),                  // 32: berth.node.v1.Acks
+	(*Ack)(nil),                   // 33: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 34: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 35: berth.node.v1.JoinResponse
+	(*GetClockRequest)(nil),       // 36: berth.node.v1.GetClockRequest
+	(*GetClockResponse)(nil),      // 37: berth.node.v1.GetClockResponse
+	(*RenewRequest)(nil),          // 38: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 39: berth.node.v1.RenewResponse
+	(*v1.AttachOpen)(nil),         // 40: berth.api.v1.AttachOpen
+	(*v1.GPUDetail)(nil),          // 41: berth.api.v1.GPUDetail
+	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
 	6,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
 	8,  // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
 	14, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
-	17, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
-	18, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	31, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
-	16, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
+	18, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
+	19, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
+	32, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	17, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
 	5,  // 7: berth.node.v1.SessionResponse.visit:type_name -> berth.node.v1.Visit
-	39, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
-	21, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
+	40, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
+	22, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
 	7,  // 10: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
 	0,  // 11: berth.node.v1.GPU.state:type_name -> berth.node.v1.GPUState
-	40, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	41, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
 	9,  // 13: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
 	1,  // 14: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
 	10, // 15: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	41, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	41, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	42, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	42, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
 	11, // 18: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
 	12, // 19: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
 	13, // 20: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
-	15, // 21: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	41, // 22: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	42, // 23: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
-	21, // 24: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
-	20, // 25: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	19, // 26: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
-	41, // 27: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
-	42, // 28: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	42, // 29: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	30, // 30: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	29, // 31: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	23, // 32: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
-	27, // 33: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
-	25, // 34: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
-	24, // 35: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
-	28, // 36: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
-	22, // 37: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
-	41, // 38: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	41, // 39: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	2,  // 40: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
-	2,  // 41: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
-	26, // 42: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
-	42, // 43: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
-	42, // 44: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	41, // 45: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	32, // 46: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	1,  // 47: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	41, // 48: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
-	3,  // 49: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	33, // 50: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	37, // 51: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
-	35, // 52: berth.node.v1.NodeService.GetClock:input_type -> berth.node.v1.GetClockRequest
-	4,  // 53: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	34, // 54: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	38, // 55: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
-	36, // 56: berth.node.v1.NodeService.GetClock:output_type -> berth.node.v1.GetClockResponse
-	53, // [53:57] is the sub-list for method output_type
-	49, // [49:53] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	16, // 21: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
+	15, // 22: berth.node.v1.Heartbeat.attempts:type_name -> berth.node.v1.AttemptUse
+	42, // 23: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	43, // 24: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	22, // 25: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
+	21, // 26: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
+	20, // 27: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
+	42, // 28: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
+	43, // 29: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	43, // 30: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	31, // 31: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	30, // 32: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	24, // 33: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
+	28, // 34: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
+	26, // 35: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
+	25, // 36: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
+	29, // 37: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
+	23, // 38: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
+	42, // 39: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	42, // 40: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	2,  // 41: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
+	2,  // 42: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
+	27, // 43: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
+	43, // 44: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	43, // 45: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	42, // 46: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	33, // 47: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	1,  // 48: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	42, // 49: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
+	3,  // 50: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
+	34, // 51: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
+	38, // 52: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
+	36, // 53: berth.node.v1.NodeService.GetClock:input_type -> berth.node.v1.GetClockRequest
+	4,  // 54: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
+	35, // 55: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
+	39, // 56: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
+	37, // 57: berth.node.v1.NodeService.GetClock:output_type -> berth.node.v1.GetClockResponse
+	54, // [54:58] is the sub-list for method output_type
+	50, // [50:54] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -3656,7 +3755,7 @@ func file_berth_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

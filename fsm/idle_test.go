@@ -1,0 +1,111 @@
+package fsm
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+func idleCmd(job cluster.JobID, stage cluster.IdleStage, cut ...cluster.GPUShare) *logv1.Command {
+	c := &logv1.IdleAttempt{Job: uint64(job), Attempt: 1, Stage: uint32(stage), SinceUs: int64(t0), BusyMs: 1, KnownMs: 2, Why: "its GPUs have stood idle"}
+	if len(cut) > 0 {
+		c.Berth = conv.BerthToLog(&cluster.Berth{Node: "n1", GPUs: cut})
+	}
+	return &logv1.Command{Kind: &logv1.Command_IdleAttempt{IdleAttempt: c}}
+}
+
+// slept is a job that runs in a partition with an idle policy.
+func slept(t *testing.T) *machine {
+	t.Helper()
+	m := lab(t)
+	p := &cluster.Partition{Name: "gpu", Nodes: hosts(t, "ALL"), Idle: cluster.IdlePolicy{BelowMilli: 50, Window: time.Minute, End: time.Hour}}
+	if got := NeedsVersion(partitionCmd(p, 0)); got != tellVersion {
+		t.Fatalf("needs version %d", got)
+	}
+	m.must(partitionCmd(p, 0))
+	s := spec(1)
+	s.Partition = "gpu"
+	m.must(submitCmd(1, "r1", 1000, s))
+	m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 1, Attempt: 1, Why: "x",
+		Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 8000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}))
+	m.must(m.says(1, cluster.JobRunning))
+	return m
+}
+
+func TestIdleStages(t *testing.T) {
+	t.Parallel()
+	m := slept(t)
+	m.must(idleCmd(1, cluster.IdleReported))
+	m.must(idleCmd(1, cluster.IdleWarned))
+	m.must(idleCmd(1, cluster.IdleWarned)) // again
+	if j := m.job(1); j.Reason.Code != cluster.ReasonIdle || j.State != cluster.JobRunning {
+		t.Errorf("%s, %s", j.State, j.Reason)
+	}
+	if d := cmp.Diff([]string{"IDLE job 1 to 0 RUNNING"}, told(m.f)); d != "" {
+		t.Error(d)
+	}
+	m.refused(cluster.CodeInvalid, idleCmd(1, cluster.IdleShrunk, share1("n1-g0", 9000, 10)))
+	m.refused(cluster.CodeInvalid, idleCmd(1, cluster.IdleShrunk, share1("n1-g1", 900, 10)))
+	m.must(idleCmd(1, cluster.IdleShrunk, share1("n1-g0", 900, 10)))
+	if u, _ := m.f.st.ledger.GPU("n1-g0"); u.UsedMiB != 900 || u.UsedMilli != 10 || u.Shares != 1 {
+		t.Errorf("the card holds %+v", u)
+	}
+	b := restored(t, snapshotOf(t, m.f))
+	if !bytes.Equal(b.Hash(), m.f.Hash()) {
+		t.Error("a restore has another hash")
+	}
+	m.must(idleCmd(1, cluster.IdleEnded))
+	m.must(m.says(1, cluster.JobCancelled))
+	if j := m.job(1); j.State != cluster.JobCancelled || j.Reason.Code != cluster.ReasonIdle || !strings.Contains(j.Reason.Detail, "policy") {
+		t.Errorf("%s, %s", j.State, j.Reason)
+	}
+	if u, _ := m.f.st.ledger.GPU("n1-g0"); u.UsedMiB != 0 || u.Shares != 0 {
+		t.Errorf("after its end the card holds %+v", u)
+	}
+	m.refused(cluster.CodeConflict, idleCmd(1, cluster.IdleWarned))
+}
+
+// TestBusyAgain: a job whose share was cut has it back, unless others have it.
+func TestBusyAgain(t *testing.T) {
+	t.Parallel()
+	for name, taken := range map[string]bool{"free": false, "taken": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := slept(t)
+			m.must(idleCmd(1, cluster.IdleShrunk, share1("n1-g0", 900, 10)))
+			if taken {
+				m.must(submitCmd(2, "r2", 1000, spec(1)))
+				m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: 2, Attempt: 1, Why: "x",
+					Berth: cluster.Berth{Node: "n1", GPUs: []cluster.GPUShare{share1("n1-g0", 38_000, 300)}, CPUMilli: 1000, MemMiB: 512}}}}))
+			}
+			m.must(idleCmd(1, cluster.IdleNone))
+			j := m.job(1)
+			want := int64(8000)
+			if taken {
+				want = 900
+			}
+			if got := j.Last().Berth.GPUs[0].Share.MemMiB; got != want || j.Reason.Code != "" {
+				t.Errorf("it has %d MiB, want %d; %s", got, want, j.Reason)
+			}
+			if (j.Last().Idle != nil) != taken {
+				t.Errorf("mark %+v", j.Last().Idle)
+			}
+		})
+	}
+}
+
+// TestNoIdlePolicyHere: without one nobody is touched.
+func TestNoIdlePolicyHere(t *testing.T) {
+	t.Parallel()
+	m := started(t, spec(1))
+	m.refused(cluster.CodeConflict, idleCmd(1, cluster.IdleWarned))
+	m.must(idleCmd(1, cluster.IdleNone))
+	m.refused(cluster.CodeNotFound, idleCmd(9, cluster.IdleWarned))
+}
