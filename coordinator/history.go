@@ -206,6 +206,31 @@ func (a *archive) job(id cluster.JobID) *cluster.Job {
 	return j
 }
 
+// named is job, or the task of a number when the id is an array's.
+func (a *archive) named(id cluster.JobID, task *uint32) *cluster.Job {
+	if task == nil {
+		return a.job(id)
+	}
+	var found *cluster.Job
+	_ = a.scan(context.Background(), &history.Query{IDs: []cluster.JobID{id}}, func(j *cluster.Job) error {
+		switch {
+		case j.ArrayJobID != id:
+			return nil
+		case j.Fold == nil && j.ArrayTaskID == *task:
+			found = j
+		case j.Fold != nil:
+			if rank, ok := j.Spec.Array.Tasks.Rank(*task); ok && cluster.SpanHas(j.Fold, rank) {
+				found = j.Task(rank)
+			}
+		}
+		if found != nil {
+			return errFound
+		}
+		return nil
+	})
+	return found
+}
+
 var errFound = errors.New("found")
 
 func (a *archive) waiting(s *history.Store, id cluster.JobID) *cluster.Job {

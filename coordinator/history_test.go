@@ -159,3 +159,56 @@ func TestHistoryHidesFromOthers(t *testing.T) {
 		t.Fatalf("report: %v %v", rep, err)
 	}
 }
+
+// TestHistoryOfAnArray: tasks that ended together are one, found by the array's
+// id and by that of each of them, also once the state forgot them.
+func TestHistoryOfAnArray(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1, KeepFinished: 1})
+	jobs := apiv1.NewJobServiceClient(c.Dial(0, "gate", "g"))
+	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 60*time.Second)
+	defer cancel()
+	spec := &apiv1.JobSpec{Name: "sweep", Command: [][]byte{[]byte("true")}, Dir: []byte("/"), Hold: true, Array: "2-8:2"}
+	var r *apiv1.SubmitJobsResponse
+	for { // until all have said that they know arrays
+		var err error
+		if r, err = jobs.SubmitJobs(ctx, &apiv1.SubmitJobsRequest{RequestId: "history-test-array-0001", Jobs: []*apiv1.JobSpec{spec}}); err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("submit: %v", err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	array := r.Ids[0]
+	if _, err := jobs.CancelJobs(ctx, &apiv1.CancelJobsRequest{Ids: []uint64{array}}); err != nil {
+		t.Fatalf("cancel: %v", err)
+	}
+	cancelled(t, c, 0, 5)
+	tasks := uint32(0)
+	for tasks != 4 {
+		tasks = 0
+		got, _ := historyOf(t, c, 0, &apiv1.ListHistoryRequest{Filter: &apiv1.HistoryFilter{Ids: []uint64{array}}})
+		for _, j := range got {
+			if j.ArrayJobId != array || j.State != "CANCELLED" {
+				t.Fatalf("not of the array: %v", j)
+			}
+			tasks += max(1, j.ArrayCount)
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%d tasks, want 4: %v", tasks, got)
+		}
+	}
+	g, err := jobs.GetJob(ctx, &apiv1.GetJobRequest{Id: array + 2})
+	if err != nil || g.Job.GetArrayTaskId() != 6 || g.Job.State != "CANCELLED" {
+		t.Fatalf("the third task: %v %v", g, err)
+	}
+	task := uint32(4)
+	if g, err = jobs.GetJob(ctx, &apiv1.GetJobRequest{Id: array, Task: &task}); err != nil || g.Job.GetArrayTaskId() != 4 || g.Job.Id != array+1 {
+		t.Fatalf("task 4: %v %v", g, err)
+	}
+	rep, err := apiv1.NewHistoryServiceClient(c.Dial(0, "gate", "g")).GetReport(ctx, &apiv1.GetReportRequest{})
+	if err != nil || rep.Total.GetJobs() != 9 {
+		t.Fatalf("report: %v %v", rep, err)
+	}
+}

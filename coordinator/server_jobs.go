@@ -156,7 +156,7 @@ func (s *jobServer) GetJob(ctx context.Context, req *apiv1.GetJobRequest) (*apiv
 	}
 	j, err := s.c.named(req.Id, req.Task)
 	if err != nil {
-		if j = s.c.archive.job(cluster.JobID(req.Id)); j == nil || req.Task != nil {
+		if j = s.c.archive.named(cluster.JobID(req.Id), req.Task); j == nil {
 			return nil, toStatus(ctx, s.c.log, err)
 		}
 	}

@@ -16,12 +16,11 @@ import (
 
 // world is a log's ended jobs and a store of them that is treated badly.
 type world struct {
-	t     *rapid.T
-	dir   string
-	s     *Store
-	jobs  []*cluster.Job // in order
-	last  uint64         // index of the log
-	floor uint64         // the highest that a retention may have left
+	t    *rapid.T
+	dir  string
+	s    *Store
+	jobs []*cluster.Job // in order
+	last uint64         // index of the log
 }
 
 func (w *world) open() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -215,8 +214,4 @@ func compareEnds(a, b *Row) int {
 		return 1
 	}
 	return 0
-}
-
-func sortEntries(es []entry) {
-	slices.SortFunc(es, func(a, b entry) int { return compareEnds(&a.row, &b.row) })
 }

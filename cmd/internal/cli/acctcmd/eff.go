@@ -217,7 +217,7 @@ type effSum struct {
 	gpus                               int
 	share                              *apiv1.Share
 	gpuMem, gpuMemPeak, mem, memPeak   int64
-	gpuPeakSet, declared, oom          bool
+	declared, oom                      bool
 	cpuAsked, cpuMost                  int64
 	limit, longest                     time.Duration
 	running                            int
