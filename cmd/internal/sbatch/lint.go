@@ -59,16 +59,9 @@ func Lint(data []byte, own []Option) *Report {
 		r.Findings = append(r.Findings, Finding{1, "script", Ignored, "it is one line: its line breaks are those of old Macintoshes", `tr '\r' '\n' <FILE >NEW`})
 	}
 	for _, c := range script.Commands {
-		r.Findings = append(r.Findings, Finding{c.Line, c.Name, Ignored, "nodes have Slurm's commands only where they were installed", commandFix(c.Name)})
+		r.Findings = append(r.Findings, Finding{c.Line, c.Name, Ignored, "jobs find srun, scontrol, squeue and others, and not this one", "make do without it, or see that a failure of it does no harm"})
 	}
 	return r
-}
-
-func commandFix(name string) string {
-	if name == "srun" {
-		return "run the program itself; for a process each GPU, torchrun --nproc-per-node=$SLURM_GPUS_ON_NODE"
-	}
-	return "make do without it: the job has one node, $SLURM_JOB_NODELIST"
 }
 
 // whole says why a script cannot be read at all, and how to mend it.

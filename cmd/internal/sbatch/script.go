@@ -213,9 +213,9 @@ func firstWord(s string) (word string, n int, quote byte) {
 	return b.String(), n, quote
 }
 
-// slurmCommands are programs of Slurm's that a script may call and that a
-// Berth node need not have.
-var slurmCommands = []string{"srun", "scontrol", "sbcast", "sattach", "sstat"}
+// slurmCommands are programs of Slurm's that a script may call and that jobs
+// do not find, as they find srun, scontrol and others.
+var slurmCommands = []string{"sbcast", "sattach", "sstat", "strigger", "sacctmgr"}
 
 // slurmCommand names the program of Slurm's that a line runs first, or behind
 // exec or time. It is a hint for lint and does not parse the shell.
