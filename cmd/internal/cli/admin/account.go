@@ -1,0 +1,428 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// NewAccountCmd returns the command account.
+func NewAccountCmd(e *console.Env, c *client.Client) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "account", Short: "Add, change, list and remove accounts and their users",
+		Long: "An account is whom jobs are charged to. Accounts form a tree; each has shares beside those of the\n" +
+			"same parent, and users with shares among them. Without any, nobody is asked for one.",
+		Example: "  berth account add bio --shares 3\n  berth account add bio --user ada,ben\n  berth account show bio --usage",
+	}
+	cmd.AddCommand(newAccountListCmd(e, c), newAccountShowCmd(e, c), newAccountSetCmd(e, c, true), newAccountSetCmd(e, c, false), newAccountRemoveCmd(e, c), newAccountPolicyCmd(e, c))
+	return cmd
+}
+
+// getStanding reads accounts, QOS and quotas.
+func getStanding(ctx context.Context, c *client.Client, req *apiv1.ListStandingRequest) (*apiv1.ListStandingResponse, error) {
+	var resp *apiv1.ListStandingResponse
+	err := c.Accounts(ctx, client.Reads, func(ctx context.Context, s apiv1.AccountServiceClient) (err error) {
+		resp, err = s.ListStanding(ctx, req)
+		return err
+	})
+	return resp, err
+}
+
+// setStanding puts a rule in place, or forgets it.
+func setStanding(ctx context.Context, c *client.Client, s *apiv1.Standing, remove bool) error {
+	err := c.Accounts(ctx, client.Changes, func(ctx context.Context, a apiv1.AccountServiceClient) error {
+		_, err := a.SetStanding(ctx, &apiv1.SetStandingRequest{Standing: s, Remove: remove})
+		return err
+	})
+	if err != nil {
+		return console.UnknownChange(err, "Look whether it was done, and do it again if not.")
+	}
+	return nil
+}
+
+// uidOf finds a user by name or number on this machine.
+func uidOf(name string) (uid uint32, known string, err error) {
+	if n, err := strconv.ParseUint(name, 10, 31); err == nil {
+		if u, err := user.LookupId(name); err == nil {
+			return uint32(n), u.Username, nil
+		}
+		return uint32(n), name, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return 0, "", console.Usagef("user %s: is not known on this machine; give the number", console.ShortQuote(name))
+	}
+	n, err := strconv.ParseUint(u.Uid, 10, 31)
+	return uint32(n), u.Username, err
+}
+
+func newAccountListCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List accounts as a tree", Args: cobra.NoArgs,
+		Example: "  berth account list",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runAccounts(cmd.Context(), e, c, console.Format(output), &apiv1.ListStandingRequest{Usage: true}, false, true)
+		},
+	}
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
+	return cmd
+}
+
+func newAccountShowCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var output string
+	var usage bool
+	cmd := &cobra.Command{
+		Use: "show [NAME…]", Short: "Show accounts with their users, and who stands where",
+		Long:    "Show accounts with their users. With --usage also what each used, as sshare does: GPU-hours in all,\nwhat of them has not decayed, and the place in the order of fair shares.",
+		Example: "  berth account show --usage\n  berth account show bio",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runAccounts(cmd.Context(), e, c, console.Format(output), &apiv1.ListStandingRequest{Accounts: args, Usage: usage}, true, usage)
+		},
+	}
+	cmd.Flags().BoolVar(&usage, "usage", false, "also who used how much, and stands where")
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML, console.FormatName)
+	return cmd
+}
+
+type useView struct {
+	Account     string  `json:"account"`
+	Parent      string  `json:"parent,omitempty"`
+	User        string  `json:"user,omitempty"`
+	UID         *uint32 `json:"uid,omitempty"`
+	Shares      int64   `json:"shares"`
+	SharesPart  float64 `json:"shares_part"`
+	GPUHours    float64 `json:"gpu_hours"`
+	CoreHours   float64 `json:"core_hours"`
+	LeftHours   float64 `json:"left_gpu_hours"`
+	UsePart     float64 `json:"use_part"`
+	GPUs        float64 `json:"gpus"`
+	Running     int64   `json:"running"`
+	Place       uint32  `json:"place,omitempty"`
+	Of          uint32  `json:"of,omitempty"`
+	Default     bool    `json:"default,omitempty"`
+	Coordinator bool    `json:"coordinator,omitempty"`
+	QOS         string  `json:"qos,omitempty"`
+	DefaultQOS  string  `json:"default_qos,omitempty"`
+}
+
+func (v useView) with(u *apiv1.Use) useView {
+	const hour = 3.6e9
+	v.SharesPart, v.UsePart = u.GetSharesPart(), u.GetUsePart()
+	v.GPUHours, v.CoreHours, v.LeftHours = float64(u.GetGpuUs())/hour, float64(u.GetCoreUs())/hour, float64(u.GetLeftUs())/hour
+	v.GPUs, v.Running, v.Place, v.Of = float64(u.GetGpuMilli())/1000, u.GetRunning(), u.GetRank(), u.GetOf()
+	return v
+}
+
+// viewAccounts puts the users of an account below it.
+func viewAccounts(resp *apiv1.ListStandingResponse, users bool) []useView {
+	out := []useView{}
+	for _, a := range resp.GetAccounts() {
+		out = append(out, useView{
+			Account: a.GetName(), Parent: a.GetParent(), Shares: a.GetShares(), QOS: strings.Join(a.GetQos(), ","), DefaultQOS: a.GetDefaultQos(),
+		}.with(a.GetUse()))
+		for _, m := range resp.GetMembers() {
+			if users && m.GetAccount() == a.GetName() {
+				uid := m.GetUid()
+				out = append(out, useView{
+					Account: m.GetAccount(), User: m.GetName(), UID: &uid, Shares: m.GetShares(), Default: m.GetDefault(), Coordinator: m.GetCoordinator(),
+				}.with(m.GetUse()))
+			}
+		}
+	}
+	return out
+}
+
+func runAccounts(ctx context.Context, e *console.Env, c *client.Client, f console.Format, req *apiv1.ListStandingRequest, users, usage bool) error {
+	resp, err := getStanding(ctx, c, req)
+	if err != nil {
+		return err
+	}
+	list := viewAccounts(resp, users)
+	if done, err := console.PrintList(e, f, list); done {
+		return err
+	}
+	if f == console.FormatName {
+		for _, a := range resp.GetAccounts() {
+			e.Printf("%s\n", console.Escape(a.GetName()))
+		}
+		return nil
+	}
+	if len(list) == 0 {
+		e.Warnf("there are no accounts: nobody is asked for one; berth account add NAME makes one")
+		return nil
+	}
+	printAccounts(e, list, usage)
+	return nil
+}
+
+// printAccounts shows the tree by its indentation.
+func printAccounts(e *console.Env, list []useView, usage bool) {
+	depth := map[string]int{}
+	t := &console.Table{Cols: []console.Column{{Head: "ACCOUNT"}, {Head: "USER"}, {Head: "SHARES", Right: true}, {Head: "QOS"}}}
+	if usage {
+		t.Cols = append(t.Cols, console.Column{Head: "PART", Right: true}, console.Column{Head: "GPU-HOURS", Right: true}, console.Column{Head: "NOT DECAYED", Right: true},
+			console.Column{Head: "USED", Right: true}, console.Column{Head: "GPUS", Right: true}, console.Column{Head: "RUNNING", Right: true}, console.Column{Head: "PLACE", Right: true})
+	}
+	for _, v := range list {
+		if v.UID == nil {
+			depth[v.Account] = 0
+			if d, ok := depth[v.Parent]; ok {
+				depth[v.Account] = d + 1
+			}
+		}
+		name, who, place := strings.Repeat(" ", depth[v.Account])+v.Account, "", "-"
+		if v.UID != nil {
+			if who = cmpOr(v.User, strconv.Itoa(int(*v.UID))); v.Default {
+				who += "*"
+			}
+			place = fmt.Sprintf("%d/%d", v.Place, v.Of)
+		}
+		row := []string{name, console.OrDash(who), strconv.FormatInt(v.Shares, 10), console.OrDash(v.QOS)}
+		if usage {
+			row = append(row, percent(v.SharesPart), fmt.Sprintf("%.1f", v.GPUHours), fmt.Sprintf("%.1f", v.LeftHours),
+				percent(v.UsePart), cluster.Milli(int64(v.GPUs*1000)), strconv.FormatInt(v.Running, 10), place)
+		}
+		t.Add(row...)
+	}
+	t.Print(e)
+}
+
+func cmpOr(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func percent(f float64) string { return fmt.Sprintf("%.1f%%", 100*f) }
+
+type accountOptions struct {
+	parent, qos, defaultQOS, users string
+	shares                         int64
+	standard, coordinator          bool
+}
+
+func newAccountSetCmd(e *console.Env, c *client.Client, add bool) *cobra.Command {
+	var o accountOptions
+	cmd := &cobra.Command{
+		Use: "set NAME [flags]", Short: "Change an account, or users of it",
+		Example: "  berth account set bio --shares 5\n  berth account set bio --user ada --coordinator",
+		Args:    console.OneArg("account"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), e, c, strings.ToLower(args[0]), add, cmd.Flags().Changed)
+		},
+	}
+	if add {
+		cmd.Use, cmd.Short = "add NAME [flags]", "Make an account, or put users into one"
+		cmd.Example = "  berth account add bio --parent science --shares 3\n  berth account add bio --user ada,1007"
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.users, "user", "", "of the account these users, a comma-separated `LIST` of names and numbers, in place of the account itself")
+	fs.Int64Var(&o.shares, "shares", 1, "its `NUMBER` of shares beside those of the same parent, or the users' beside each other")
+	fs.StringVar(&o.parent, "parent", "", "the `ACCOUNT` above it; \"\" for none")
+	fs.StringVar(&o.qos, "qos", "", "what qualities of service its jobs may have, a comma-separated `LIST`; \"\" for those of its parent, at the top all")
+	fs.StringVar(&o.defaultQOS, "default-qos", "", "the `QOS` of its jobs that name none; \"\" for its parent's")
+	fs.BoolVar(&o.standard, "default", false, "what its users submit is charged to it when they name no account")
+	fs.BoolVar(&o.coordinator, "coordinator", false, "its users may set quotas of the account's users")
+	fs.SortFlags = false
+	return cmd
+}
+
+func (o *accountOptions) run(ctx context.Context, e *console.Env, c *client.Client, name string, add bool, said func(string) bool) error {
+	if err := cluster.CheckAccountName(name); err != nil {
+		return console.Usagef("%w", err)
+	}
+	have, err := getStanding(ctx, c, &apiv1.ListStandingRequest{})
+	if err != nil {
+		return err
+	}
+	if o.users != "" {
+		return o.setUsers(ctx, e, c, name, add, have, said)
+	}
+	if said("default") || said("coordinator") {
+		return console.Usagef("--default, --coordinator: are of users; name them with --user")
+	}
+	a := &apiv1.Account{Name: name, Shares: 1}
+	i := slices.IndexFunc(have.GetAccounts(), func(x *apiv1.Account) bool { return x.GetName() == name })
+	switch {
+	case add && i >= 0:
+		return console.Usagef("account %s is there already; change it with: berth account set %s", name, name)
+	case !add && i < 0:
+		return cluster.Errorf(cluster.CodeNotFound, "account %q is not known; see: berth account list", name)
+	case !add:
+		a = have.Accounts[i]
+	}
+	if said("shares") {
+		a.Shares = o.shares
+	}
+	if said("parent") {
+		a.Parent = o.parent
+	}
+	if said("qos") {
+		a.Qos = names(o.qos)
+	}
+	if said("default-qos") {
+		a.DefaultQos = o.defaultQOS
+	}
+	a.Use = nil
+	if err := setStanding(ctx, c, &apiv1.Standing{Kind: &apiv1.Standing_Account{Account: a}, Revision: a.Revision}, false); err != nil {
+		return err
+	}
+	e.Printf("account %s: %s%s\n", a.Name, console.Plural(int(a.Shares), "share", "shares"), below(a.Parent))
+	return nil
+}
+
+func below(parent string) string {
+	if parent == "" {
+		return ""
+	}
+	return " below " + parent
+}
+
+func names(list string) []string {
+	var out []string
+	for n := range strings.SplitSeq(list, ",") {
+		if n = strings.TrimSpace(n); n != "" {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func (o *accountOptions) setUsers(ctx context.Context, e *console.Env, c *client.Client, name string, add bool, have *apiv1.ListStandingResponse, said func(string) bool) error {
+	if said("parent") || said("qos") || said("default-qos") {
+		return console.Usagef("--parent, --qos, --default-qos: are of an account and not of its users; leave out --user")
+	}
+	for _, who := range names(o.users) {
+		uid, known, err := uidOf(who)
+		if err != nil {
+			return err
+		}
+		m := &apiv1.AccountUser{Account: name, Uid: uid, Name: known, Shares: 1}
+		i := slices.IndexFunc(have.GetMembers(), func(x *apiv1.AccountUser) bool { return x.GetAccount() == name && x.GetUid() == uid })
+		switch {
+		case !add && i < 0:
+			return cluster.Errorf(cluster.CodeNotFound, "user %s is not in account %s", known, name)
+		case i >= 0:
+			m = have.Members[i]
+		}
+		if said("shares") {
+			m.Shares = o.shares
+		}
+		if said("default") {
+			m.Default = o.standard
+		}
+		if said("coordinator") {
+			m.Coordinator = o.coordinator
+		}
+		m.Use = nil
+		if err := setStanding(ctx, c, &apiv1.Standing{Kind: &apiv1.Standing_Member{Member: m}, Revision: m.Revision}, false); err != nil {
+			return err
+		}
+		e.Printf("account %s: user %s (%d), %s\n", name, console.Escape(known), uid, console.Plural(int(m.Shares), "share", "shares"))
+	}
+	return nil
+}
+
+func newAccountRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var users string
+	cmd := &cobra.Command{
+		Use: "remove NAME [--user LIST]", Short: "Forget an account of which no job waits or runs, or users of it",
+		Long:    "Forget an account with its users and quotas, or users of it. What was charged stays on record.",
+		Example: "  berth account remove bio\n  berth account remove bio --user ada",
+		Args:    console.OneArg("account"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := strings.ToLower(args[0])
+			if err := cluster.CheckAccountName(name); err != nil {
+				return console.Usagef("%w", err)
+			}
+			for _, who := range names(users) {
+				uid, known, err := uidOf(who)
+				if err != nil {
+					return err
+				}
+				m := &apiv1.AccountUser{Account: name, Uid: uid, Shares: 1}
+				if err := setStanding(cmd.Context(), c, &apiv1.Standing{Kind: &apiv1.Standing_Member{Member: m}}, true); err != nil {
+					return err
+				}
+				e.Printf("account %s: user %s removed\n", name, console.Escape(known))
+			}
+			if users != "" {
+				return nil
+			}
+			if err := setStanding(cmd.Context(), c, &apiv1.Standing{Kind: &apiv1.Standing_Account{Account: &apiv1.Account{Name: name, Shares: 1}}}, true); err != nil {
+				return err
+			}
+			e.Printf("account %s: removed\n", name)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&users, "user", "", "only these users of it, a comma-separated `LIST`")
+	return cmd
+}
+
+func newAccountPolicyCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var half, require string
+	var core float64
+	cmd := &cobra.Command{
+		Use: "policy [flags]", Short: "Show or change how use is charged and decays", Args: cobra.NoArgs,
+		Example: "  berth account policy\n  berth account policy --half-life 336h --require yes",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			have, err := getStanding(cmd.Context(), c, &apiv1.ListStandingRequest{})
+			if err != nil {
+				return err
+			}
+			p, said := have.GetPolicy(), cmd.Flags().Changed
+			if said("half-life") {
+				d, err := timeOrNone(half)
+				if err != nil {
+					return console.Usagef("--half-life: %w", err)
+				}
+				p.HalfLife = durationpb.New(d)
+			}
+			if said("core-weight") {
+				p.CoreMicro = int64(core * 1e6)
+			}
+			if said("require") {
+				if require != "yes" && require != "no" {
+					return console.Usagef("--require %s: want yes or no", console.ShortQuote(require))
+				}
+				p.Require = require == "yes"
+			}
+			if said("half-life") || said("core-weight") || said("require") {
+				if err := setStanding(cmd.Context(), c, &apiv1.Standing{Kind: &apiv1.Standing_Policy{Policy: p}, Revision: p.Revision}, false); err != nil {
+					return err
+				}
+			}
+			life, asked := "use does not decay", "no"
+			if d := p.GetHalfLife().AsDuration(); d > 0 {
+				life = units.FormatDuration(d)
+			}
+			if p.GetRequire() {
+				asked = "yes"
+			}
+			console.KeyValues(e, "", "Half-life", life, "Core weight", fmt.Sprintf("%g of a GPU, for jobs without GPUs", float64(p.GetCoreMicro())/1e6), "Account required", asked)
+			return nil
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&half, "half-life", "", "after this `TIME` use counts half; none for no decay (default 7 days)")
+	fs.Float64Var(&core, "core-weight", 0.02, "what a core costs beside a GPU, a `PART`, for jobs without GPUs")
+	fs.StringVar(&require, "require", "", "`YES` refuses jobs of users without an account, no lets them run")
+	fs.SortFlags = false
+	return cmd
+}

@@ -1,0 +1,267 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// NewQuotaCmd returns the command quota.
+func NewQuotaCmd(e *console.Env, c *client.Client) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "quota", Short: "Set, show and list limits of accounts, users and QOS",
+		Long: "A quota bounds what an account with all below it, a user, each user, or a QOS may have. Half a GPU\n" +
+			"counts 0.5. Who waits for one is told which, by berth why; what never fits one is refused.",
+		Example: "  berth quota set --account bio --gpus 8 --gpu-hours 500/month\n  berth quota set --each-user --jobs 1000\n  berth quota list",
+	}
+	cmd.AddCommand(newQuotaListCmd(e, c, "list"), newQuotaListCmd(e, c, "show"), newQuotaSetCmd(e, c))
+	return cmd
+}
+
+type quotaSubject struct {
+	account, qos, user string
+	each               bool
+}
+
+func (s *quotaSubject) flags(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&s.account, "account", "", "of this `ACCOUNT` and all below it")
+	fs.StringVar(&s.qos, "qos", "", "of this `QOS`")
+	fs.StringVar(&s.user, "user", "", "of this `USER`, alone or in the account")
+	fs.BoolVar(&s.each, "each-user", false, "of each user who has none of the kind, alone, in the account or in the QOS")
+	fs.SortFlags = false
+}
+
+func (s *quotaSubject) quota() (*apiv1.Quota, error) {
+	q := &apiv1.Quota{Account: strings.ToLower(s.account), Qos: strings.ToLower(s.qos), Each: s.each, Limits: &apiv1.Limits{}}
+	if s.user != "" {
+		var err error
+		if q.Uid, q.Name, err = uidOf(s.user); err != nil {
+			return nil, err
+		}
+		q.User = true
+	}
+	return q, nil
+}
+
+func sameSubject(a, b *apiv1.Quota) bool {
+	return a.GetAccount() == b.GetAccount() && a.GetQos() == b.GetQos() && a.GetUser() == b.GetUser() && a.GetEach() == b.GetEach() && a.GetUid() == b.GetUid()
+}
+
+func newQuotaListCmd(e *console.Env, c *client.Client, use string) *cobra.Command {
+	var output string
+	var s quotaSubject
+	cmd := &cobra.Command{
+		Use: use, Short: "List quotas, and what of them is used", Args: cobra.NoArgs, Example: "  berth quota " + use,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runQuotas(cmd.Context(), e, c, console.Format(output), &s)
+		},
+	}
+	if use == "show" {
+		cmd.Short, cmd.Example = "Show the quotas of an account, a user or a QOS", "  berth quota show --account bio"
+	}
+	s.flags(cmd)
+	console.AddFormat(cmd, &output, console.FormatTable, console.FormatJSON, console.FormatYAML)
+	return cmd
+}
+
+type quotaView struct {
+	For        string  `json:"for"`
+	GPUs       float64 `json:"gpus"`
+	GPUsUsed   float64 `json:"gpus_used"`
+	Running    int64   `json:"running"`
+	RunningNow int64   `json:"running_now"`
+	Jobs       int64   `json:"jobs"`
+	JobsNow    int64   `json:"jobs_now"`
+	GPUHours   float64 `json:"gpu_hours"`
+	Period     string  `json:"period"`
+	HoursUsed  float64 `json:"gpu_hours_used"`
+	MaxSeconds float64 `json:"max_seconds"`
+	MaxGPUs    int64   `json:"max_gpus"`
+	each       bool
+}
+
+func subjectText(q *apiv1.Quota) string {
+	var parts []string
+	for _, p := range []struct{ kind, name string }{{"account", q.GetAccount()}, {"qos", q.GetQos()}} {
+		if p.name != "" {
+			parts = append(parts, p.kind+" "+p.name)
+		}
+	}
+	switch {
+	case q.GetUser():
+		parts = append(parts, "user "+cmpOr(q.GetName(), strconv.Itoa(int(q.GetUid()))))
+	case q.GetEach():
+		parts = append(parts, "each user")
+	}
+	return console.Escape(strings.Join(parts, ", "))
+}
+
+func runQuotas(ctx context.Context, e *console.Env, c *client.Client, f console.Format, s *quotaSubject) error {
+	only, err := s.quota()
+	if err != nil {
+		return err
+	}
+	resp, err := getStanding(ctx, c, &apiv1.ListStandingRequest{})
+	if err != nil {
+		return err
+	}
+	list := []quotaView{}
+	for _, q := range resp.GetQuotas() {
+		if only.Account != "" && q.Account != only.Account || only.Qos != "" && q.Qos != only.Qos || only.User && (!q.User || q.Uid != only.Uid) || only.Each && !q.Each {
+			continue
+		}
+		l := q.GetLimits()
+		list = append(list, quotaView{
+			For: subjectText(q), GPUs: float64(l.GetGpuMilli()) / 1000, GPUsUsed: float64(q.GetGpuMilli()) / 1000, Running: l.GetRunning(), RunningNow: q.GetRunning(),
+			Jobs: l.GetJobs(), JobsNow: q.GetJobs(), GPUHours: cluster.GPUTime(l.GetGpuTimeUs()).Hours(), Period: l.GetPeriod(), HoursUsed: cluster.GPUTime(q.GetGpuTimeUs()).Hours(),
+			MaxSeconds: l.GetMaxTime().AsDuration().Seconds(), MaxGPUs: l.GetMaxGpus(), each: q.GetEach(),
+		})
+	}
+	if done, err := console.PrintList(e, f, list); done {
+		return err
+	}
+	if len(list) == 0 {
+		e.Warnf("there are no such quotas")
+		return nil
+	}
+	t := &console.Table{Cols: []console.Column{
+		{Head: "FOR"}, {Head: "GPUS", Right: true}, {Head: "RUNNING", Right: true}, {Head: "JOBS", Right: true}, {Head: "GPU-HOURS", Right: true},
+		{Head: "MAX-TIME", Right: true}, {Head: "MAX-GPUS", Right: true},
+	}}
+	for _, v := range list {
+		of := func(used, limit string) string {
+			switch {
+			case limit == "0":
+				return "-"
+			case v.each:
+				return limit
+			}
+			return used + "/" + limit
+		}
+		num := func(f float64) string { return cluster.Milli(int64(math.Round(f * 1000))) }
+		hours := of(fmt.Sprintf("%.1f", v.HoursUsed), num(v.GPUHours))
+		if v.Period != "" && hours != "-" {
+			hours += " a " + v.Period
+		}
+		maxTime := "-"
+		if v.MaxSeconds > 0 {
+			maxTime = units.FormatDuration(durationOf(v.MaxSeconds))
+		}
+		t.Add(v.For, of(num(v.GPUsUsed), num(v.GPUs)), of(strconv.FormatInt(v.RunningNow, 10), strconv.FormatInt(v.Running, 10)),
+			of(strconv.FormatInt(v.JobsNow, 10), strconv.FormatInt(v.Jobs, 10)), hours, maxTime, of("", strconv.FormatInt(v.MaxGPUs, 10)))
+	}
+	t.Print(e)
+	return nil
+}
+
+func newQuotaSetCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var s quotaSubject
+	var gpus, hours, maxTime string
+	var running, jobs, maxGPUs int64
+	cmd := &cobra.Command{
+		Use: "set [flags]", Short: "Set limits of an account, a user, each user or a QOS", Args: cobra.NoArgs,
+		Long:    "Set limits; those that are not named stay. none takes one away, and a quota without any is forgotten.",
+		Example: "  berth quota set --account bio --gpus 8 --running 50\n  berth quota set --user ada --gpu-hours 100/week\n  berth quota set --qos high --each-user --running 2",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q, err := s.quota()
+			if err != nil {
+				return err
+			}
+			have, err := getStanding(cmd.Context(), c, &apiv1.ListStandingRequest{})
+			if err != nil {
+				return err
+			}
+			if i := slices.IndexFunc(have.GetQuotas(), func(x *apiv1.Quota) bool { return sameSubject(x, q) }); i >= 0 {
+				q = have.Quotas[i]
+			}
+			said := cmd.Flags().Changed
+			if err := setLimits(q.Limits, said, gpus, hours, maxTime); err != nil {
+				return err
+			}
+			for _, n := range []struct {
+				flag string
+				v    int64
+				to   *int64
+			}{{"running", running, &q.Limits.Running}, {"jobs", jobs, &q.Limits.Jobs}, {"max-gpus", maxGPUs, &q.Limits.MaxGpus}} {
+				if said(n.flag) {
+					*n.to = n.v
+				}
+			}
+			l := q.Limits
+			remove := l.GpuMilli == 0 && l.Running == 0 && l.Jobs == 0 && l.GpuTimeUs == 0 && l.GetMaxTime().AsDuration() == 0 && l.MaxGpus == 0
+			if err := setStanding(cmd.Context(), c, &apiv1.Standing{Kind: &apiv1.Standing_Quota{Quota: q}, Revision: q.Revision}, remove); err != nil {
+				return err
+			}
+			if remove {
+				e.Printf("quota of %s: none\n", subjectText(q))
+				return nil
+			}
+			e.Printf("quota of %s: set\n", subjectText(q))
+			return nil
+		},
+	}
+	s.flags(cmd)
+	fs := cmd.Flags()
+	fs.StringVar(&gpus, "gpus", "", "`NUMBER` of GPUs held at once, such as 8 or 0.5, or none")
+	fs.Int64Var(&running, "running", 0, "`NUMBER` of jobs that run at once; 0 for no limit")
+	fs.Int64Var(&jobs, "jobs", 0, "`NUMBER` of jobs that wait or run; 0 for no limit")
+	fs.StringVar(&hours, "gpu-hours", "", "`BUDGET` of GPU-hours, such as 500 (of use that decays) or 500/month (day, week, month, quarter, year), or none")
+	fs.StringVar(&maxTime, "max-time", "", "the most `TIME` that a job may ask for, or none")
+	fs.Int64Var(&maxGPUs, "max-gpus", 0, "`NUMBER` of GPUs of one job; 0 for no limit")
+	return cmd
+}
+
+// setLimits reads those limits that are no plain numbers.
+func setLimits(l *apiv1.Limits, said func(string) bool, gpus, hours, maxTime string) error {
+	if said("gpus") {
+		n, err := amount(gpus)
+		if err != nil {
+			return console.Usagef("--gpus: %w", err)
+		}
+		l.GpuMilli = int64(math.Round(n * 1000))
+	}
+	if said("gpu-hours") {
+		number, period, _ := strings.Cut(hours, "/")
+		n, err := amount(number)
+		if err != nil {
+			return console.Usagef("--gpu-hours: %w", err)
+		}
+		if period != "" && !slices.Contains(cluster.Periods(), cluster.Period(period)) {
+			return console.Usagef("--gpu-hours %s: want day, week, month, quarter or year after the /", console.ShortQuote(hours))
+		}
+		l.GpuTimeUs, l.Period = int64(n*3.6e9), period
+	}
+	if said("max-time") {
+		d, err := timeOrNone(maxTime)
+		if err != nil {
+			return console.Usagef("--max-time: %w", err)
+		}
+		l.MaxTime = durationpb.New(d)
+	}
+	return nil
+}
+
+func amount(text string) (float64, error) {
+	if text == "none" {
+		return 0, nil
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(n > 0 && n < 1e9) {
+		return 0, fmt.Errorf("%s: want a number above 0, or none", console.ShortQuote(text))
+	}
+	return n, nil
+}
