@@ -253,9 +253,12 @@ type job struct {
 		Seconds    float64 `json:"seconds"`
 	} `json:"measured"`
 	Attempts []struct {
-		No    int    `json:"no"`
-		State string `json:"state"`
+		No           int    `json:"no"`
+		State        string `json:"state"`
+		ReasonDetail string `json:"reason_detail"`
 	} `json:"attempts"`
+	Account string `json:"account"`
+	QOS     string `json:"qos"`
 }
 
 // code is the exit code, -1 when there is none.

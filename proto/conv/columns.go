@@ -41,6 +41,9 @@ func (b *columns) spec(i int, j *cluster.Job) {
 	}
 	b.text(&m.Names, i, s.Name)
 	b.text(&m.Partitions, i, s.Partition)
+	b.text(&m.Accounts, i, s.Account)
+	b.text(&m.Qos, i, s.QOS)
+	set(&m.Nices, i, s.Nice, b.n)
 	if len(j.Depends) > 0 {
 		b.text(&m.Dependencies, i, j.Dependency())
 	}
@@ -137,6 +140,7 @@ func (c Columns) Job(i int) *apiv1.Job {
 	j := &apiv1.Job{
 		Id: m.GetIds()[i], Name: c.Text(m.GetNames(), i), User: c.Text(m.GetUsers(), i), Uid: Cell(m.GetUids(), i),
 		State: c.Text(m.GetStates(), i), Reason: c.Text(m.GetReasons(), i), Partition: c.Text(m.GetPartitions(), i),
+		Account: c.Text(m.GetAccounts(), i), Qos: c.Text(m.GetQos(), i), Nice: Cell(m.GetNices(), i),
 		Dependency: c.Text(m.GetDependencies(), i), GpusWanted: Cell(m.GetGpus(), i), NodesWanted: Cell(m.GetNodesWanted(), i),
 		TasksPerNode: Cell(m.GetTasksPerNode(), i), NodeList: c.Text(m.GetNodeLists(), i), Signal: Cell(m.GetSignals(), i),
 		Submitted: toTime(cluster.Time(Cell(m.GetSubmitted(), i))), Started: toTime(cluster.Time(Cell(m.GetStarted(), i))),

@@ -64,6 +64,7 @@ func (r slurmRows) read(s *slurm.Job, i int) {
 	}
 	s.ID, s.Name, s.User, s.UID = m.GetIds()[i], r.Text(m.GetNames(), i), r.Text(m.GetUsers(), i), conv.Cell(m.GetUids(), i)
 	s.Partition = cmp.Or(r.Text(m.GetPartitions(), i), noPartition)
+	s.Account, s.QOS, s.Nice = r.Text(m.GetAccounts(), i), r.Text(m.GetQos(), i), conv.Cell(m.GetNices(), i)
 	s.Reason = cmp.Or(r.Text(m.GetReasons(), i), "None")
 	s.Nodes, s.NodeList = int(max(1, conv.Cell(m.GetNodesWanted(), i))), r.Text(m.GetNodeLists(), i)
 	s.Submitted, s.Eligible, s.Deadline = r.time(m.GetSubmitted(), i), r.time(m.GetEligible(), i), r.time(m.GetDeadlines(), i)

@@ -27,7 +27,7 @@ func TestRowsReadAsJobs(t *testing.T) {
 		{ID: 3, Owner: cluster.Owner{UID: 0, Name: "root"}, State: cluster.JobQueued, Submitted: at(-600), EstStart: at(60), Reason: cluster.Reason{Code: cluster.ReasonGPUs},
 			Spec: &cluster.Spec{Name: "train", GPUs: 2, GPUType: "T4", CPUMilli: 2500, MemMiB: 4096, TimeLimit: time.Hour, RequeueOnLoss: true, Begin: at(-60)}},
 		{ID: 4, Owner: cluster.Owner{UID: 4_000_000, Name: "x\ty"}, State: cluster.JobPending, Submitted: at(-500), Reason: cluster.Reason{Code: cluster.ReasonHeldUser},
-			Spec: &cluster.Spec{Name: "a\x1b[2J", Nodes: 3, Tasks: 2, GPUs: 1, Partition: "gpu", Node: "n7", Hold: true}, Depends: []cluster.DependState{cluster.DependOpen}},
+			Spec: &cluster.Spec{Name: "a\x1b[2J", Nodes: 3, Tasks: 2, GPUs: 1, Partition: "gpu", Node: "n7", Hold: true, Account: "bio", QOS: "high", Nice: 5}, Depends: []cluster.DependState{cluster.DependOpen}},
 		{ID: 5, Owner: cluster.Owner{UID: 0, Name: "root"}, State: cluster.JobRunning, Submitted: at(-400), Started: at(-300), Attempts: []cluster.Attempt{over, ran},
 			Spec: &cluster.Spec{Name: "r", TimeLimit: 2 * time.Hour, Deadline: at(9000)}},
 		{ID: 6, Owner: cluster.Owner{UID: 0, Name: "root"}, State: cluster.JobFailed, Submitted: at(-400), Started: at(-300), Ended: at(-200), Attempts: []cluster.Attempt{over},

@@ -23,6 +23,9 @@ type JobView struct {
 	User            string         `json:"user"`
 	UID             uint32         `json:"uid"`
 	Partition       string         `json:"partition"`
+	Account         string         `json:"account"`
+	QOS             string         `json:"qos"`
+	Nice            int32          `json:"nice"`
 	State           string         `json:"state"`
 	Reason          string         `json:"reason"`
 	ReasonDetail    string         `json:"reason_detail"`
@@ -191,7 +194,7 @@ func slackSeconds(j *apiv1.Job) *float64 {
 // Job returns the view of j.
 func Job(j *apiv1.Job) JobView {
 	v := JobView{
-		ID: j.GetId(), Name: j.GetName(), User: j.GetUser(), UID: j.GetUid(), Partition: j.GetPartition(), State: j.GetState(),
+		ID: j.GetId(), Name: j.GetName(), User: j.GetUser(), UID: j.GetUid(), Partition: j.GetPartition(), Account: j.GetAccount(), QOS: j.GetQos(), Nice: j.GetNice(), State: j.GetState(),
 		Reason: j.GetReason(), ReasonDetail: j.GetReasonDetail(), ExitCode: j.ExitCode, Signal: j.GetSignal(),
 		Node: j.GetNode(), NodeList: j.GetNodeList(), GPUsWanted: j.GetGpusWanted(), GPUs: viewShares(j.GetGpus()),
 		Predicted: Prediction(j.GetPredicted()), Measured: viewMeasured(j.GetMeasured()),

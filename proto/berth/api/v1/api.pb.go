@@ -2760,6 +2760,9 @@ type JobColumns struct {
 	Signals       []int32  `protobuf:"varint,26,rep,packed,name=signals,proto3" json:"signals,omitempty"`
 	Restarts      []uint32 `protobuf:"varint,27,rep,packed,name=restarts,proto3" json:"restarts,omitempty"`
 	Requeues      []bool   `protobuf:"varint,28,rep,packed,name=requeues,proto3" json:"requeues,omitempty"`
+	Accounts      []uint32 `protobuf:"varint,29,rep,packed,name=accounts,proto3" json:"accounts,omitempty"`
+	Qos           []uint32 `protobuf:"varint,30,rep,packed,name=qos,proto3" json:"qos,omitempty"`
+	Nices         []int32  `protobuf:"zigzag32,31,rep,packed,name=nices,proto3" json:"nices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2986,6 +2989,27 @@ func (x *JobColumns) GetRestarts() []uint32 {
 func (x *JobColumns) GetRequeues() []bool {
 	if x != nil {
 		return x.Requeues
+	}
+	return nil
+}
+
+func (x *JobColumns) GetAccounts() []uint32 {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
+func (x *JobColumns) GetQos() []uint32 {
+	if x != nil {
+		return x.Qos
+	}
+	return nil
+}
+
+func (x *JobColumns) GetNices() []int32 {
+	if x != nil {
+		return x.Nices
 	}
 	return nil
 }
@@ -8179,7 +8203,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.berth.api.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x122\n" +
-	"\acolumns\x18\x04 \x01(\v2\x18.berth.api.v1.JobColumnsR\acolumns\"\x9f\x06\n" +
+	"\acolumns\x18\x04 \x01(\v2\x18.berth.api.v1.JobColumnsR\acolumns\"\xe3\x06\n" +
 	"\n" +
 	"JobColumns\x12\x14\n" +
 	"\x05texts\x18\x01 \x03(\tR\x05texts\x12\x10\n" +
@@ -8216,7 +8240,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"exit_codes\x18\x19 \x03(\x05R\texitCodes\x12\x18\n" +
 	"\asignals\x18\x1a \x03(\x05R\asignals\x12\x1a\n" +
 	"\brestarts\x18\x1b \x03(\rR\brestarts\x12\x1a\n" +
-	"\brequeues\x18\x1c \x03(\bR\brequeues\"t\n" +
+	"\brequeues\x18\x1c \x03(\bR\brequeues\x12\x1a\n" +
+	"\baccounts\x18\x1d \x03(\rR\baccounts\x12\x10\n" +
+	"\x03qos\x18\x1e \x03(\rR\x03qos\x12\x14\n" +
+	"\x05nices\x18\x1f \x03(\x11R\x05nices\"t\n" +
 	"\x11CancelJobsRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x10\n" +
