@@ -261,7 +261,7 @@ func (a *allocation) steps() (path string, remove func(), err error) {
 // jobOfView is a job as the coordinators show it, for its steps.
 func jobOfView(j *apiv1.Job) (*job, error) {
 	if j.GetState() != cluster.JobRunning.String() {
-		return nil, fmt.Errorf("Invalid job id specified: job %d is %s", j.GetId(), j.GetState()) //nolint:staticcheck // srun's words
+		return nil, slurmWords("Invalid job id specified: job %d is %s", j.GetId(), j.GetState())
 	}
 	a := &allocation{id: j.GetId(), job: j}
 	a.e = &console.Env{Getwd: os.Getwd, Hostname: os.Hostname}

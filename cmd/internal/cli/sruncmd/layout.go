@@ -155,7 +155,7 @@ func lay(o *options, j *job) (*layout, error) {
 	all := !o.has("ntasks") && !o.has("nodes") && !o.has("nodelist") && !o.has("exclude") && !o.has("relative") && perNode == 0
 	switch {
 	case nodes > len(j.nodes):
-		return nil, fmt.Errorf("Only allocated %d nodes asked for %d", len(j.nodes), nodes) //nolint:staticcheck // srun's words
+		return nil, slurmWords("Only allocated %d nodes asked for %d", len(j.nodes), nodes)
 	case nodes > len(chosen):
 		return nil, stepError{j.id, "Requested node configuration is not available"}
 	case nodes == 0:

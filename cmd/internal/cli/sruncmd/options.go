@@ -106,7 +106,7 @@ func (o *options) number(name, variable string, getenv func(string) string) (int
 	text, _, _ = strings.Cut(text, "-") // a range of nodes begins with the least
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > 1<<20 {
-		return 0, fmt.Errorf("Invalid numeric value \"%s\" for --%s.", o.values[name], name) //nolint:staticcheck // srun's words
+		return 0, slurmWords("Invalid numeric value \"%s\" for --%s.", o.values[name], name)
 	}
 	return n, nil
 }

@@ -162,7 +162,7 @@ func (r *running) input(ctx context.Context) error {
 	case name != "" && name != "all" && !number(name):
 		f, err := os.Open(name)
 		if err != nil {
-			return fmt.Errorf("Could not open stdin file: %v", unwrap(err)) //nolint:staticcheck // srun's words
+			return slurmWords("Could not open stdin file: %v", unwrap(err))
 		}
 		from = f
 	}

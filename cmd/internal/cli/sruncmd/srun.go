@@ -101,7 +101,7 @@ func jobOf(ctx context.Context, e *console.Env, c *client.Client, id string) (*j
 	}
 	n, err := strconv.ParseUint(id, 10, 63)
 	if err != nil {
-		return nil, fmt.Errorf("Invalid job id specified: %s", id) //nolint:staticcheck // srun's words
+		return nil, slurmWords("Invalid job id specified: %s", id)
 	}
 	have, err := c.GetJob(ctx, n)
 	if err != nil {
@@ -168,7 +168,7 @@ func settle(o *options, getenv func(string) string) (settings, error) {
 	if wait != "" {
 		n, err := strconv.Atoi(wait)
 		if err != nil || n < 0 {
-			return set, fmt.Errorf("Invalid numeric value \"%s\" for --wait.", wait) //nolint:staticcheck // srun's words
+			return set, slurmWords("Invalid numeric value \"%s\" for --wait.", wait)
 		}
 		set.wait = time.Duration(n) * time.Second
 	}
