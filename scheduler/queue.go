@@ -213,6 +213,7 @@ func (p *pass) wait(it *item) {
 		p.tellSpan(it)
 		return
 	}
+	p.tellWhere(it)
 	if it.gpus == 0 && it.job.State != cluster.JobQueued || p.moves >= p.pol.MaxMoves || p.queueHolds(it) {
 		return
 	}

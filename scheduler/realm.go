@@ -313,3 +313,28 @@ func (p *pass) whereReason(it *item, c int) cluster.Reason {
 	}
 	return cluster.Reason{Code: cluster.ReasonWhere, Detail: "no node that takes jobs is one that it asks for (--nodelist, --exclude, --constraint)"}
 }
+
+// tellWhere puts into the state that a job waits for a reservation, or asks for
+// nodes of which none will do: it stands in no queue, with whose moves the
+// reasons of others come.
+func (p *pass) tellWhere(it *item) {
+	if p.realms == nil || it.job.State != cluster.JobPending || it.moved {
+		return
+	}
+	if it.gpus > 0 && slices.ContainsFunc(it.needs, func(n need) bool { return n.way != wayNone }) {
+		return
+	}
+	if isWhere(it.job.Reason.Code) || isWhere(p.reason(it).Code) {
+		p.tellSpan(it)
+	}
+}
+
+// isWhere tells of a reason that it is about reservations, or the nodes that are
+// asked for.
+func isWhere(c cluster.ReasonCode) bool {
+	switch c {
+	case cluster.ReasonReservation, cluster.ReasonReservationGone, cluster.ReasonReservationDenied, cluster.ReasonWhere:
+		return true
+	}
+	return false
+}

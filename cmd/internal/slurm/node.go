@@ -28,6 +28,7 @@ type Node struct {
 	// when it was heard of last.
 	Boot, Registered, Contact time.Time
 	Partitions                []string
+	Features                  []string
 }
 
 // Partition is a partition in Slurm's terms.
@@ -63,8 +64,23 @@ func StateOf(up, drain bool, cpusUsed, cpus int64) string {
 	return s
 }
 
+// InMaintenance is a state of a node in a reservation for maintenance, and
+// InReservation in another one.
+func InMaintenance(state string) string { return state + "+MAINTENANCE+RESERVED" }
+
+// InReservation is the state of a node in a reservation.
+func InReservation(state string) string { return state + "+RESERVED" }
+
 func (n *Node) form(i int) string {
 	f, ok := stateForms[n.State]
+	switch base, flag, _ := strings.Cut(n.State, "+"); {
+	case strings.HasPrefix(flag, "MAINTENANCE") && base != "DOWN":
+		f, ok = [2]string{"maint", "maint"}, true
+	case flag == "RESERVED" && base == "IDLE":
+		f, ok = [2]string{"reserved", "resv"}, true
+	case strings.HasSuffix(flag, "RESERVED"):
+		f, ok = stateForms[base]
+	}
 	if !ok {
 		f = [2]string{strings.ToLower(n.State), strings.ToLower(n.State)}
 	}
@@ -79,7 +95,9 @@ func (n *Node) class() int {
 	switch {
 	case strings.HasPrefix(n.State, "DOWN"), n.State == "IDLE+DRAIN":
 		return 2
-	case n.State == "IDLE":
+	case strings.HasPrefix(n.State, "IDLE+MAINTENANCE"):
+		return 2
+	case n.State == "IDLE", n.State == "IDLE+RESERVED":
 		return 1
 	}
 	return 0

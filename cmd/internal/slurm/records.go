@@ -134,8 +134,8 @@ func (r *Record) Node(w io.Writer, n *Node) error {
 	lines := []string{
 		fmt.Sprintf("NodeName=%s Arch=%s CoresPerSocket=1 ", n.Name, cmp.Or(n.Arch, "x86_64")),
 		fmt.Sprintf("CPUAlloc=%d CPUEfctv=%d CPUTot=%d CPULoad=%s", n.CPUsUsed, n.CPUs, n.CPUs, orNA(n.Load)),
-		"AvailableFeatures=(null)",
-		"ActiveFeatures=(null)",
+		"AvailableFeatures=" + orNull(strings.Join(n.Features, ",")),
+		"ActiveFeatures=" + orNull(strings.Join(n.Features, ",")),
 		"Gres=" + orNull(n.Gres),
 		fmt.Sprintf("NodeAddr=%s NodeHostName=%s Version=%s", n.Addr, n.Host, n.Version),
 		"OS=" + cmp.Or(n.OS, "Linux"),

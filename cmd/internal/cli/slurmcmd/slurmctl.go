@@ -147,7 +147,11 @@ func NewScontrolCmd(e *console.Env, c *client.Client) *cobra.Command {
 		case "hold", "uhold", "holdu", "release", "requeue", "requeuehold":
 			return runScontrolJobs(ctx, e, c, strings.ToLower(args[0]), rest)
 		case "update":
-			return runScontrolUpdate(ctx, c, rest)
+			return runScontrolChange(ctx, e, c, rest)
+		case "create":
+			return runScontrolReserve(ctx, e, c, rest, true)
+		case "delete":
+			return runScontrolDelete(ctx, c, rest)
 		case "ping":
 			return runScontrolPing(ctx, e, c)
 		case "version":
@@ -174,6 +178,8 @@ func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *s
 		return showSlurmNodes(ctx, e, c, r, rest)
 	case "partition", "partitions", "partitionname":
 		return showSlurmPartitions(ctx, e, c, r, rest)
+	case "reservation", "reservations", "reservationname":
+		return showSlurmReservations(ctx, e, c, r, rest)
 	case "hostnames", "hostname":
 		list := cmp.Or(strings.Join(rest, ","), e.Getenv("SLURM_JOB_NODELIST"))
 		if list == "" {

@@ -143,6 +143,12 @@ func slurmNode(n *apiv1.Node, now time.Time) slurm.Node {
 		s.Partitions = []string{noPartition}
 	}
 	s.Gres, s.GresUsed = slurmGres(n.GetGpus())
+	s.Features = n.GetFeatures()
+	if n.GetMaint() {
+		s.State = slurm.InMaintenance(s.State)
+	} else if n.GetReservation() != "" {
+		s.State = slurm.InReservation(s.State)
+	}
 	return s
 }
 

@@ -1,0 +1,135 @@
+package jobcmd
+
+import (
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	"github.com/berth-scheduler/berth/cmd/internal/units"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// updateFlags are those of berth update, with what they set.
+var updateFlags = []struct {
+	name, usage string
+	set         func(e *console.Env, r *apiv1.UpdateJobRequest, v string) error
+}{
+	{"time", "end the job after `TIME`, such as 90 (minutes) or 2h; none is no limit; only administrators raise it", SetUpdateTime},
+	{"name", "its `NAME`", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Name })},
+	{"comment", "`TEXT` kept with it", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Comment })},
+	{"partition", "`NAME` of the partition to run in", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Partition })},
+	{"account", "`NAME` of the account to charge", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Account })},
+	{"qos", "`NAME` of the quality of service", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Qos })},
+	{"nice", "a `NUMBER`: how far it steps back; only administrators lower it", setUpdateNice},
+	{"nodelist", "run on all nodes of this `LIST`; \"\" for any", text(func(r *apiv1.UpdateJobRequest) **string { return &r.NodeList })},
+	{"exclude", "run on no node of this `LIST`", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Exclude })},
+	{"constraint", "run on nodes with these `FEATURES` only", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Features })},
+	{"reservation", "run inside of the reservation `NAME`", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Reservation })},
+	{"begin", "do not start it before `TIME`, such as now+2hours; now for at once", SetUpdateBegin},
+	{"dependency", "start it after other jobs, a `LIST` such as afterok:17; \"\" for none", SetUpdateDepends},
+}
+
+// NewUpdateCmd returns the command update.
+func NewUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
+	said := make([]string, len(updateFlags))
+	cmd := &cobra.Command{
+		Use: "update JOB [flags]", Short: "Change what a job asked for",
+		Long: "Change what a job asked for while it waits. Of a job that runs its name, comment and nice can be\n" +
+			"changed. Users may lower time limits, administrators also raise them.",
+		Example: "  berth update 12 --time 2h --constraint a100\n  berth update 12 --reservation ''",
+		Args:    console.OneArg("job"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := strconv.ParseUint(args[0], 10, 62)
+			if err != nil || id == 0 {
+				return console.Usagef("job %s: want a job's number", console.ShortQuote(args[0]))
+			}
+			req, any := &apiv1.UpdateJobRequest{Id: id}, false
+			for i, f := range updateFlags {
+				if !cmd.Flags().Changed(f.name) {
+					continue
+				}
+				any = true
+				if err := f.set(e, req, said[i]); err != nil {
+					return console.Usagef("--%s: %w", f.name, err)
+				}
+			}
+			if !any {
+				return console.Usagef("nothing to change; name it with a flag, such as --time 2h")
+			}
+			resp, err := client.UpdateJob(cmd.Context(), c, req)
+			if err != nil {
+				return err
+			}
+			for _, w := range resp.GetWarnings() {
+				e.Warnf("%s", console.Escape(w))
+			}
+			e.Printf("job %d changed\n", id)
+			return nil
+		},
+	}
+	for i, f := range updateFlags {
+		cmd.Flags().StringVar(&said[i], f.name, "", f.usage)
+	}
+	cmd.Flags().SortFlags = false
+	return cmd
+}
+
+func text(of func(*apiv1.UpdateJobRequest) **string) func(*console.Env, *apiv1.UpdateJobRequest, string) error {
+	return func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
+		*of(r) = &v
+		return nil
+	}
+}
+
+// SetUpdateTime reads a time limit.
+func SetUpdateTime(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
+	if v == "none" {
+		r.TimeLimit = durationpb.New(0)
+		return nil
+	}
+	d, err := units.ParseDuration(v)
+	r.TimeLimit = durationpb.New(d)
+	return err
+}
+
+func setUpdateNice(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
+	n, err := strconv.ParseInt(v, 10, 32)
+	if err != nil || n > cluster.MaxNice || n < -cluster.MaxNice {
+		return console.Usagef("%s: want a whole number from -%d to %d", console.ShortQuote(v), cluster.MaxNice, cluster.MaxNice)
+	}
+	nice := int32(n)
+	r.Nice = &nice
+	return nil
+}
+
+// SetUpdateBegin reads when the job may start.
+func SetUpdateBegin(e *console.Env, r *apiv1.UpdateJobRequest, v string) error {
+	at, ok := slurm.ParseTime(v, e.Now())
+	if !ok {
+		return console.Usagef("%s: want a time such as now+2hours, 16:00 or 2026-03-14T18:00", console.ShortQuote(v))
+	}
+	if r.BeginNow = !at.After(e.Now()); !r.BeginNow {
+		r.Begin = timestamppb.New(at)
+	}
+	return nil
+}
+
+// SetUpdateDepends reads for whom the job waits.
+func SetUpdateDepends(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
+	r.SetDepends = true
+	if v == "" {
+		return nil
+	}
+	deps, anyOf, err := cluster.ParseDepends(v)
+	r.DependAny = anyOf
+	for _, d := range deps {
+		r.Depends = append(r.Depends, &apiv1.Dependency{Kind: string(d.Kind), Job: uint64(d.Job)})
+	}
+	return err
+}

@@ -1,0 +1,306 @@
+package slurmcmd
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// slurmReservation is a reservation in Slurm's terms.
+func slurmReservation(r *apiv1.Reservation, now time.Time) slurm.Reservation {
+	s := slurm.Reservation{
+		Name: r.GetName(), Start: local(r.GetStart(), now), End: local(r.GetEnd(), now), Nodes: r.GetNodes(), NodeCount: int(r.GetNodeCount()),
+		Cores: r.GetCpuMilli() / 1000, GPUs: int(r.GetGpuCount()), Features: r.GetFeatures(), Users: r.GetUsers(), Accounts: r.GetAccounts(), Active: r.GetActive(),
+	}
+	if r.GetMaint() {
+		s.Flags = append(s.Flags, "MAINT")
+	}
+	switch r.GetRepeat() {
+	case string(cluster.RepeatDaily):
+		s.Flags = append(s.Flags, "DAILY")
+	case string(cluster.RepeatWeekly):
+		s.Flags = append(s.Flags, "WEEKLY")
+	}
+	if names, err := cluster.ParseHostList(r.GetNodes()); len(r.GetGpus()) == 0 && (err != nil || len(names.Names()) > 0) {
+		s.Flags = append(s.Flags, "SPEC_NODES")
+	}
+	if r.GetNodes() == cluster.AllNodes {
+		s.Flags = append(s.Flags, "SPEC_NODES", "ALL_NODES")
+	}
+	return s
+}
+
+func showSlurmReservations(ctx context.Context, e *console.Env, c *client.Client, r *slurm.Record, args []string) error {
+	all, err := client.GetReservations(ctx, c, nil)
+	if err != nil {
+		return err
+	}
+	shown := 0
+	for _, m := range all {
+		if len(args) > 0 && m.GetName() != args[0] {
+			continue
+		}
+		shown++
+		s := slurmReservation(m, e.Now())
+		if err := r.Reservation(e.Out, &s); err != nil {
+			return err
+		}
+	}
+	switch {
+	case shown == 0 && len(args) > 0:
+		return bare("Reservation " + args[0] + " not found")
+	case shown == 0:
+		e.Printf("No reservations in the system\n")
+	}
+	return nil
+}
+
+// settings are the KEY=VALUE words of an update, the keys in lower case.
+func settings(args []string) (set map[string]string, order []string, err error) {
+	set = map[string]string{}
+	for _, a := range args {
+		key, value, ok := strings.Cut(a, "=")
+		key = strings.TrimSuffix(strings.ToLower(key), "+")
+		if !ok {
+			return nil, nil, bare("Update of this parameter is not supported: " + a + "\nRequest aborted")
+		}
+		set[key] = value
+		order = append(order, key)
+	}
+	return set, order, nil
+}
+
+// runScontrolChange is scontrol update, of whatever the words name.
+func runScontrolChange(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
+	for _, a := range args {
+		key, _, _ := strings.Cut(strings.ToLower(a), "=")
+		switch key {
+		case "jobid", "job":
+			return runScontrolJob(ctx, e, c, args)
+		case "reservationname", "reservation":
+			if hasKey(args, "jobid") || hasKey(args, "job") {
+				continue
+			}
+			return runScontrolReserve(ctx, e, c, args, false)
+		}
+	}
+	return runScontrolUpdate(ctx, c, args)
+}
+
+func hasKey(args []string, key string) bool {
+	for _, a := range args {
+		if k, _, _ := strings.Cut(strings.ToLower(a), "="); k == key {
+			return true
+		}
+	}
+	return false
+}
+
+// jobSettings are the fields of scontrol update jobid=.
+var jobSettings = map[string]func(e *console.Env, r *apiv1.UpdateJobRequest, v string) error{
+	"jobname":         func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error { r.Name = &v; return nil },
+	"name":            func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error { r.Name = &v; return nil },
+	"comment":         func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error { r.Comment = &v; return nil },
+	"partition":       func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error { r.Partition = &v; return nil },
+	"account":         func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error { r.Account = &v; return nil },
+	"qos":             func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error { r.Qos = &v; return nil },
+	"features":        func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error { r.Features = &v; return nil },
+	"reqnodelist":     func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error { r.NodeList = &v; return nil },
+	"nodelist":        func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error { r.NodeList = &v; return nil },
+	"excnodelist":     func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error { r.Exclude = &v; return nil },
+	"reservation":     func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error { r.Reservation = &v; return nil },
+	"reservationname": func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error { r.Reservation = &v; return nil },
+	"starttime":       jobcmd.SetUpdateBegin,
+	"dependency":      jobcmd.SetUpdateDepends,
+	"nice": func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
+		n, err := strconv.ParseInt(v, 10, 32)
+		nice := int32(n)
+		r.Nice = &nice
+		return err
+	},
+	"timelimit": func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
+		limit, limited, err := sbatch.ParseTime(v)
+		if !limited {
+			limit = 0
+		}
+		r.TimeLimit = durationpb.New(limit)
+		return err
+	},
+	"numnodes": func(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error {
+		n, err := strconv.ParseUint(v, 10, 16)
+		nodes := uint32(n)
+		r.Nodes = &nodes
+		return err
+	},
+}
+
+func runScontrolJob(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
+	set, order, err := settings(args)
+	if err != nil {
+		return err
+	}
+	list := set["jobid"]
+	if list == "" {
+		list = set["job"]
+	}
+	ids, err := jobNumbers(list, "Invalid job id: %s")
+	if err != nil || len(ids) == 0 {
+		return bare("Invalid job id specified")
+	}
+	for _, id := range ids {
+		req := &apiv1.UpdateJobRequest{Id: id}
+		for _, key := range order {
+			if key == "jobid" || key == "job" {
+				continue
+			}
+			do, ok := jobSettings[key]
+			if !ok {
+				return bare("Update of this parameter is not supported: " + key + "=" + set[key] + "\nRequest aborted")
+			}
+			if err := do(e, req, set[key]); err != nil {
+				return bare(fmt.Sprintf("Invalid %s value: %s\nRequest aborted", key, set[key]))
+			}
+		}
+		resp, err := client.UpdateJob(ctx, c, req)
+		if err != nil {
+			return fmt.Errorf("slurm_update error: %w", err)
+		}
+		for _, w := range resp.GetWarnings() {
+			e.Warnf("%s", console.Escape(w))
+		}
+	}
+	return nil
+}
+
+// runScontrolReserve makes a reservation, or changes one.
+func runScontrolReserve(ctx context.Context, e *console.Env, c *client.Client, args []string, isNew bool) error {
+	if len(args) > 0 && strings.EqualFold(args[0], "reservation") {
+		args = args[1:]
+	}
+	set, order, err := settings(args)
+	if err != nil {
+		return err
+	}
+	req := &apiv1.SetReservationRequest{Name: set["reservationname"], OnlyNew: isNew, OnlyChange: !isNew}
+	if req.Name == "" {
+		req.Name = set["reservation"]
+	}
+	if req.Name == "" && isNew {
+		req.Name = "resv_" + strconv.FormatInt(e.Now().Unix(), 10)
+	}
+	for _, key := range order {
+		if err := reserve(e, req, key, set[key]); err != nil {
+			return err
+		}
+	}
+	resp, err := client.SetReservation(ctx, c, req)
+	if err != nil {
+		if isNew {
+			return bare("Error creating the reservation: " + err.Error())
+		}
+		return bare("Error updating the reservation: " + err.Error())
+	}
+	if isNew {
+		e.Printf("Reservation created: %s\n", resp.GetReservation().GetName())
+		return nil
+	}
+	e.Printf("Reservation updated.\n")
+	return nil
+}
+
+func reserve(e *console.Env, req *apiv1.SetReservationRequest, key, v string) error {
+	fault := bare(fmt.Sprintf("Invalid %s value: %s", key, v))
+	switch key {
+	case "reservationname", "reservation":
+	case "starttime", "endtime":
+		at, ok := slurm.ParseTime(v, e.Now())
+		if !ok {
+			return fault
+		}
+		if key == "starttime" {
+			req.Start = timestamppb.New(at)
+		} else {
+			req.End = timestamppb.New(at)
+		}
+	case "duration":
+		d, limited, err := sbatch.ParseTime(v)
+		if err != nil || !limited {
+			return fault
+		}
+		req.Duration = durationpb.New(d)
+	case "nodes":
+		req.Nodes = &v
+	case "nodecnt", "nodecount":
+		n, err := strconv.ParseUint(v, 10, 16)
+		if err != nil {
+			return fault
+		}
+		req.NodeCount = uint32(n)
+	case "tres":
+		n, ok := strings.CutPrefix(v, "gres/gpu=")
+		count, err := strconv.ParseUint(n, 10, 16)
+		if !ok || err != nil {
+			return fault
+		}
+		req.GpuCount = uint32(count)
+	case "features":
+		req.Features = v
+	case "partitionname", "partition":
+		req.Partition = v
+	case "users", "user":
+		req.SetUsers, req.Users = true, listOf(v)
+	case "accounts", "account":
+		req.SetAccounts, req.Accounts = true, listOf(v)
+	case "flags":
+		return reserveFlags(req, v)
+	default:
+		return bare("Update of this parameter is not supported: " + key + "=" + v + "\nRequest aborted")
+	}
+	return nil
+}
+
+func reserveFlags(req *apiv1.SetReservationRequest, v string) error {
+	yes := true
+	for _, f := range listOf(strings.ToLower(v)) {
+		switch f {
+		case "maint":
+			req.Maint = &yes
+		case "ignore_jobs":
+			req.IgnoreJobs = true
+		case "overlap":
+			req.Overlap = true
+		case "daily", "weekly":
+			req.Repeat = &f
+		case "spec_nodes", "all_nodes":
+		default:
+			return bare("Error parsing flags " + f + ".\nSupported are maint, ignore_jobs, overlap, daily and weekly.")
+		}
+	}
+	return nil
+}
+
+func runScontrolDelete(ctx context.Context, c *client.Client, args []string) error {
+	for _, a := range args {
+		key, name, ok := strings.Cut(a, "=")
+		if !ok || !strings.HasPrefix(strings.ToLower(key), "reservation") {
+			return bare("Invalid option for delete: " + a)
+		}
+		if err := client.RemoveReservation(ctx, c, name); err != nil {
+			return bare("slurm_delete_reservation: " + err.Error())
+		}
+	}
+	return nil
+}
