@@ -194,6 +194,10 @@ func (s *State) setStanding(index uint64, c *logv1.SetStanding) Result {
 	switch r.(type) {
 	case *cluster.Account, *cluster.Quota:
 		s.recount()
+	default:
+		if c.Remove { // quotas went with it
+			s.recount()
+		}
 	}
 	s.changed(Change{Partition: "*"}) // plan anew
 	return Result{}
