@@ -61,14 +61,17 @@ func (s *Site) accounts(open ReadFile, f Files) error {
 		}
 		s.dump(f.Dump, string(data))
 	}
-	if f.QOS == "" {
-		return nil
+	if f.QOS != "" {
+		data, err := open(f.QOS)
+		if err != nil {
+			return err
+		}
+		if err := s.qos(f.QOS, string(data)); err != nil {
+			return err
+		}
 	}
-	data, err := open(f.QOS)
-	if err != nil {
-		return err
-	}
-	return s.qos(f.QOS, string(data))
+	s.tellAccounts()
+	return nil
 }
 
 // dump reads what sacctmgr dump wrote: lines such as
@@ -185,4 +188,50 @@ func (s *Site) qos(file, data string) error {
 		}
 		s.Accounts.QOS = append(s.Accounts.QOS, q)
 	}
+}
+
+// tellAccounts says of each account, user and quality of service what to type
+// for it: shares and priorities of the two are not the same, so that a person
+// must choose.
+func (s *Site) tellAccounts() {
+	for _, a := range s.Accounts.Accounts {
+		words := []string{"berth", "account", "add", shellWord(a.Name)}
+		if a.Account != "" {
+			words = append(words, "--parent", shellWord(a.Account))
+		}
+		if n := a.Said["fairshare"]; n != "" && n != "1" {
+			words = append(words, "--shares", shellWord(n))
+		}
+		s.say(a.At, "", pair{Key: "Account", Value: a.Name}, Dropped, "to be set by hand: %s%s", strings.Join(words, " "), limits(a.Said, "--account "+shellWord(a.Name)))
+	}
+	for _, u := range s.Accounts.Users {
+		if u.Name == "root" {
+			s.say(u.At, "", pair{Key: "User", Value: u.Name}, Dropped, "administrators are listed in users.admins")
+			continue
+		}
+		s.say(u.At, "", pair{Key: "User", Value: u.Name}, Dropped, "to be set by hand: berth account add %s --user %s%s", shellWord(u.Account), shellWord(u.Name), limits(u.Said, "--user "+shellWord(u.Name)))
+	}
+	for _, q := range s.Accounts.QOS {
+		note := "to be set by hand: berth qos add " + shellWord(q.Name)
+		if p := q.Said["priority"]; p != "" && p != "0" {
+			note += " --priority, of 0 to 100, for Slurm's " + p
+		}
+		if p := q.Said["preempt"]; p != "" {
+			note += " --preempts " + shellWord(p)
+		}
+		s.say(q.At, "", pair{Key: "QOS", Value: q.Name}, Dropped, "%s%s", note, limits(q.Said, "--qos "+shellWord(q.Name)))
+	}
+}
+
+// limits are the quotas that limits on GPUs come to.
+func limits(said map[string]string, of string) string {
+	var out string
+	for _, l := range []struct{ key, each string }{{"grptres", ""}, {"maxtrespu", " --each-user"}, {"maxtresperuser", " --each-user"}} {
+		for _, t := range SplitTRES(said[l.key]) {
+			if t.Name == "gres/gpu" {
+				out += "; berth quota set " + of + l.each + " --gpus " + shellWord(t.Count)
+			}
+		}
+	}
+	return out
 }

@@ -122,7 +122,7 @@ func (n *NodeClass) memory(v string, to *int64, note string) (Fate, string) {
 }
 
 func (n *NodeClass) featureFate() (Fate, string) {
-	return Dropped, "nodes have no features to choose by; GPU types and partitions are"
+	return Taken, "node.features in agent.yaml"
 }
 
 // stateFate tells what to do about a state in the file.

@@ -98,6 +98,13 @@ func (s *Site) Agents(cpu bool) []Agent {
 		if mem := n.MemMiB - n.SpecMiB; n.MemMiB > 1 && mem > 0 {
 			a.Settings = append(a.Settings, Setting{"node.memory_mib", strconv.FormatInt(mem, 10)})
 		}
+		if len(n.Features) > 0 {
+			var quoted []string
+			for _, f := range n.Features {
+				quoted = append(quoted, yamlValue(f))
+			}
+			a.Settings = append(a.Settings, Setting{"node.features", "[" + strings.Join(quoted, ", ") + "]"})
+		}
 		if n.CountGPUs() > 0 {
 			a.Settings = append(a.Settings, Setting{"gpus.provider", "nvml"})
 		} else {
@@ -138,7 +145,11 @@ func (a *Agent) YAML() string {
 			fmt.Fprintf(&b, "%s:\n", sec)
 			section = sec
 		}
-		fmt.Fprintf(&b, "  %s: %s\n", key, yamlValue(s.Value))
+		v := s.Value
+		if s.Key != "node.features" { // a list, whose items are quoted
+			v = yamlValue(v)
+		}
+		fmt.Fprintf(&b, "  %s: %s\n", key, v)
 	}
 	return b.String()
 }
