@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -178,13 +179,25 @@ func (s *State) maySubmit(jobs []*cluster.Job) *cluster.Error {
 	if d.limiter == nil {
 		return nil
 	}
+	var refused *cluster.Error
+	var counted []cluster.Holder
 	for _, j := range jobs { // in order, so that all replicas refuse for the same
 		h := cluster.HolderOf(j)
-		if r := d.limiter.MaySubmit(h, count[h]); r.Code != "" {
-			return cluster.Errorf(cluster.CodeExhausted, "%s", r)
+		if slices.Contains(counted, h) {
+			continue
 		}
+		if r := d.limiter.MaySubmit(h, count[h]); r.Code != "" {
+			refused = cluster.Errorf(cluster.CodeExhausted, "%s", r)
+			break
+		}
+		// Jobs of one request may be of several holders under one quota.
+		d.limiter.Count(h, int64(count[h]), 0, 0)
+		counted = append(counted, h)
 	}
-	return nil
+	for _, h := range counted {
+		d.limiter.Count(h, -int64(count[h]), 0, 0)
+	}
+	return refused
 }
 
 // overQuota tells which quota a start would break.
