@@ -72,8 +72,8 @@ func GetNodes(ctx context.Context, c *Client, ids []string) ([]*apiv1.Node, erro
 }
 
 // Control asks for an action on up to 1,000 jobs.
-func Control(ctx context.Context, e *console.Env, c *Client, ids []uint64, action apiv1.JobAction, asUser bool) ([]*apiv1.ControlResult, error) {
-	req := &apiv1.ControlJobsRequest{RequestId: e.RequestID(), Ids: ids, Action: action, AsUser: asUser}
+func Control(ctx context.Context, e *console.Env, c *Client, req *apiv1.ControlJobsRequest) ([]*apiv1.ControlResult, error) {
+	req.RequestId = e.RequestID()
 	var resp *apiv1.ControlJobsResponse
 	err := c.Jobs(ctx, Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
 		resp, err = s.ControlJobs(ctx, req)

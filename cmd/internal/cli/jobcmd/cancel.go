@@ -2,6 +2,7 @@ package jobcmd
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,8 +18,8 @@ func NewCancelCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Use:   "cancel JOB…",
 		Short: "End jobs, or take them out of the queue",
 		Long: "End jobs, or take them out of the queue. At most 1000 at once; all ids are read before any\n" +
-			"job is touched. Jobs that had ended before stay as they are, which is no error.",
-		Example: "  berth cancel 12\n  berth cancel 12,14 20-30\n  berth queue --me -o name | xargs -r berth cancel",
+			"job is touched. The id of an array is all its tasks. Jobs that had ended before stay as they are, which is no error.",
+		Example: "  berth cancel 12\n  berth cancel 12,14 20-30\n  berth cancel '40_[3-9]' 41_7\n  berth queue --me -o name | xargs -r berth cancel",
 		Args:    console.SomeArgs("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runCancel(cmd.Context(), e, c, args)
@@ -31,33 +32,33 @@ func NewCancelCmd(e *console.Env, c *client.Client) *cobra.Command {
 // ExitFailed when one may not be cancelled, otherwise ExitNotFound when one is
 // not there.
 func runCancel(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
-	ids, err := console.ParseIDs(args)
+	ids, tasks, err := console.ParseJobs(args)
 	if err != nil {
 		return err
 	}
-	req := &apiv1.CancelJobsRequest{RequestId: e.RequestID(), Ids: ids}
+	req := &apiv1.CancelJobsRequest{RequestId: e.RequestID(), Ids: ids, Tasks: client.ArrayTasks(tasks)}
 	var resp *apiv1.CancelJobsResponse
 	err = c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
 		resp, err = s.CancelJobs(ctx, req)
 		return err
 	})
 	if err != nil {
-		return console.UnknownChange(err, "Cancelling again is safe: berth cancel "+console.IDRanges(ids))
+		return console.UnknownChange(err, "Cancelling again is safe: berth cancel "+strings.Join(args, " "))
 	}
 	code := console.ExitDone
 	for _, r := range resp.GetResults() {
 		switch r.GetOutcome() {
 		case apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED:
-			e.Printf("job %d: cancelled\n", r.GetId())
+			e.Printf("job %s: cancelled%s\n", taskLabel(r.GetId(), r.GetTasks()), taskCount(r.GetCount()))
 		case apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED:
-			e.Printf("job %d: had ended before, nothing changed\n", r.GetId())
+			e.Printf("job %s: had ended before, nothing changed\n", taskLabel(r.GetId(), r.GetTasks()))
 		case apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND:
-			e.Warnf("job %d: no such job", r.GetId())
+			e.Warnf("job %s: no such job", taskLabel(r.GetId(), r.GetTasks()))
 			if code == console.ExitDone {
 				code = console.ExitNotFound
 			}
 		case apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED:
-			e.Warnf("job %d: only its owner and administrators may cancel it", r.GetId())
+			e.Warnf("job %s: only its owner and administrators may cancel it", taskLabel(r.GetId(), r.GetTasks()))
 			code = console.ExitFailed
 		default:
 			e.Warnf("job %d: the coordinator's answer (%d) is of a newer release; look with: berth show %d", r.GetId(), r.GetOutcome(), r.GetId())

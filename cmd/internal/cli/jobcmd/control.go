@@ -75,24 +75,24 @@ var done = map[apiv1.JobAction]string{
 // runControl prints a line for each id in the order given, with exit codes as
 // those of cancel.
 func runControl(ctx context.Context, e *console.Env, c *client.Client, args []string, action apiv1.JobAction, asUser bool) error {
-	ids, err := console.ParseIDs(args)
+	ids, tasks, err := console.ParseJobs(args)
 	if err != nil {
 		return err
 	}
-	results, err := client.Control(ctx, e, c, ids, action, asUser)
+	results, err := client.Control(ctx, e, c, &apiv1.ControlJobsRequest{Ids: ids, Tasks: client.ArrayTasks(tasks), Action: action, AsUser: asUser})
 	if err != nil {
-		return console.UnknownChange(err, "Look with: berth show "+console.IDRanges(ids))
+		return console.UnknownChange(err, "Look with: berth show "+strings.Join(args, " "))
 	}
 	code := console.ExitDone
 	for _, r := range results {
 		switch r.GetFault() {
 		case "":
-			if e.Printf("job %d: %s\n", r.GetId(), done[action]); r.GetMessage() != "" {
+			if e.Printf("job %s: %s%s\n", taskLabel(r.GetId(), r.GetTasks()), done[action], taskCount(r.GetCount())); r.GetMessage() != "" {
 				e.Warnf("job %d: %s", r.GetId(), console.Escape(r.GetMessage()))
 			}
 			continue
 		case "NOT_FOUND":
-			e.Warnf("job %d: no such job", r.GetId())
+			e.Warnf("job %s: no such job", taskLabel(r.GetId(), r.GetTasks()))
 			if code == console.ExitDone {
 				code = console.ExitNotFound
 			}

@@ -157,6 +157,10 @@ func jobFields() []Field {
 			r.Spec.Checkpoint, err = cluster.ParseCheckpoint(v)
 			return err
 		}},
+		{"array", "", kindText, "run it once for each of these `TASKS`, such as 0-99, 1,5,9 or 0-99:2, with %N at most N at once; each finds its number in SLURM_ARRAY_TASK_ID", func(r *Request, v string) (err error) {
+			r.Spec.Array, err = cluster.ParseArray(v)
+			return err
+		}},
 		{"hold", "H", KindTruth, "submit it held: it does not start until berth release", truth(func(r *Request) *bool { return &r.Spec.Hold })},
 		{"begin", "b", kindText, "do not start it before `TIME`, such as now+2hours, 16:00 or 2026-03-14T18:00", setBegin},
 		{"dependency", "d", kindText, "start it after other jobs, a `LIST` such as afterok:17 or afterany:17:18,singleton; , is and, ? is or; after, afterany, afterok, afternotok", func(r *Request, v string) (err error) {

@@ -52,7 +52,7 @@ func runScontrolJobs(ctx context.Context, e *console.Env, c *client.Client, word
 	}
 	var faults []string
 	for part := range slices.Chunk(ids, console.MaxIDs) {
-		results, err := client.Control(ctx, e, c, part, action, word == "uhold" || word == "holdu")
+		results, err := client.Control(ctx, e, c, &apiv1.ControlJobsRequest{Ids: part, Action: action, AsUser: word == "uhold" || word == "holdu"})
 		if err != nil {
 			return console.UnknownChange(err, "Asking again is safe.")
 		}

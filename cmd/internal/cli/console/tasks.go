@@ -1,0 +1,78 @@
+package console
+
+import (
+	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// TaskRef names some tasks of a job array, as 3-9,12.
+type TaskRef struct {
+	Array uint64
+	Tasks string
+}
+
+// String is the tasks as they are typed: 1234_7 or 1234_[3-9].
+func (r TaskRef) String() string {
+	id := IDRanges([]uint64{r.Array})
+	if strings.ContainsAny(r.Tasks, "-,:") {
+		return id + "_[" + r.Tasks + "]"
+	}
+	return id + "_" + r.Tasks
+}
+
+// ParseJobs reads job ids as ParseIDs does, and tasks of arrays: 1234_7,
+// 1234_[3-9], 1234_[1-9:2]. The id of an array alone is all of it.
+func ParseJobs(args []string) (ids []uint64, tasks []TaskRef, err error) {
+	var plain []string
+	for _, arg := range args {
+		for _, part := range splitOutside(arg) {
+			id, list, one := strings.Cut(part, "_")
+			if !one {
+				plain = append(plain, part)
+				continue
+			}
+			r := TaskRef{Tasks: list}
+			if r.Array, err = ParseID(id); err != nil {
+				return nil, nil, err
+			}
+			if inner, ok := strings.CutPrefix(list, "["); ok {
+				if r.Tasks, ok = strings.CutSuffix(inner, "]"); !ok {
+					return nil, nil, Usagef("tasks %s: the ] is missing", ShortQuote(part))
+				}
+			} else if strings.ContainsAny(list, "-,:") {
+				return nil, nil, Usagef("tasks %s: several stand in brackets, 12_[3-9]", ShortQuote(part))
+			}
+			if _, err := cluster.ParseTasks(r.Tasks); err != nil {
+				return nil, nil, Usagef("tasks %s: %v", ShortQuote(part), err)
+			}
+			tasks = append(tasks, r)
+		}
+	}
+	if ids, err = ParseIDs(plain); err != nil {
+		return nil, nil, err
+	}
+	if len(ids)+len(tasks) > MaxIDs {
+		return nil, nil, Usagef("%d jobs and lists of tasks, at most %d at once", len(ids)+len(tasks), MaxIDs)
+	}
+	return ids, tasks, nil
+}
+
+// splitOutside splits at commas that stand in no brackets.
+func splitOutside(s string) []string {
+	var out []string
+	depth, from := 0, 0
+	for i := range len(s) {
+		switch s[i] {
+		case '[':
+			depth++
+		case ']':
+			depth--
+		case ',':
+			if depth <= 0 {
+				out, from = append(out, s[from:i]), i+1
+			}
+		}
+	}
+	return append(out, s[from:])
+}
