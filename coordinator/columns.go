@@ -24,7 +24,7 @@ func (s *jobServer) listed(req *apiv1.ListJobsRequest, who caller, jobs []*clust
 		waiting := make([]*cluster.Job, 0, len(jobs))
 		var others []*cluster.Job
 		for _, j := range jobs {
-			if j.State.Waiting() {
+			if j.State.Waiting() && !j.InArray() {
 				waiting = append(waiting, j)
 			} else {
 				others = append(others, j)

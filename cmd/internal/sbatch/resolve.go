@@ -75,6 +75,7 @@ type Request struct {
 	// Begin is a time as slurm.ParseTime reads it, "" for now.
 	Begin                        string
 	Depends                      []cluster.Dependency
+	Array                        *cluster.Array
 	DependAny, KillInvalidDepend bool
 	// Warning is the signal before the time limit; Truncate empties the output
 	// files; Deadline is a time as slurm.ParseDeadline reads it, "" for none.

@@ -145,7 +145,7 @@ var rules = map[string]rule{
 	"deadline":            {read: readDeadline},
 	"dependency":          {read: readDependency},
 	"kill-on-invalid-dep": {read: readKillInvalid},
-	"array":               {read: readArray},
+	"array":               {fate: Honoured, read: readArray},
 	"signal":              {read: readSignal},
 	"time-min":            ignored("a time limit is not shortened to start sooner"),
 	"requeue":             {fate: Mapped, note: "runs again when its node is lost", read: truth(func(r *Request) *bool { return &r.Requeue }, true)},
@@ -389,13 +389,17 @@ func readDependency(r *resolver, v string) (*verdict, error) {
 	return honour()
 }
 
-func readArray(_ *resolver, v string) (*verdict, error) {
-	a, err := ParseArray(v)
-	if err != nil {
+func readArray(r *resolver, v string) (*verdict, error) {
+	if _, err := ParseArray(v); err != nil {
 		return nil, err
 	}
-	return &verdict{Refused, fmt.Sprintf("arrays cannot be submitted, here of %d tasks", a.Count()),
-		"submit in a loop: for i in …; do berth submit --export=ALL,SLURM_ARRAY_TASK_ID=$i SCRIPT; done"}, nil
+	a, err := cluster.ParseArray(v)
+	if err != nil {
+		return nil, Message(err.Error())
+	}
+	r.req.Array = a
+	r.keep("array", v)
+	return honour()
 }
 
 func readSignal(r *resolver, v string) (*verdict, error) {

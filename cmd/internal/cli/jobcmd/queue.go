@@ -159,7 +159,7 @@ func missing(req *apiv1.ListJobsRequest, jobs []*apiv1.Job) error {
 	}
 	var gone []uint64
 	for _, id := range req.Ids {
-		if !slices.ContainsFunc(jobs, func(j *apiv1.Job) bool { return j.GetId() == id }) {
+		if !slices.ContainsFunc(jobs, func(j *apiv1.Job) bool { return isOf(j, id) }) {
 			gone = append(gone, id)
 		}
 	}
@@ -181,7 +181,7 @@ func printJobs(e *console.Env, o *QueueOptions, jobs []*apiv1.Job) error {
 	}
 	if f == console.FormatName {
 		for _, j := range jobs {
-			e.Printf("%d\n", j.GetId())
+			e.Printf("%s\n", jobLabel(j, false))
 		}
 		return nil
 	}
@@ -204,7 +204,7 @@ func jobTable(e *console.Env, f console.Format, jobs []*apiv1.Job) *console.Tabl
 	}
 	t.Cols = append(t.Cols, console.Column{Head: "NODE(REASON)", Shrink: true})
 	for _, j := range jobs {
-		row := []string{strconv.FormatUint(j.GetId(), 10)}
+		row := []string{jobLabel(j, true)}
 		if parted {
 			row = append(row, console.OrDash(j.GetPartition()))
 		}

@@ -30,6 +30,9 @@ type slurmArgs struct {
 // slurmOutput is where a batch script's output goes when it does not say.
 const slurmOutput = "slurm-%j.out"
 
+// slurmTaskOutput is that of the tasks of an array.
+const slurmTaskOutput = "slurm-%A_%a.out"
+
 // RegisterSlurm adds the options of sbatch that are not Berth's own as well.
 // They are not in --help, which would be twice as long for it.
 func RegisterSlurm(fs *pflag.FlagSet, s *slurmArgs) {
@@ -145,6 +148,9 @@ func (r *Request) scriptDefaults(e *console.Env, name string) error {
 	}
 	if r.Spec.Stdout == "" {
 		r.Spec.Stdout = slurmOutput
+		if r.Spec.Array != nil {
+			r.Spec.Stdout = slurmTaskOutput
+		}
 	}
 	wd, err := e.Getwd()
 	if err != nil {
@@ -297,6 +303,7 @@ func (r *Request) TakeOver(a *sbatch.Request) {
 	s.Account, s.QOS, s.Nice = a.Account, a.QOS, a.Nice
 	s.RequeueOnLoss = a.Requeue
 	r.nodes, r.tasks, s.Mail = a.Nodes, a.Tasks, a.Mail
+	s.Array = a.Array
 	s.Hold, r.begin, s.Depends, s.DependAny, s.KillInvalidDepend = a.Hold, a.Begin, a.Depends, a.DependAny, a.KillInvalidDepend
 	s.Warning, s.Truncate, r.deadline = a.Warning, a.Truncate, a.Deadline
 	if a.Export != "" {
