@@ -115,14 +115,15 @@ func (t *Tasks) At(rank int) uint32 {
 
 // Rank is where a task stands in the set, counted from 0.
 func (t *Tasks) Rank(task uint32) (int, bool) {
-	for i := t.search(task); i >= 0 && i < len(t.runs); {
-		r := &t.runs[i]
-		if task > r.Last || (task-r.First)%r.Step != 0 {
-			return 0, false
-		}
-		return r.at + int((task-r.First)/r.Step), true
+	i := t.search(task)
+	if i < 0 {
+		return 0, false
 	}
-	return 0, false
+	r := &t.runs[i]
+	if task > r.Last || (task-r.First)%r.Step != 0 {
+		return 0, false
+	}
+	return r.at + int((task-r.First)/r.Step), true
 }
 
 // search returns the last run that begins at task or before, -1 for none.

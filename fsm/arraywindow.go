@@ -13,9 +13,9 @@ const leastShown = 64
 // than could start, and stand in queues until the next one, would cost time and
 // log, and change nothing: they are all alike.
 type window struct {
-	folds                 int
-	gpus                  int   // cards that take jobs
-	shares, cpu, mem, all int64 // what is free of shares, cores in thousandths, and MiB
+	folds            int
+	gpus             int   // cards that take jobs
+	shares, cpu, mem int64 // what is free of shares, cores in thousandths, and MiB
 }
 
 func (s *State) newWindow(folds int) window {

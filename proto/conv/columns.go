@@ -2,6 +2,8 @@ package conv
 
 import (
 	"cmp"
+	"strconv"
+	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -29,6 +31,13 @@ func JobColumns(jobs []*cluster.Job) *apiv1.JobColumns {
 		}
 		b.spec(i, j)
 		b.attempt(i, j)
+		if j.InArray() {
+			set(&m.Arrays, i, uint64(j.ArrayJobID), b.n)
+			b.text(&m.ArrayTasks, i, j.TasksText())
+			if j.Spec != nil && j.Spec.Array != nil {
+				set(&m.ArrayThrottles, i, uint32(j.Spec.Array.Throttle), b.n)
+			}
+		}
 	}
 	return m
 }
@@ -145,6 +154,15 @@ func (c Columns) Job(i int) *apiv1.Job {
 		TasksPerNode: Cell(m.GetTasksPerNode(), i), NodeList: c.Text(m.GetNodeLists(), i), Signal: Cell(m.GetSignals(), i),
 		Submitted: toTime(cluster.Time(Cell(m.GetSubmitted(), i))), Started: toTime(cluster.Time(Cell(m.GetStarted(), i))),
 		Ended: toTime(cluster.Time(Cell(m.GetEnded(), i))), EstimatedStart: toTime(cluster.Time(Cell(m.GetEstimatedStarts(), i))),
+	}
+	if j.ArrayJobId = Cell(m.GetArrays(), i); j.ArrayJobId != 0 {
+		j.ArrayThrottle = Cell(m.GetArrayThrottles(), i)
+		if j.ArrayTasks = c.Text(m.GetArrayTasks(), i); !strings.ContainsAny(j.ArrayTasks, "-,:") {
+			if n, err := strconv.ParseUint(j.ArrayTasks, 10, 32); err == nil {
+				task := uint32(n)
+				j.ArrayTaskId, j.ArrayTasks = &task, ""
+			}
+		}
 	}
 	j.Node = j.NodeList
 	if code := Cell(m.GetExitCodes(), i); cmp.Or(code, j.Signal) != 0 {

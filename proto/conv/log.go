@@ -128,20 +128,28 @@ func EstimatesFromLog(ms []*logv1.Estimate) []cluster.Estimate {
 
 // BerthToLog converts a berth.
 func BerthToLog(b *cluster.Berth) *logv1.Berth {
-	m := &logv1.Berth{Node: string(b.Node), CpuMilli: b.CPUMilli, MemMib: b.MemMiB}
-	for _, g := range b.GPUs {
-		m.Gpus = append(m.Gpus, &logv1.GPUShare{Gpu: string(g.GPU), MemMib: g.Share.MemMiB, Milli: g.Share.Milli, Exclusive: g.Share.Exclusive})
-	}
-	return m
+	return &logv1.Berth{Node: string(b.Node), CpuMilli: b.CPUMilli, MemMib: b.MemMiB, Gpus: gpuSharesToLog(b.GPUs)}
 }
 
 // BerthFromLog converts back.
 func BerthFromLog(m *logv1.Berth) cluster.Berth {
-	b := cluster.Berth{Node: cluster.NodeID(m.GetNode()), CPUMilli: m.GetCpuMilli(), MemMiB: m.GetMemMib()}
-	for _, g := range m.GetGpus() {
-		b.GPUs = append(b.GPUs, cluster.GPUShare{GPU: cluster.GPUID(g.Gpu), Share: cluster.Share{MemMiB: g.MemMib, Milli: g.Milli, Exclusive: g.Exclusive}})
+	return cluster.Berth{Node: cluster.NodeID(m.GetNode()), CPUMilli: m.GetCpuMilli(), MemMiB: m.GetMemMib(), GPUs: gpuSharesFromLog(m.GetGpus())}
+}
+
+func gpuSharesToLog(gpus []cluster.GPUShare) []*logv1.GPUShare {
+	var out []*logv1.GPUShare
+	for _, g := range gpus {
+		out = append(out, &logv1.GPUShare{Gpu: string(g.GPU), MemMib: g.Share.MemMiB, Milli: g.Share.Milli, Exclusive: g.Share.Exclusive})
 	}
-	return b
+	return out
+}
+
+func gpuSharesFromLog(m []*logv1.GPUShare) []cluster.GPUShare {
+	var out []cluster.GPUShare
+	for _, g := range m {
+		out = append(out, cluster.GPUShare{GPU: cluster.GPUID(g.Gpu), Share: cluster.Share{MemMiB: g.MemMib, Milli: g.Milli, Exclusive: g.Exclusive}})
+	}
+	return out
 }
 
 // PreemptToLog makes the command of a proposed preemption.

@@ -22,21 +22,17 @@ func idleToLog(m *cluster.IdleMark) *logv1.IdleMark {
 	if m == nil {
 		return nil
 	}
-	out := &logv1.IdleMark{Stage: uint32(m.Stage), SinceUs: int64(m.Since), AtUs: int64(m.At), BusyMs: m.BusyMs, KnownMs: m.KnownMs}
-	if len(m.Was) > 0 {
-		out.Was = BerthToLog(&cluster.Berth{GPUs: m.Was})
+	return &logv1.IdleMark{
+		Stage: uint32(m.Stage), SinceUs: int64(m.Since), AtUs: int64(m.At), BusyMs: m.BusyMs, KnownMs: m.KnownMs, Was: gpuSharesToLog(m.Was),
 	}
-	return out
 }
 
 func idleFromLog(m *logv1.IdleMark) *cluster.IdleMark {
 	if m == nil {
 		return nil
 	}
-	out := &cluster.IdleMark{Stage: cluster.IdleStage(min(m.Stage, uint32(cluster.IdleEnded))), Since: cluster.Time(m.SinceUs), At: cluster.Time(m.AtUs), BusyMs: m.BusyMs, KnownMs: m.KnownMs}
-	if m.Was != nil {
-		b := BerthFromLog(m.Was)
-		out.Was = b.GPUs
+	return &cluster.IdleMark{
+		Stage: cluster.IdleStage(min(m.Stage, uint32(cluster.IdleEnded))), Since: cluster.Time(m.SinceUs), At: cluster.Time(m.AtUs),
+		BusyMs: m.BusyMs, KnownMs: m.KnownMs, Was: gpuSharesFromLog(m.Was),
 	}
-	return out
 }

@@ -235,7 +235,7 @@ func TestHistoryPages(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, w.errs.String())
 	}
 	var list []map[string]any
-	if err := json.Unmarshal([]byte(w.out.String()), &list); err != nil || len(list) != 6000 {
+	if err := json.Unmarshal(w.out.Bytes(), &list); err != nil || len(list) != 6000 {
 		t.Fatalf("%d jobs: %v", len(list), err)
 	}
 }

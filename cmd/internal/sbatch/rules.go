@@ -52,14 +52,6 @@ func number(name string, p func(*resolver) *int64) func(*resolver, string) (*ver
 	}
 }
 
-// named keeps the text for the job's environment.
-func named(option string) func(*resolver, string) (*verdict, error) {
-	return func(r *resolver, v string) (*verdict, error) {
-		r.keep(option, v)
-		return nil, nil
-	}
-}
-
 func (r *resolver) keep(option, v string) {
 	if r.gpuText == nil {
 		r.gpuText = map[string]string{}

@@ -2,7 +2,9 @@ package slurm
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -13,7 +15,9 @@ type Job struct {
 	// Array is how its id reads as part of an array, such as "4_0" or, while
 	// tasks of it wait, "4_[0-5%2]"; Tasks the part behind the underscore.
 	Array, Tasks string
-	Name         string
+	// ArrayID is the array's id, 0 for a job by itself.
+	ArrayID uint64
+	Name    string
 	// User and Group own it.
 	User, Group string
 	UID, GID    uint32
@@ -170,6 +174,33 @@ func (j *Job) fraction() string {
 
 func (j *Job) id() string { return strconv.FormatUint(j.ID, 10) }
 
+func (j *Job) arrayID() string {
+	if j.ArrayID != 0 {
+		return strconv.FormatUint(j.ArrayID, 10)
+	}
+	return j.id()
+}
+
+// InArray makes j tasks of an array, of which at most throttle run at once; 0
+// is any number. Several that wait are one job, as 8-99 of 4.
+func (j *Job) InArray(array uint64, tasks string, throttle uint32) {
+	if array == 0 {
+		return
+	}
+	j.ArrayID, j.Tasks = array, tasks
+	if !j.Folds() {
+		j.Array = fmt.Sprintf("%d_%s", array, tasks)
+		return
+	}
+	if throttle > 0 {
+		j.Tasks += "%" + strconv.FormatUint(uint64(throttle), 10)
+	}
+	j.Array = fmt.Sprintf("%d_[%s]", array, j.Tasks)
+}
+
+// Folds tells whether j stands for several tasks of its array.
+func (j *Job) Folds() bool { return j.ArrayID != 0 && strings.ContainsAny(j.Tasks, "-,:") }
+
 func (j *Job) shown() string {
 	if j.Array != "" {
 		return j.Array
@@ -186,7 +217,7 @@ func fixed(s string) func(*Job) string { return func(*Job) string { return s } }
 // jobFields are the columns of squeue by the names of -O, without - and _.
 var jobFields = map[string]column[Job]{
 	"account":       {head: "ACCOUNT", value: func(j *Job) string { return orNull(j.Account) }},
-	"arrayjobid":    {head: "ARRAY_JOB_ID", value: (*Job).id},
+	"arrayjobid":    {head: "ARRAY_JOB_ID", value: (*Job).arrayID},
 	"arraytaskid":   {head: "ARRAY_TASK_ID", value: func(j *Job) string { return orNA(j.Tasks) }},
 	"batchflag":     {head: "BATCH_FLAG", value: fixed("1")},
 	"batchhost":     {head: "EXEC_HOST", value: func(j *Job) string { return orNA(j.firstNode()) }},

@@ -125,7 +125,8 @@ func (q *Squeue) Wants(j *Job) bool {
 		return false
 	}
 	one := func(among []string, v string) bool { return len(among) == 0 || slices.Contains(among, v) }
-	return (len(q.Jobs) == 0 || slices.Contains(q.Jobs, j.ID)) &&
+	return (len(q.Jobs) == 0 || slices.Contains(q.Jobs, j.ID) || j.ArrayID != 0) && // of arrays the coordinator sent those asked for
+
 		(one(q.Users, j.User) || slices.Contains(q.Users, strconv.FormatUint(uint64(j.UID), 10))) &&
 		one(q.Names, j.Name) && one(q.Partitions, j.Partition) && one(q.Nodes, j.NodeList)
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -19,6 +20,14 @@ func (r TaskRef) String() string {
 		return id + "_[" + r.Tasks + "]"
 	}
 	return id + "_" + r.Tasks
+}
+
+// JobOrTasks is a job, or tasks of an array, as they are typed.
+func JobOrTasks(id uint64, tasks string) string {
+	if tasks == "" {
+		return strconv.FormatUint(id, 10)
+	}
+	return TaskRef{Array: id, Tasks: tasks}.String()
 }
 
 // ParseJobs reads job ids as ParseIDs does, and tasks of arrays: 1234_7,

@@ -49,16 +49,16 @@ func runCancel(ctx context.Context, e *console.Env, c *client.Client, args []str
 	for _, r := range resp.GetResults() {
 		switch r.GetOutcome() {
 		case apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED:
-			e.Printf("job %s: cancelled%s\n", taskLabel(r.GetId(), r.GetTasks()), taskCount(r.GetCount()))
+			e.Printf("job %s: cancelled%s\n", console.JobOrTasks(r.GetId(), r.GetTasks()), taskCount(r.GetCount()))
 		case apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED:
-			e.Printf("job %s: had ended before, nothing changed\n", taskLabel(r.GetId(), r.GetTasks()))
+			e.Printf("job %s: had ended before, nothing changed\n", console.JobOrTasks(r.GetId(), r.GetTasks()))
 		case apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND:
-			e.Warnf("job %s: no such job", taskLabel(r.GetId(), r.GetTasks()))
+			e.Warnf("job %s: no such job", console.JobOrTasks(r.GetId(), r.GetTasks()))
 			if code == console.ExitDone {
 				code = console.ExitNotFound
 			}
 		case apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED:
-			e.Warnf("job %s: only its owner and administrators may cancel it", taskLabel(r.GetId(), r.GetTasks()))
+			e.Warnf("job %s: only its owner and administrators may cancel it", console.JobOrTasks(r.GetId(), r.GetTasks()))
 			code = console.ExitFailed
 		default:
 			e.Warnf("job %d: the coordinator's answer (%d) is of a newer release; look with: berth show %d", r.GetId(), r.GetOutcome(), r.GetId())

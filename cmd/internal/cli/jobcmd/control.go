@@ -87,12 +87,12 @@ func runControl(ctx context.Context, e *console.Env, c *client.Client, args []st
 	for _, r := range results {
 		switch r.GetFault() {
 		case "":
-			if e.Printf("job %s: %s%s\n", taskLabel(r.GetId(), r.GetTasks()), done[action], taskCount(r.GetCount())); r.GetMessage() != "" {
+			if e.Printf("job %s: %s%s\n", console.JobOrTasks(r.GetId(), r.GetTasks()), done[action], taskCount(r.GetCount())); r.GetMessage() != "" {
 				e.Warnf("job %d: %s", r.GetId(), console.Escape(r.GetMessage()))
 			}
 			continue
 		case "NOT_FOUND":
-			e.Warnf("job %s: no such job", taskLabel(r.GetId(), r.GetTasks()))
+			e.Warnf("job %s: no such job", console.JobOrTasks(r.GetId(), r.GetTasks()))
 			if code == console.ExitDone {
 				code = console.ExitNotFound
 			}

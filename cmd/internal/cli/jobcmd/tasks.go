@@ -4,17 +4,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
-
-// taskLabel is a job, or tasks of an array, as they are typed.
-func taskLabel(id uint64, tasks string) string {
-	if tasks == "" {
-		return fmt.Sprint(id)
-	}
-	return console.TaskRef{Array: id, Tasks: tasks}.String()
-}
 
 // taskCount says of how many tasks of an array something is true.
 func taskCount(n uint32) string {

@@ -85,6 +85,7 @@ func (r slurmRows) read(s *slurm.Job, i int) {
 	}
 	settle(s, st.Waiting(), r.now)
 	s.GID, s.Group = r.groups.of(s.UID)
+	s.InArray(conv.Cell(m.GetArrays(), i), r.Text(m.GetArrayTasks(), i), conv.Cell(m.GetArrayThrottles(), i))
 }
 
 func (r slurmRows) time(col []int64, i int) time.Time {

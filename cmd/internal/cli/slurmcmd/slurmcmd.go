@@ -105,7 +105,7 @@ func NewSqueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 		fs.StringVarP(&states, "states", "t", "", "only jobs in these states; all for any")
 		fs.BoolVar(&me, "me", false, "only jobs of mine")
 		fs.BoolVarP(&all, "all", "a", false, "taken for Slurm's sake")
-		fs.BoolVarP(&array, "array", "r", false, "taken for Slurm's sake")
+		fs.BoolVarP(&array, "array", "r", false, "a line for each task of an array")
 		fs.BoolVar(&json, "json", false, "everything, as berth queue -o json prints it")
 		lookOf(fs, "jobs", "")
 	}, func(ctx context.Context, args []string) error {
@@ -124,14 +124,14 @@ func NewSqueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 		if q.Nodes, err = slurm.Unfold(nodes); err != nil {
 			return slurm.Message(fmt.Sprintf("Invalid node name %v", err))
 		}
-		return runSqueue(ctx, e, c, &q)
+		return runSqueue(ctx, e, c, &q, array)
 	})
 }
 
 // lookOf makes an option that may stand without a value.
 func lookOf(fs *pflag.FlagSet, name, value string) { fs.Lookup(name).NoOptDefVal = value }
 
-func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue) error {
+func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, each bool) error {
 	for _, s := range q.States {
 		if s != "ALL" && !knownToSlurm(s) {
 			return slurm.Message("Invalid job state specified: " + s)
@@ -144,12 +144,42 @@ func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.S
 	if len(q.Jobs) > 0 && len(jobs) == 0 {
 		return errSlurmJob
 	}
+	if each {
+		if jobs, err = unfolded(jobs); err != nil {
+			return err
+		}
+	}
 	if q.Start {
 		if err := expectStarts(ctx, e, c, jobs); err != nil {
 			return err
 		}
 	}
 	return q.Print(e.Out, jobs, e.Now())
+}
+
+// unfolded has a job for each task of an array that waits. Folded tasks follow
+// each other in their array, so that their ids end with the job's.
+func unfolded(jobs []slurm.Job) ([]slurm.Job, error) {
+	out := make([]slurm.Job, 0, len(jobs))
+	for i := range jobs {
+		j := &jobs[i]
+		if !j.Folds() {
+			out = append(out, *j)
+			continue
+		}
+		list, _, _ := strings.Cut(j.Tasks, "%")
+		tasks, err := cluster.ParseTasks(list)
+		if err != nil {
+			return nil, fmt.Errorf("tasks of job %d: %w", j.ArrayID, err)
+		}
+		for k := range tasks.Len() {
+			one := *j
+			one.ID = j.ID - uint64(tasks.Len()-1-k)
+			one.InArray(j.ArrayID, strconv.FormatUint(uint64(tasks.At(k)), 10), 0)
+			out = append(out, one)
+		}
+	}
+	return out, nil
 }
 
 // squeueRequest leaves as much of the choice to the coordinator as it knows of.

@@ -58,45 +58,59 @@ func NewScancelCmd(e *console.Env, c *client.Client) *cobra.Command {
 		if len(args) == 0 && !chooses {
 			return slurm.Message("No job identification provided")
 		}
+		var tasks []console.TaskRef
 		for _, a := range args {
-			id, err := jobNumber(a)
+			ids, of, err := jobsAndTasks(a)
 			if err != nil {
 				return slurm.Message("Invalid job id " + a)
 			}
-			q.Jobs = append(q.Jobs, id)
+			q.Jobs, tasks = append(q.Jobs, ids...), append(tasks, of...)
 		}
 		ids := q.Jobs
+		if chooses && len(tasks) > 0 {
+			return fmt.Errorf("%s: name tasks of arrays without options that choose jobs", tasks[0])
+		}
 		if chooses {
-			if ids, err = chosen(ctx, e, c, &q); err != nil {
+			if ids, tasks, err = chosen(ctx, e, c, &q); err != nil {
 				return err
 			}
 		}
-		return endJobs(ctx, e, c, ids, quiet, verbose)
+		return endJobs(ctx, e, c, ids, tasks, quiet, verbose)
 	})
 }
 
-// chosen are the jobs that have not ended and that the options name.
-func chosen(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue) ([]uint64, error) {
+// chosen are the jobs, and tasks of arrays, that have not ended and that the
+// options name.
+func chosen(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue) (ids []uint64, tasks []console.TaskRef, err error) {
 	got, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: q.Jobs, Brief: true})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var ids []uint64
 	for _, j := range got {
-		if s := slurmJob(j, e.Now()); q.Wants(&s) {
+		switch s := slurmJob(j, e.Now()); {
+		case !q.Wants(&s):
+		case s.Folds(): // its id is that of the last task
+			tasks = append(tasks, console.TaskRef{Array: s.ArrayID, Tasks: tasksOf(j)})
+		default:
 			ids = append(ids, s.ID)
 		}
 	}
-	return ids, nil
+	return ids, tasks, nil
 }
 
-// endJobs cancels any number of jobs. One that is not there, or that the caller
+// endJobs cancels any number of jobs and tasks of arrays. One that is not there, or that the caller
 // may not end, is an error of the command, but not for the other jobs.
-func endJobs(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, quiet, verbose bool) error {
+func endJobs(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, tasks []console.TaskRef, quiet, verbose bool) error {
 	var faults []error
+	var reqs []*apiv1.CancelJobsRequest
 	for part := range slices.Chunk(ids, 1000) {
+		reqs = append(reqs, &apiv1.CancelJobsRequest{RequestId: e.RequestID(), Ids: part})
+	}
+	for part := range slices.Chunk(tasks, 1000) {
+		reqs = append(reqs, &apiv1.CancelJobsRequest{RequestId: e.RequestID(), Tasks: client.ArrayTasks(part)})
+	}
+	for _, req := range reqs {
 		var resp *apiv1.CancelJobsResponse
-		req := &apiv1.CancelJobsRequest{RequestId: e.RequestID(), Ids: part}
 		err := c.Jobs(ctx, client.Changes, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
 			resp, err = s.CancelJobs(ctx, req)
 			return err
@@ -105,20 +119,21 @@ func endJobs(ctx context.Context, e *console.Env, c *client.Client, ids []uint64
 			return console.UnknownChange(err, "Cancelling again is safe.")
 		}
 		for _, r := range resp.GetResults() {
+			name := console.JobOrTasks(r.GetId(), r.GetTasks())
 			switch r.GetOutcome() {
 			case apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED:
 				if verbose {
-					fmt.Fprintf(e.Stderr, "scancel: Terminating job %d\n", r.GetId())
+					fmt.Fprintf(e.Stderr, "scancel: Terminating job %s\n", name)
 				}
 			case apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND:
 				if !quiet {
-					faults = append(faults, slurm.Message(fmt.Sprintf("Kill job error on job id %d: Invalid job id specified", r.GetId())))
+					faults = append(faults, slurm.Message(fmt.Sprintf("Kill job error on job id %s: Invalid job id specified", name)))
 				}
 			case apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED:
-				faults = append(faults, slurm.Message(fmt.Sprintf("Kill job error on job id %d: Access/permission denied", r.GetId())))
+				faults = append(faults, slurm.Message(fmt.Sprintf("Kill job error on job id %s: Access/permission denied", name)))
 			case apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED:
 				if verbose {
-					e.Warnf("Kill job error on job id %d: Job/step already completing or completed", r.GetId())
+					e.Warnf("Kill job error on job id %s: Job/step already completing or completed", name)
 				}
 			}
 		}

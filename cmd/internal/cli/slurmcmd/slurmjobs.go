@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
@@ -36,33 +35,46 @@ var scontrolActions = map[string]apiv1.JobAction{
 	"release": apiv1.JobAction_JOB_ACTION_RELEASE, "requeue": apiv1.JobAction_JOB_ACTION_REQUEUE, "requeuehold": apiv1.JobAction_JOB_ACTION_REQUEUE_HOLD,
 }
 
+// jobsAndTasks reads what scancel and scontrol take for jobs: ids, and tasks of
+// arrays in any of Slurm's forms. A step is refused: it is no job, and the job
+// is not meant.
+func jobsAndTasks(s string) ([]uint64, []console.TaskRef, error) {
+	if strings.Contains(s, ".") {
+		return nil, nil, fmt.Errorf("%s: a step cannot be chosen", s)
+	}
+	return console.ParseJobs([]string{s})
+}
+
 // runScontrolJobs acts on jobs as scontrol does: silently, with one line for
 // each that could not be.
 func runScontrolJobs(ctx context.Context, e *console.Env, c *client.Client, word string, args []string) error {
 	if len(args) == 0 {
 		return bare("too few arguments for keyword:" + word)
 	}
-	action, ids := scontrolActions[word], []uint64(nil)
+	req := &apiv1.ControlJobsRequest{Action: scontrolActions[word], AsUser: word == "uhold" || word == "holdu"}
+	var tasks []console.TaskRef
 	for _, a := range args {
-		list, err := jobNumbers(strings.TrimPrefix(strings.ToLower(a), "jobid="), "%s")
+		ids, of, err := jobsAndTasks(strings.TrimPrefix(strings.ToLower(a), "jobid="))
 		if err != nil {
 			return bare(fmt.Sprintf("Invalid job id specified for job %s\nslurm_suspend error: Invalid job id specified", a))
 		}
-		ids = append(ids, list...)
+		req.Ids, tasks = append(req.Ids, ids...), append(tasks, of...)
+	}
+	if n := len(req.Ids) + len(tasks); n > console.MaxIDs {
+		return bare(fmt.Sprintf("%d jobs and lists of tasks, at most %d at once", n, console.MaxIDs))
+	}
+	req.Tasks = client.ArrayTasks(tasks)
+	results, err := client.Control(ctx, e, c, req)
+	if err != nil {
+		return console.UnknownChange(err, "Asking again is safe.")
 	}
 	var faults []string
-	for part := range slices.Chunk(ids, console.MaxIDs) {
-		results, err := client.Control(ctx, e, c, &apiv1.ControlJobsRequest{Ids: part, Action: action, AsUser: word == "uhold" || word == "holdu"})
-		if err != nil {
-			return console.UnknownChange(err, "Asking again is safe.")
-		}
-		for _, r := range results {
-			if r.GetFault() != "" {
-				fault := slurmFault(r)
-				faults = append(faults, fmt.Sprintf("%s for job %d", fault, r.GetId()))
-				if word != "requeue" && word != "requeuehold" {
-					faults = append(faults, "slurm_suspend error: "+fault)
-				}
+	for _, r := range results {
+		if r.GetFault() != "" {
+			fault := slurmFault(r)
+			faults = append(faults, fmt.Sprintf("%s for job %s", fault, console.JobOrTasks(r.GetId(), r.GetTasks())))
+			if word != "requeue" && word != "requeuehold" {
+				faults = append(faults, "slurm_suspend error: "+fault)
 			}
 		}
 	}

@@ -43,6 +43,7 @@ func slurmJob(j *apiv1.Job, now time.Time) slurm.Job {
 		Expected: local(j.GetEstimatedStart(), now), ExitCode: j.GetExitCode(), Signal: j.GetSignal(), Priority: slurm.FirstPriority - int64(j.GetId()),
 	}, j.GetSpec()
 	s.Account, s.QOS, s.Nice = j.GetAccount(), j.GetQos(), j.GetNice()
+	s.InArray(j.GetArrayJobId(), tasksOf(j), j.GetArrayThrottle())
 	s.GPUs *= s.Nodes // asked for on each
 	s.Tasked = int64(s.Nodes) * int64(max(1, j.GetTasksPerNode()))
 	if s.Reason == "" {
@@ -62,6 +63,14 @@ func slurmJob(j *apiv1.Job, now time.Time) slurm.Job {
 		slurmSpec(&s, j, spec, now)
 	}
 	return s
+}
+
+// tasksOf is which tasks of its array a job is: 7, or 8-99.
+func tasksOf(j *apiv1.Job) string {
+	if j.GetArrayTasks() != "" || j.ArrayTaskId == nil {
+		return j.GetArrayTasks()
+	}
+	return strconv.FormatUint(uint64(j.GetArrayTaskId()), 10)
 }
 
 // slurmSpec adds what stands in the spec.

@@ -2755,16 +2755,21 @@ type JobColumns struct {
 	EstimatedStarts []int64 `protobuf:"varint,22,rep,packed,name=estimated_starts,json=estimatedStarts,proto3" json:"estimated_starts,omitempty"`
 	Deadlines       []int64 `protobuf:"varint,23,rep,packed,name=deadlines,proto3" json:"deadlines,omitempty"`
 	// Milliseconds.
-	TimeLimits    []int64  `protobuf:"varint,24,rep,packed,name=time_limits,json=timeLimits,proto3" json:"time_limits,omitempty"`
-	ExitCodes     []int32  `protobuf:"varint,25,rep,packed,name=exit_codes,json=exitCodes,proto3" json:"exit_codes,omitempty"`
-	Signals       []int32  `protobuf:"varint,26,rep,packed,name=signals,proto3" json:"signals,omitempty"`
-	Restarts      []uint32 `protobuf:"varint,27,rep,packed,name=restarts,proto3" json:"restarts,omitempty"`
-	Requeues      []bool   `protobuf:"varint,28,rep,packed,name=requeues,proto3" json:"requeues,omitempty"`
-	Accounts      []uint32 `protobuf:"varint,29,rep,packed,name=accounts,proto3" json:"accounts,omitempty"`
-	Qos           []uint32 `protobuf:"varint,30,rep,packed,name=qos,proto3" json:"qos,omitempty"`
-	Nices         []int32  `protobuf:"zigzag32,31,rep,packed,name=nices,proto3" json:"nices,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TimeLimits []int64  `protobuf:"varint,24,rep,packed,name=time_limits,json=timeLimits,proto3" json:"time_limits,omitempty"`
+	ExitCodes  []int32  `protobuf:"varint,25,rep,packed,name=exit_codes,json=exitCodes,proto3" json:"exit_codes,omitempty"`
+	Signals    []int32  `protobuf:"varint,26,rep,packed,name=signals,proto3" json:"signals,omitempty"`
+	Restarts   []uint32 `protobuf:"varint,27,rep,packed,name=restarts,proto3" json:"restarts,omitempty"`
+	Requeues   []bool   `protobuf:"varint,28,rep,packed,name=requeues,proto3" json:"requeues,omitempty"`
+	Accounts   []uint32 `protobuf:"varint,29,rep,packed,name=accounts,proto3" json:"accounts,omitempty"`
+	Qos        []uint32 `protobuf:"varint,30,rep,packed,name=qos,proto3" json:"qos,omitempty"`
+	Nices      []int32  `protobuf:"zigzag32,31,rep,packed,name=nices,proto3" json:"nices,omitempty"`
+	// The array of a task, 0 for none; which tasks of it, as in Job; and how many
+	// of them may run at once.
+	Arrays         []uint64 `protobuf:"varint,32,rep,packed,name=arrays,proto3" json:"arrays,omitempty"`
+	ArrayTasks     []uint32 `protobuf:"varint,33,rep,packed,name=array_tasks,json=arrayTasks,proto3" json:"array_tasks,omitempty"`
+	ArrayThrottles []uint32 `protobuf:"varint,34,rep,packed,name=array_throttles,json=arrayThrottles,proto3" json:"array_throttles,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *JobColumns) Reset() {
@@ -3010,6 +3015,27 @@ func (x *JobColumns) GetQos() []uint32 {
 func (x *JobColumns) GetNices() []int32 {
 	if x != nil {
 		return x.Nices
+	}
+	return nil
+}
+
+func (x *JobColumns) GetArrays() []uint64 {
+	if x != nil {
+		return x.Arrays
+	}
+	return nil
+}
+
+func (x *JobColumns) GetArrayTasks() []uint32 {
+	if x != nil {
+		return x.ArrayTasks
+	}
+	return nil
+}
+
+func (x *JobColumns) GetArrayThrottles() []uint32 {
+	if x != nil {
+		return x.ArrayThrottles
 	}
 	return nil
 }
@@ -8203,7 +8229,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.berth.api.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x122\n" +
-	"\acolumns\x18\x04 \x01(\v2\x18.berth.api.v1.JobColumnsR\acolumns\"\xe3\x06\n" +
+	"\acolumns\x18\x04 \x01(\v2\x18.berth.api.v1.JobColumnsR\acolumns\"\xc5\a\n" +
 	"\n" +
 	"JobColumns\x12\x14\n" +
 	"\x05texts\x18\x01 \x03(\tR\x05texts\x12\x10\n" +
@@ -8243,7 +8269,11 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\brequeues\x18\x1c \x03(\bR\brequeues\x12\x1a\n" +
 	"\baccounts\x18\x1d \x03(\rR\baccounts\x12\x10\n" +
 	"\x03qos\x18\x1e \x03(\rR\x03qos\x12\x14\n" +
-	"\x05nices\x18\x1f \x03(\x11R\x05nices\"t\n" +
+	"\x05nices\x18\x1f \x03(\x11R\x05nices\x12\x16\n" +
+	"\x06arrays\x18  \x03(\x04R\x06arrays\x12\x1f\n" +
+	"\varray_tasks\x18! \x03(\rR\n" +
+	"arrayTasks\x12'\n" +
+	"\x0farray_throttles\x18\" \x03(\rR\x0earrayThrottles\"t\n" +
 	"\x11CancelJobsRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x10\n" +

@@ -6087,7 +6087,7 @@ type IdleMark struct {
 	BusyMs  int64                  `protobuf:"varint,4,opt,name=busy_ms,json=busyMs,proto3" json:"busy_ms,omitempty"`
 	KnownMs int64                  `protobuf:"varint,5,opt,name=known_ms,json=knownMs,proto3" json:"known_ms,omitempty"`
 	// The shares before they were cut.
-	Was           *Berth `protobuf:"bytes,6,opt,name=was,proto3" json:"was,omitempty"`
+	Was           []*GPUShare `protobuf:"bytes,6,rep,name=was,proto3" json:"was,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6157,7 +6157,7 @@ func (x *IdleMark) GetKnownMs() int64 {
 	return 0
 }
 
-func (x *IdleMark) GetWas() *Berth {
+func (x *IdleMark) GetWas() []*GPUShare {
 	if x != nil {
 		return x.Was
 	}
@@ -9268,14 +9268,14 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\bended_us\x18\x05 \x01(\x03R\aendedUs\x12&\n" +
 	"\x04exit\x18\x06 \x01(\v2\x12.berth.log.v1.ExitR\x04exit\x12,\n" +
 	"\x06reason\x18\a \x01(\v2\x14.berth.log.v1.ReasonR\x06reason\x12)\n" +
-	"\x05usage\x18\b \x01(\v2\x13.berth.log.v1.UsageR\x05usage\"\xab\x01\n" +
+	"\x05usage\x18\b \x01(\v2\x13.berth.log.v1.UsageR\x05usage\"\xae\x01\n" +
 	"\bIdleMark\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x19\n" +
 	"\bsince_us\x18\x02 \x01(\x03R\asinceUs\x12\x13\n" +
 	"\x05at_us\x18\x03 \x01(\x03R\x04atUs\x12\x17\n" +
 	"\abusy_ms\x18\x04 \x01(\x03R\x06busyMs\x12\x19\n" +
-	"\bknown_ms\x18\x05 \x01(\x03R\aknownMs\x12%\n" +
-	"\x03was\x18\x06 \x01(\v2\x13.berth.log.v1.BerthR\x03was\"\xdb\x01\n" +
+	"\bknown_ms\x18\x05 \x01(\x03R\aknownMs\x12(\n" +
+	"\x03was\x18\x06 \x03(\v2\x16.berth.log.v1.GPUShareR\x03was\"\xdb\x01\n" +
 	"\vIdleAttempt\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -9759,7 +9759,7 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	54,  // 111: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
 	53,  // 112: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
 	55,  // 113: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	58,  // 114: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.Berth
+	57,  // 114: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
 	58,  // 115: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
 	68,  // 116: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
 	69,  // 117: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
