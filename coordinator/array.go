@@ -68,7 +68,7 @@ func (c *Coordinator) throttleDetail(j *cluster.Job) string {
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("%d tasks of array %d run or are about to, and %d may at once (%%%d); berth array throttle %d N changes that",
+	return fmt.Sprintf("%d tasks of array %d run or are about to, and %d may at once (%%%d); berth update %d --throttle N changes that",
 		a.Live+a.Queued, a.ID, a.Throttle, a.Throttle, a.ID)
 }
 

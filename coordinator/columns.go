@@ -18,7 +18,7 @@ func (s *jobServer) listed(req *apiv1.ListJobsRequest, who caller, jobs []*clust
 	resp := &apiv1.ListJobsResponse{}
 	switch req.Columns {
 	case apiv1.JobColumnsOf_JOB_COLUMNS_OF_ALL:
-		resp.Columns = conv.JobColumns(jobs)
+		resp.Columns = s.c.columns(jobs)
 		return resp
 	case apiv1.JobColumnsOf_JOB_COLUMNS_OF_WAITING:
 		waiting := make([]*cluster.Job, 0, len(jobs))
@@ -30,7 +30,7 @@ func (s *jobServer) listed(req *apiv1.ListJobsRequest, who caller, jobs []*clust
 				others = append(others, j)
 			}
 		}
-		resp.Columns, jobs = conv.JobColumns(waiting), others
+		resp.Columns, jobs = s.c.columns(waiting), others
 	}
 	how := full
 	if req.Brief || resp.Columns != nil {
@@ -42,6 +42,28 @@ func (s *jobServer) listed(req *apiv1.ListJobsRequest, who caller, jobs []*clust
 		resp.Jobs = append(resp.Jobs, s.c.viewAt(j, who, how, at.of(j)))
 	}
 	return resp
+}
+
+// columns is jobs as columns, with the throttles of arrays as they are now: they
+// were submitted with others perhaps.
+func (c *Coordinator) columns(jobs []*cluster.Job) *apiv1.JobColumns {
+	m := conv.JobColumns(jobs)
+	if len(m.Arrays) > 0 && len(m.ArrayThrottles) == 0 {
+		m.ArrayThrottles = make([]uint32, len(m.Arrays))
+	}
+	now := map[uint64]uint32{}
+	for i, id := range m.Arrays {
+		if id == 0 {
+			continue
+		}
+		n, ok := now[id]
+		if !ok {
+			n = uint32(c.fsm.Throttle(cluster.JobID(id)))
+			now[id] = n
+		}
+		m.ArrayThrottles[i] = n
+	}
+	return m
 }
 
 // places knows where jobs stand in their queues, each of which it reads once:

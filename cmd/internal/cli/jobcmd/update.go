@@ -1,6 +1,8 @@
 package jobcmd
 
 import (
+	"context"
+	"errors"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -38,6 +40,7 @@ var updateFlags = []struct {
 // NewUpdateCmd returns the command update.
 func NewUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 	said := make([]string, len(updateFlags))
+	var throttle uint32
 	cmd := &cobra.Command{
 		Use: "update JOB [flags]", Short: "Change what a job asked for",
 		Long: "Change what a job asked for while it waits. Of a job that runs its name, comment and nice can be\n" +
@@ -48,6 +51,12 @@ func NewUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 			id, err := strconv.ParseUint(args[0], 10, 62)
 			if err != nil || id == 0 {
 				return console.Usagef("job %s: want a job's number", console.ShortQuote(args[0]))
+			}
+			if cmd.Flags().Changed("throttle") {
+				if cmd.Flags().NFlag() > 1 {
+					return console.Usagef("--throttle changes an array as a whole; give it by itself")
+				}
+				return Throttle(cmd.Context(), e, c, id, throttle)
 			}
 			req, any := &apiv1.UpdateJobRequest{Id: id}, false
 			for i, f := range updateFlags {
@@ -76,8 +85,32 @@ func NewUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 	for i, f := range updateFlags {
 		cmd.Flags().StringVar(&said[i], f.name, "", f.usage)
 	}
+	cmd.Flags().Uint32Var(&throttle, "throttle", 0, "let `N` tasks of an array run at once, 0 for any number")
 	cmd.Flags().SortFlags = false
 	return cmd
+}
+
+// Throttle changes how many tasks of an array may run at once, 0 for any
+// number, and says so.
+func Throttle(ctx context.Context, e *console.Env, c *client.Client, array uint64, n uint32) error {
+	results, err := client.Control(ctx, e, c, &apiv1.ControlJobsRequest{Ids: []uint64{array}, Action: apiv1.JobAction_JOB_ACTION_THROTTLE, Throttle: n})
+	if err != nil {
+		return err
+	}
+	for _, r := range results {
+		if r.GetFault() != "" {
+			return &console.ExitError{Code: console.ExitFailed, Err: errors.New(r.GetMessage())}
+		}
+	}
+	e.Printf("array %d: %s\n", array, atOnce(n))
+	return nil
+}
+
+func atOnce(n uint32) string {
+	if n == 0 {
+		return "any number of tasks at once"
+	}
+	return console.Plural(int(n), "task", "tasks") + " at once"
 }
 
 func text(of func(*apiv1.UpdateJobRequest) **string) func(*console.Env, *apiv1.UpdateJobRequest, string) error {

@@ -1,8 +1,10 @@
 package slurmcmd
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -147,6 +149,22 @@ var jobSettings = map[string]func(e *console.Env, r *apiv1.UpdateJobRequest, v s
 	},
 }
 
+// arrayThrottle takes ArrayTaskThrottle=N out of the settings and does it.
+func arrayThrottle(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, v string) error {
+	n, err := strconv.ParseUint(v, 10, 32)
+	if err != nil {
+		return bare("Invalid ArrayTaskThrottle value")
+	}
+	quiet := *e
+	quiet.Out = bufio.NewWriter(io.Discard) // scontrol says nothing
+	for _, id := range ids {
+		if err := jobcmd.Throttle(ctx, &quiet, c, id, uint32(n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func runScontrolJob(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
 	set, order, err := settings(args)
 	if err != nil {
@@ -159,6 +177,9 @@ func runScontrolJob(ctx context.Context, e *console.Env, c *client.Client, args 
 	ids, err := jobNumbers(list, "Invalid job id: %s")
 	if err != nil || len(ids) == 0 {
 		return bare("Invalid job id specified")
+	}
+	if v, ok := set["arraytaskthrottle"]; ok && len(order) == 2 {
+		return arrayThrottle(ctx, e, c, ids, v)
 	}
 	for _, id := range ids {
 		req := &apiv1.UpdateJobRequest{Id: id}
