@@ -44,14 +44,17 @@ func (s *jobServer) listed(req *apiv1.ListJobsRequest, who caller, jobs []*clust
 	return resp
 }
 
-// columns is jobs as columns, with the throttles of arrays as they are now: they
-// were submitted with others perhaps.
+// columns is jobs as columns, with the throttles of arrays as they are now (they
+// were submitted with others perhaps), and whom those keep waiting.
 func (c *Coordinator) columns(jobs []*cluster.Job) *apiv1.JobColumns {
 	m := conv.JobColumns(jobs)
 	if len(m.Arrays) > 0 && len(m.ArrayThrottles) == 0 {
 		m.ArrayThrottles = make([]uint32, len(m.Arrays))
 	}
-	now := map[uint64]uint32{}
+	if len(m.Arrays) > 0 && len(m.Reasons) == 0 {
+		m.Reasons = make([]uint32, len(jobs))
+	}
+	now, limit := map[uint64]uint32{}, uint32(0)
 	for i, id := range m.Arrays {
 		if id == 0 {
 			continue
@@ -62,6 +65,13 @@ func (c *Coordinator) columns(jobs []*cluster.Job) *apiv1.JobColumns {
 			now[id] = n
 		}
 		m.ArrayThrottles[i] = n
+		if r := c.arrayReason(jobs[i]); r.Code != "" {
+			if limit == 0 {
+				limit = uint32(len(m.Texts))
+				m.Texts = append(m.Texts, string(r.Code))
+			}
+			m.Reasons[i] = limit
+		}
 	}
 	return m
 }

@@ -190,12 +190,8 @@ func readFile(option string, p func(*Request) *string) func(*resolver, string) (
 			v = "/dev/null"
 		}
 		*p(r.req) = v
-		known, unknown := Patterns(v)
-		switch {
-		case unknown != "":
+		if _, unknown := Patterns(v); unknown != "" {
 			return &verdict{fate: Honoured, note: "%" + unknown[:1] + " is no pattern and stays as it is"}, nil
-		case strings.Contains(known, "a"):
-			return &verdict{fate: Honoured, note: "%a is 4294967294, as for Slurm's jobs that are no array"}, nil
 		}
 		return honour()
 	}

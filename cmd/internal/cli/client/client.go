@@ -290,9 +290,14 @@ func (c *Client) Accounts(ctx context.Context, eff effect, do func(context.Conte
 
 // GetJob reads one job in full.
 func (c *Client) GetJob(ctx context.Context, id uint64) (*apiv1.Job, error) {
+	return c.GetTask(ctx, id, nil)
+}
+
+// GetTask reads one job, or a task of the array with that id, in full.
+func (c *Client) GetTask(ctx context.Context, id uint64, task *uint32) (*apiv1.Job, error) {
 	var job *apiv1.Job
 	err := c.Jobs(ctx, Reads, func(ctx context.Context, s apiv1.JobServiceClient) error {
-		r, err := s.GetJob(ctx, &apiv1.GetJobRequest{Id: id})
+		r, err := s.GetJob(ctx, &apiv1.GetJobRequest{Id: id, Task: task})
 		job = r.GetJob()
 		return err
 	})

@@ -30,6 +30,21 @@ func JobOrTasks(id uint64, tasks string) string {
 	return TaskRef{Array: id, Tasks: tasks}.String()
 }
 
+// ParseTask reads one job, or one task of an array: 1234_7. task is nil for a
+// job by itself.
+func ParseTask(arg string) (id uint64, task *uint32, err error) {
+	job, text, ok := strings.Cut(arg, "_")
+	if id, err = ParseID(job); err != nil || !ok {
+		return id, nil, err
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return 0, nil, Usagef("task %s: want one task of an array, such as 12_7", ShortQuote(arg))
+	}
+	one := uint32(n)
+	return id, &one, nil
+}
+
 // ParseJobs reads job ids as ParseIDs does, and tasks of arrays: 1234_7,
 // 1234_[3-9], 1234_[1-9:2]. The id of an array alone is all of it.
 func ParseJobs(args []string) (ids []uint64, tasks []TaskRef, err error) {

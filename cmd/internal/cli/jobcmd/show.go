@@ -34,17 +34,49 @@ func NewShowCmd(e *console.Env, c *client.Client) *cobra.Command {
 	return cmd
 }
 
+// oneShown is a job, or a task of an array.
+type oneShown struct {
+	id   uint64
+	task *uint32
+}
+
+// shown reads ids, ranges of ids, and tasks such as 12_7.
+func shown(args []string) ([]oneShown, error) {
+	var out []oneShown
+	for _, arg := range args {
+		if strings.Contains(arg, "_") {
+			id, task, err := console.ParseTask(arg)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, oneShown{id, task})
+			continue
+		}
+		ids, err := console.ParseIDs([]string{arg})
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			out = append(out, oneShown{id: id})
+		}
+	}
+	if len(out) > console.MaxIDs {
+		return nil, console.Usagef("%d jobs, at most %d at once", len(out), console.MaxIDs)
+	}
+	return out, nil
+}
+
 // runShow prints every job that is there before it reports those that are
 // not. One job alone is printed as an object, several as a list.
 func runShow(ctx context.Context, e *console.Env, c *client.Client, f console.Format, args []string) error {
-	ids, err := console.ParseIDs(args)
+	wanted, err := shown(args)
 	if err != nil {
 		return err
 	}
 	var jobs []*apiv1.Job
 	var failed []error
-	for _, id := range ids {
-		j, err := c.GetJob(ctx, id)
+	for _, w := range wanted {
+		j, err := c.GetTask(ctx, w.id, w.task)
 		var ce *cluster.Error
 		switch {
 		case errors.As(err, &ce) && (ce.Code == cluster.CodeNotFound || ce.Code == cluster.CodeDenied):
@@ -55,7 +87,7 @@ func runShow(ctx context.Context, e *console.Env, c *client.Client, f console.Fo
 			jobs = append(jobs, j)
 		}
 	}
-	if err := printShown(e, f, jobs, len(ids) == 1); err != nil {
+	if err := printShown(e, f, jobs, len(wanted) == 1); err != nil {
 		return err
 	}
 	return errors.Join(failed...)

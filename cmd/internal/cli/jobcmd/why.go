@@ -61,13 +61,13 @@ func viewForecast(f *apiv1.Forecast) *forecastView {
 }
 
 func runWhy(ctx context.Context, e *console.Env, c *client.Client, f console.Format, arg string) error {
-	id, err := console.ParseID(arg)
+	id, task, err := console.ParseTask(arg)
 	if err != nil {
 		return err
 	}
 	var resp *apiv1.ExplainJobResponse
 	err = c.Jobs(ctx, client.Reads, func(ctx context.Context, s apiv1.JobServiceClient) (err error) {
-		resp, err = s.ExplainJob(ctx, &apiv1.ExplainJobRequest{Id: id})
+		resp, err = s.ExplainJob(ctx, &apiv1.ExplainJobRequest{Id: id, Task: task})
 		return err
 	})
 	if err != nil {
