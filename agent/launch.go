@@ -149,6 +149,9 @@ func (a *Agent) jobEnv(as *nodev1.Assignment, u User, submitDir string, gpuEnv [
 	} {
 		set(line)
 	}
+	for _, line := range arrayEnv(as) { // commands that are no script want it, too
+		set(line)
+	}
 	if len(as.Script) > 0 {
 		for _, line := range a.slurmEnv(as) {
 			set(line)

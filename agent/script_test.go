@@ -36,7 +36,7 @@ func TestPlaceScript(t *testing.T) {
 	as := &nodev1.Assignment{Job: 7, Attempt: 2, Uid: uint32(os.Getuid()), Gid: uint32(os.Getgid()), Script: packed, Image: "lab/torch"}
 	a := &Agent{cfg: Config{Scripts: filepath.Join(t.TempDir(), "scripts")}}
 	for range 2 { // what a crash left is replaced
-		l := &Launch{Args: []string{"/home/ann/train.sh", "--epochs", "3"}}
+		l := &Launch{ID: attemptOf(as), Image: as.Image, Args: []string{"/home/ann/train.sh", "--epochs", "3"}}
 		if err := a.placeScript(l, as); err != nil {
 			t.Fatal(err)
 		}

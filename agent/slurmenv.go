@@ -48,7 +48,7 @@ func (a *Agent) slurmEnv(as *nodev1.Assignment) []string {
 		}
 		env = append(env, "SLURM_GPUS_ON_NODE="+strconv.Itoa(n), "SLURM_JOB_GPUS="+strings.Join(index, ","))
 	}
-	return append(append(env, arrayEnv(as)...), slurmRanks(as, cpus)...)
+	return append(env, slurmRanks(as, cpus)...)
 }
 
 // sets tells whether an environment has a variable.
