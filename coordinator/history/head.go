@@ -80,17 +80,17 @@ func openHead(path string) (h *head, cut int64, err error) {
 	return h, cut, nil
 }
 
-// write makes a frame durable. After an error the file must be opened anew.
-func (h *head) write(f *frame) error {
+// write makes a frame durable and returns by how much the file grew, which the
+// caller adds to size. After an error the file must be opened anew.
+func (h *head) write(f *frame) (grew int64, err error) {
 	b := f.encode(nil)
 	if _, err := h.f.WriteAt(b, h.size); err != nil {
-		return err
+		return 0, err
 	}
 	if err := unix.Fdatasync(int(h.f.Fd())); err != nil {
-		return &os.PathError{Op: "fdatasync", Path: h.path, Err: err}
+		return 0, &os.PathError{Op: "fdatasync", Path: h.path, Err: err}
 	}
-	h.size += int64(len(b))
-	return nil
+	return int64(len(b)), nil
 }
 
 func (h *head) close() {

@@ -313,13 +313,15 @@ func (s *Store) append(upTo uint64, jobs []*cluster.Job) error {
 		}
 		f.records, es = append(f.records, e.record), append(es, e)
 	}
+	var grew int64
 	if len(es) > 0 {
-		if err := h.write(&f); err != nil {
+		var err error
+		if grew, err = h.write(&f); err != nil {
 			return err
 		}
 	}
 	s.mu.Lock()
-	h.entries, h.upTo = append(h.entries, es...), max(h.upTo, upTo)
+	h.entries, h.upTo, h.size = append(h.entries, es...), max(h.upTo, upTo), h.size+grew
 	s.mu.Unlock()
 	if len(h.entries) >= s.cfg.SegmentJobs {
 		return s.seal(h.upTo)
