@@ -34,7 +34,7 @@ const mostAhead = 256
 // its queue, or the place that is free first. ok is false when no node that
 // takes jobs could ever run it. Like Explain it is for a user who asks.
 func ForecastStart(snap *cluster.Snapshot, job *cluster.Job, pol Policy) (f Forecast, ok bool) {
-	if job.Spec.NodeCount() > 1 || job.Spec.WholeNodes() { // several nodes must come free at once
+	if job.Spec.WholeNodes() { // a share's forecast would come too soon
 		return f, false
 	}
 	x := newExplainer(snap, job, pol)

@@ -21,7 +21,7 @@ func (x *explainer) forecastSpan(live map[cluster.NodeID][]*cluster.Job) (f Fore
 	byType := map[string][]place{}
 	for _, n := range sortedNodes(x.snap.Nodes) {
 		c := &clearing{x: x, node: n, running: live[n.ID]}
-		if !n.Schedulable() || !c.find() {
+		if !n.Schedulable() || !x.job.Spec.Allows(n) || !c.find() {
 			continue
 		}
 		typ := ""
