@@ -304,6 +304,11 @@ func TestTheFirstDoesNotWait(t *testing.T) {
 			s.Waiting[i] = j.Clone()
 			s.Waiting[i].MinGPUMemMiB = 0
 		}
+		for _, n := range s.Nodes { // nor is it where strangers keep apart
+			for i := range n.GPUs {
+				n.GPUs[i].Scope = cluster.ScopeAnyone
+			}
+		}
 		plan := p.Plan(s)
 		led := s.Ledger.Clone()
 		gone := map[cluster.JobID]bool{}
