@@ -5,13 +5,14 @@
 # nothing.
 set -euo pipefail
 
-# command | Debian package | what does not run without it
+# command or file | Debian package | what does not run without it
 needs=(
 	"containerd|containerd|jobs in containers: agent/containerdrt, e2e"
 	"runc|runc|jobs in containers: agent/containerdrt, e2e"
 	"busybox|busybox-static|jobs in containers: the image that they run"
 	"gcc|gcc|the race detector, and the reading of GPUs by NVML"
 	"protoc|protobuf-compiler|the check that generated code is up to date"
+	"/usr/include/google/protobuf/timestamp.proto|libprotobuf-dev|the check that generated code is up to date"
 	"systemd-analyze|systemd|the check of the systemd units in deploy"
 	"torchrun|python3-torch|PyTorch programs traced and measured: cmd/internal/tracer, deploy/profile"
 )
@@ -24,7 +25,7 @@ missing() {
 	local line cmd
 	for line in "${needs[@]}"; do
 		cmd=${line%%|*}
-		if ! command -v "$cmd" >/dev/null; then
+		if ! command -v "$cmd" >/dev/null && ! [[ -f $cmd ]]; then
 			printf '%s\n' "$line"
 		fi
 	done
