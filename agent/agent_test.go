@@ -88,9 +88,9 @@ func id(job uint64) cluster.AttemptID { return cluster.AttemptID{Job: cluster.Jo
 
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			r.t.Fatalf("not within 10 s: %s; calls %v", what, r.rt.Calls())
+			r.t.Fatalf("not within 60 s: %s; calls %v", what, r.rt.Calls())
 		}
 	}
 }

@@ -57,12 +57,14 @@ func newHooked(t *testing.T, prolog, epilog string) *hooked {
 	return h
 }
 
+// log returns the lines that hooks have written to its end.
 func (h *hooked) log() []string {
 	data, err := os.ReadFile(filepath.Join(h.dir, "log"))
 	if err != nil {
 		return nil
 	}
-	return strings.Split(strings.TrimSpace(string(data)), "\n")
+	lines := strings.Split(string(data), "\n")
+	return lines[:len(lines)-1]
 }
 
 func (h *hooked) touch(name string) {

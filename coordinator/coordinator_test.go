@@ -57,7 +57,7 @@ func job(t *testing.T, cc *grpc.ClientConn, uid uint32, id uint64) *apiv1.Job {
 func await(t *testing.T, cc *grpc.ClientConn, id uint64, state string) *apiv1.Job {
 	t.Helper()
 	var j *apiv1.Job
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if j = job(t, cc, alice, id); j.State == state {
 			return j
 		}
@@ -74,7 +74,7 @@ func next(t *testing.T, a *coordtest.Agent) *nodev1.Assignment {
 // assigned waits for the assignment of a job, 0 for any.
 func assigned(t *testing.T, a *coordtest.Agent, job uint64) *nodev1.Assignment {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(60 * time.Second)
 	for {
 		select {
 		case asg := <-a.Assigned:
@@ -82,7 +82,7 @@ func assigned(t *testing.T, a *coordtest.Agent, job uint64) *nodev1.Assignment {
 				return asg
 			}
 		case <-deadline:
-			t.Fatal("nothing was assigned within 20 s")
+			t.Fatal("nothing was assigned within 60 s")
 			return nil
 		}
 	}

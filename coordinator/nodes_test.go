@@ -27,7 +27,7 @@ func node(t *testing.T, cc *grpc.ClientConn, id string) *apiv1.Node {
 func awaitNode(t *testing.T, cc *grpc.ClientConn, id, state string) *apiv1.Node {
 	t.Helper()
 	var n *apiv1.Node
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if n = node(t, cc, id); n.State == state {
 			return n
 		}

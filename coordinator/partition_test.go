@@ -171,7 +171,7 @@ func TestReleaseOnSharedCards(t *testing.T) {
 	await(t, cc, last[0], "QUEUED")
 	// Until a full pass has seen both wait, the fast path may be right.
 	full := passes(t, reg)
-	for deadline := time.Now().Add(20 * time.Second); passes(t, reg) < full+2; {
+	for deadline := time.Now().Add(60 * time.Second); passes(t, reg) < full+2; {
 		if time.Now().After(deadline) {
 			t.Fatal("no full passes")
 		}

@@ -29,7 +29,7 @@ func needBusybox(t *testing.T) {
 func (c *cluster) output(dir string, id uint64, line string) string {
 	c.t.Helper()
 	var data []byte
-	c.eventually(30*time.Second, fmt.Sprintf("%q in the output of job %d", line, id), func() bool {
+	c.eventually(60*time.Second, fmt.Sprintf("%q in the output of job %d", line, id), func() bool {
 		data, _ = os.ReadFile(filepath.Join(dir, fmt.Sprintf("berth-%d.out", id)))
 		return strings.Contains("\n"+string(data), "\n"+line+"\n")
 	})

@@ -79,11 +79,11 @@ func TestKillOfTheLeaderLosesNothing(t *testing.T) {
 	long := c.submit("-D", dir, "--", "sh", "-c", "echo started >> "+marks+"; sleep 8; echo ended >> "+marks)
 	c.await(long, "RUNNING")
 	s := startSubmitter(c, 4)
-	c.eventually(30*time.Second, "40 submits", func() bool { n, _ := s.count(); return n >= 40 })
+	c.eventually(60*time.Second, "40 submits", func() bool { n, _ := s.count(); return n >= 40 })
 	old := c.leader()
 	c.kill(old.PID)
 	killed := time.Now()
-	c.eventually(30*time.Second, "an accepted submit after the kill", func() bool {
+	c.eventually(60*time.Second, "an accepted submit after the kill", func() bool {
 		_, last := s.count()
 		return last.After(killed.Add(100 * time.Millisecond))
 	})
@@ -96,7 +96,7 @@ func TestKillOfTheLeaderLosesNothing(t *testing.T) {
 	if l := c.leader(); l.ID == old.ID {
 		t.Errorf("the dead %s still leads", l.ID)
 	}
-	c.eventually(10*time.Second, "20 more submits", func() bool { n, _ := s.count(); return n >= 60 })
+	c.eventually(60*time.Second, "20 more submits", func() bool { n, _ := s.count(); return n >= 60 })
 	ids := s.stop()
 	t.Logf("%d submits acknowledged", len(ids))
 	c.allEnd(ids)
@@ -106,7 +106,7 @@ func TestKillOfTheLeaderLosesNothing(t *testing.T) {
 		t.Errorf("the job that ran through the failover wrote %q (%v), want that it ran once", data, err)
 	}
 	c.restart("coordinator", old.ID)
-	c.eventually(30*time.Second, "the old leader to catch up", func() bool {
+	c.eventually(60*time.Second, "the old leader to catch up", func() bool {
 		ms := c.members()
 		for _, m := range ms {
 			if m.ID == old.ID && m.PID != 0 && m.Applied+5 >= c.leader().Applied {
@@ -123,7 +123,7 @@ func TestKillOfAllCoordinatorsLosesNothing(t *testing.T) {
 	running := c.submit("-D", dir, "--", "sh", "-c", "sleep 6; exit 5")
 	c.await(running, "RUNNING")
 	s := startSubmitter(c, 4)
-	c.eventually(30*time.Second, "50 submits", func() bool { n, _ := s.count(); return n >= 50 })
+	c.eventually(60*time.Second, "50 submits", func() bool { n, _ := s.count(); return n >= 50 })
 	for _, m := range c.members() {
 		c.kill(m.PID)
 	}

@@ -35,10 +35,11 @@ func footprintOf(t *testing.T, pid int) footprint {
 }
 
 // TestSoakAgentFootprint measures a real agent: at rest, and with 64 jobs, of
-// which 48 share 16 simulated cards.
+// which 48 share 16 simulated cards. CPU is judged over the minutes of the full
+// form only: a second says more of what else the machine does.
 func TestSoakAgentFootprint(t *testing.T) {
 	c := startCluster(t, "--nodes", "1x16xA100-SXM4-80GB")
-	window := time.Duration(soaktest.Times(t, 6, 120)) * time.Second
+	window := time.Duration(soaktest.Times(t, 1, 120)) * time.Second
 	agent := c.daemonPID("agent", "n1")
 	measure := func(what string, cpuMost, rssMost float64) {
 		before := footprintOf(t, agent)
@@ -48,7 +49,8 @@ func TestSoakAgentFootprint(t *testing.T) {
 		cpu := 100 * (after.cpu - before.cpu).Seconds() / time.Since(began).Seconds()
 		t.Logf("soak: %s, over %s: %.2f %% of a core (at most %.1f), %.1f MB (at most %.0f)", what, window, cpu, cpuMost, after.rssMB, rssMost)
 		// A tick is the least that the kernel counts.
-		if tick := 100 * 0.02 / window.Seconds(); cpu > cpuMost+tick || after.rssMB > rssMost {
+		tick := 100 * 0.02 / window.Seconds()
+		if tooMuch := window > time.Minute && cpu > cpuMost+tick; tooMuch || after.rssMB > rssMost {
 			t.Errorf("%s: %.2f %% of a core and %.1f MB are more than %.1f %% and %.0f MB", what, cpu, after.rssMB, cpuMost, rssMost)
 		}
 	}

@@ -177,7 +177,7 @@ func TestGangEndsWithOneRank(t *testing.T) {
 	write(t, filepath.Join(dir, "stay.sh"), marker)
 	id := c.submit("-D", dir, "-N", "2", "--tasks-per-node", "2", "--gpus", "2", "--", "./stay.sh")
 	c.await(id, "RUNNING")
-	c.eventually(30*time.Second, "four processes", func() bool { return started(dir) == 4 && pidsThere(dir) == 4 })
+	c.eventually(60*time.Second, "four processes", func() bool { return started(dir) == 4 && pidsThere(dir) == 4 })
 	all := pids(t, dir, 4)
 	if err := syscall.Kill(all[3], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestGangEndsWithOneRank(t *testing.T) {
 	if j.State != "FAILED" || j.code() != 128+9 {
 		t.Errorf("%s with code %d: %s", j.State, j.code(), c.run("show", fmt.Sprint(id)))
 	}
-	c.eventually(30*time.Second, "the end of all processes", func() bool {
+	c.eventually(60*time.Second, "the end of all processes", func() bool {
 		for _, pid := range all {
 			if alive(pid) {
 				return false
@@ -225,7 +225,7 @@ func TestBarrierOutlivesDaemons(t *testing.T) {
 	c.restart("coordinator", old.ID)
 	c.restart("agent", "n2")
 	c.await(id, "RUNNING")
-	c.eventually(30*time.Second, "two processes", func() bool { return started(dir) == 2 })
+	c.eventually(60*time.Second, "two processes", func() bool { return started(dir) == 2 })
 	c.run("cancel", fmt.Sprint(id))
 	c.await(id, "CANCELLED")
 	if n := started(dir); n != 2 {

@@ -201,7 +201,7 @@ func TestAProcessThatEscapes(t *testing.T) {
 	c.await(id, "RUNNING")
 	at := c.cardOf(id)
 	var jobEnv []string
-	c.eventually(30*time.Second, "the job's environment", func() bool {
+	c.eventually(60*time.Second, "the job's environment", func() bool {
 		data, err := os.ReadFile(filepath.Join(dir, "env"))
 		jobEnv = strings.Split(string(data), "\n")
 		return err == nil && strings.Contains(string(data), "BERTH_ATTEMPT=")
@@ -218,7 +218,7 @@ func TestAProcessThatEscapes(t *testing.T) {
 		}
 	}
 	t.Cleanup(end)
-	c.eventually(30*time.Second, "it holds memory", func() bool { return strings.Contains(c.run("gpu", "list", "-o", "json"), `"measured_used_mib": 2`) })
+	c.eventually(60*time.Second, "it holds memory", func() bool { return strings.Contains(c.run("gpu", "list", "-o", "json"), `"measured_used_mib": 2`) })
 	if err := os.WriteFile(filepath.Join(dir, "end"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}

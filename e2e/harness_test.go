@@ -287,7 +287,7 @@ func (c *cluster) show(id uint64) job {
 func (c *cluster) await(id uint64, states ...string) job {
 	c.t.Helper()
 	var j job
-	c.eventually(60*time.Second, fmt.Sprintf("job %d in %v", id, states), func() bool {
+	c.eventually(2*time.Minute, fmt.Sprintf("job %d in %v", id, states), func() bool {
 		j = c.show(id)
 		for _, s := range states {
 			if j.State == s {
@@ -338,7 +338,7 @@ func (c *cluster) members() []member {
 func (c *cluster) leader() member {
 	c.t.Helper()
 	var l member
-	c.eventually(20*time.Second, "a leader", func() bool {
+	c.eventually(60*time.Second, "a leader", func() bool {
 		for _, m := range c.members() {
 			if m.Leader || m.Role == "leader" {
 				l = m
@@ -357,7 +357,7 @@ func (c *cluster) kill(pid int) {
 		c.t.Fatalf("kill %d: %v", pid, err)
 	}
 	// Its sockets and locks are its own until the kernel is done with it.
-	c.eventually(10*time.Second, fmt.Sprintf("the end of process %d", pid), func() bool {
+	c.eventually(60*time.Second, fmt.Sprintf("the end of process %d", pid), func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		return err != nil || strings.Contains(string(stat), ") Z ")
 	})

@@ -17,7 +17,10 @@ func TestHistorySurvives(t *testing.T) {
 	c := startClusterWith(t, []string{"BERTH_HISTORY_IN_STATE=5", "BERTH_RAFT_SNAPSHOT_THRESHOLD=64", "BERTH_RAFT_SNAPSHOT_INTERVAL=200ms"},
 		"--coordinators", "3", "--nodes", "1x1xT4")
 	s := startSubmitter(c, 4)
-	c.eventually(120*time.Second, "25 submits", func() bool { n, _ := s.count(); return n >= 25 })
+	c.eventually(120*time.Second, "25 submits, the first of them long out of the log", func() bool {
+		n, _ := s.count()
+		return n >= 25 && c.leader().Applied >= 300
+	})
 	ids := s.stop()
 	all := c.socket
 	names := func(socket string) []string {

@@ -94,7 +94,7 @@ func TestHooksSurviveAnAgentThatIsKilled(t *testing.T) {
 		t.Errorf("hooks ran as %q, want %q", got, want)
 	}
 	// What the killed agents' hooks left has ended.
-	c.eventually(30*time.Second, "the end of all hooks", func() bool { return len(processesOf(t, dir)) == 0 })
+	c.eventually(60*time.Second, "the end of all hooks", func() bool { return len(processesOf(t, dir)) == 0 })
 }
 
 // processesOf lists processes whose command line names a directory.

@@ -64,7 +64,7 @@ func TestStepsOfABatchScript(t *testing.T) {
 	} {
 		has(errs, want)
 	}
-	c.eventually(30*time.Second, "the end on both nodes", func() bool { return c.show(1).State == "FAILED" })
+	c.eventually(60*time.Second, "the end on both nodes", func() bool { return c.show(1).State == "FAILED" })
 }
 
 // TestSessions: srun and salloc outside of jobs, on a shared cluster.
@@ -156,7 +156,7 @@ func TestShellOutlivesItsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	term.code()
-	c.eventually(30*time.Second, "a shell that was left", func() bool { return strings.Contains(c.runAs(alice, "shell", "--list", job).stdout, "left; ends in") })
+	c.eventually(60*time.Second, "a shell that was left", func() bool { return strings.Contains(c.runAs(alice, "shell", "--list", job).stdout, "left; ends in") })
 	again := c.atTerminal(alice, 20, 70, "shell", job)
 	again.expect("all-out\n") // the last of what it printed
 	again.typed("echo $x pid=$$; stty size\n")

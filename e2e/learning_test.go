@@ -126,7 +126,7 @@ func TestTheClusterLearns(t *testing.T) {
 
 	old := c.leader()
 	c.kill(old.PID)
-	c.eventually(30*time.Second, "another leader with the same model", func() bool {
+	c.eventually(60*time.Second, "another leader with the same model", func() bool {
 		return c.leader().ID != old.ID && c.models()[0] == learned
 	})
 	c.restart("coordinator", old.ID)
@@ -308,7 +308,7 @@ func TestALostNodeIsGivenUp(t *testing.T) {
 // pidFrom reads the process id that a job wrote.
 func (c *cluster) pidFrom(dir, name string) (pid int) {
 	c.t.Helper()
-	c.eventually(20*time.Second, name, func() bool {
+	c.eventually(60*time.Second, name, func() bool {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {
 			pid, err = strconv.Atoi(strings.TrimSpace(string(data)))

@@ -21,7 +21,7 @@ func (c *cluster) reload(scheduling, want string) {
 	if err := syscall.Kill(c.members()[0].PID, syscall.SIGHUP); err != nil {
 		c.t.Fatal(err)
 	}
-	c.eventually(20*time.Second, "a line in the log: "+want, func() bool { return strings.Count(read(c.t, log), want) > before })
+	c.eventually(60*time.Second, "a line in the log: "+want, func() bool { return strings.Count(read(c.t, log), want) > before })
 }
 
 func gpuJob(args ...string) []string {

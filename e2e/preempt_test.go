@@ -58,7 +58,7 @@ func TestPreempt(t *testing.T) {
 	long := c.submit("-D", dir, "--quiet", filepath.Join(dir, "count.sh"), "150")
 	c.await(long, "RUNNING")
 	log := filepath.Join(dir, "log")
-	c.eventually(30*time.Second, "the counter to begin", func() bool { return len(lines(log)) == 1 })
+	c.eventually(60*time.Second, "the counter to begin", func() bool { return len(lines(log)) == 1 })
 	short := c.submit("-D", stays, "--gpus", "1", "--gpu-mem", "1G", "--", "sleep", "1")
 	c.await(short, "COMPLETED")
 	got := lines(log)

@@ -240,7 +240,7 @@ func TestShellDoesNotOutliveTheAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	shell := strings.TrimSpace(string(data))
-	c.eventually(30*time.Second, "the end of the shell", func() bool {
+	c.eventually(60*time.Second, "the end of the shell", func() bool {
 		stat, err := os.ReadFile("/proc/" + shell + "/stat")
 		return err != nil || strings.Contains(string(stat), ") Z ")
 	})

@@ -63,7 +63,7 @@ env | grep '^SLURM' | sort
 		}
 	}
 	// Nothing of the script stays on the node.
-	c.eventually(10*time.Second, "the script's end", func() bool {
+	c.eventually(60*time.Second, "the script's end", func() bool {
 		left, err := filepath.Glob(filepath.Join(c.dir, "n1-scripts", "j*"))
 		return err == nil && len(left) == 0
 	})
