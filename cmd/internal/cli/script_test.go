@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobspec"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -135,6 +136,28 @@ func TestScriptDefaults(t *testing.T) {
 				t.Error(d)
 			}
 		})
+	}
+}
+
+// TestSbatchTakesOwnOptions: what only Berth knows is honoured on sbatch's command
+// line too, and wins over the script's lines.
+func TestSbatchTakesOwnOptions(t *testing.T) {
+	t.Parallel()
+	own := []string{"sbatch", "-Q", "--gpu-mem=20G", "--image", "registry.lan/torch:2", "--mount=/data:/data:ro", "--mount=/scratch:/tmp/s", "--read-only", "--requeue-on-loss=false"}
+	for name, last := range map[string]string{"script": "testdata/scripts/train.sh", "wrap": "--wrap=nvidia-smi"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := scriptJob(t, newWorld(t), append(slices.Clone(own), last)...)
+			got := []any{j.GetGpuMemMib(), j.GetGpus(), j.GetImage(), jobspec.MountTexts(j), j.GetContainer().GetReadOnly(), j.GetRequeueOnLoss()}
+			if d := cmp.Diff([]any{int64(20 << 10), uint32(1), "registry.lan/torch:2", []string{"/data:/data:ro", "/scratch:/tmp/s"}, true, false}, got); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+	w := newWorld(t)
+	w.serve("/a", newFake())
+	if code := w.run("sbatch", "--gpu-mem=much", "--wrap=true"); code != 1 || !strings.Contains(w.errs.String(), "--gpu-mem") {
+		t.Errorf("exit code %d: %s", code, w.errs.String())
 	}
 }
 

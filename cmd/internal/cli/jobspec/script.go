@@ -200,6 +200,7 @@ func loadScript(e *console.Env, name string) (data []byte, path string, err erro
 // environment and the command line, says so, and takes the result over.
 // script may be nil: then only the command line counts.
 func (r *Request) resolveSlurm(e *console.Env, name string, script *sbatch.Script) error {
+	r.typedOwn()
 	set, faults := slices.Clone(r.Slurm.Set), []sbatch.Fault(nil)
 	if script != nil {
 		own := OwnOptions()
@@ -224,17 +225,37 @@ func (r *Request) resolveSlurm(e *console.Env, name string, script *sbatch.Scrip
 	return nil
 }
 
+// typedOwn makes flags of Berth's own options that stand among Slurm's, as they
+// do on the command lines of sbatch and salloc.
+func (r *Request) typedOwn() {
+	all := Fields()
+	var rest []sbatch.Setting
+	for _, s := range r.Slurm.Set {
+		i := slices.IndexFunc(all, func(f Field) bool { return s.Own && f.Name == s.Name })
+		if i < 0 {
+			rest = append(rest, s)
+			continue
+		}
+		r.Flags = append(r.Flags, FlagText{&all[i], truthOf(&all[i], s.Value)})
+	}
+	r.Slurm.Set = rest
+}
+
+// truthOf is the value of a flag that may stand without one.
+func truthOf(f *Field, v string) string {
+	if f.Kind == KindTruth && v == "" {
+		return "true"
+	}
+	return v
+}
+
 // OwnFlags adds directives that are Berth's own, before what was typed.
 func (r *Request) OwnFlags(asked *sbatch.Request) {
 	var before []FlagText
 	all := Fields()
 	for _, s := range asked.Own {
 		if i := slices.IndexFunc(all, func(f Field) bool { return f.Name == s.Name }); s.From.Source != sbatch.FromCommandLine && i >= 0 {
-			v := s.Value
-			if all[i].Kind == KindTruth && v == "" {
-				v = "true"
-			}
-			before = append(before, FlagText{&all[i], v})
+			before = append(before, FlagText{&all[i], truthOf(&all[i], s.Value)})
 		}
 	}
 	r.Flags = append(before, r.Flags...)
