@@ -15,10 +15,10 @@ const agreeEvery = time.Second
 // log once stays, since all have read it.
 func (c *Coordinator) agree(ctx context.Context) error {
 	for {
-		if v := c.allRead(ctx); v > c.prop.version.Load() {
-			c.prop.version.Store(v)
+		if v := c.allRead(ctx); v > c.prop.Version() {
+			c.prop.SetVersion(v)
 		}
-		if c.prop.version.Load() >= fsm.EntryVersion {
+		if c.prop.Version() >= fsm.EntryVersion {
 			return nil
 		}
 		if !sleep(ctx, agreeEvery) {

@@ -151,7 +151,7 @@ func (s *jobServer) cancelTasks(ctx context.Context, who caller, req *apiv1.Canc
 	if len(cmds) == 0 {
 		return s.c.current(ctx)
 	}
-	results, err := s.c.prop.do(ctx, cmds...)
+	results, err := s.c.prop.Do(ctx, cmds...)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (s *jobServer) controlTasks(ctx context.Context, who caller, req *apiv1.Con
 	if len(cmds) == 0 {
 		return s.c.current(ctx)
 	}
-	results, err := s.c.prop.do(ctx, cmds...)
+	results, err := s.c.prop.Do(ctx, cmds...)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/scheduler"
@@ -148,7 +149,7 @@ type Coordinator struct {
 	log  *slog.Logger
 	fsm  *fsm.FSM
 	raft *raftnode.Node
-	prop *proposer
+	prop *proposer.Proposer
 	// promising is held from the question about a deadline to its answer in the
 	// state.
 	promising chan struct{}
@@ -210,7 +211,7 @@ func New(cfg Config) (*Coordinator, error) {
 		return nil, err
 	}
 	c.raft = node
-	c.prop, c.promising = newProposer(node, c.fsm, cfg.Clock), make(chan struct{}, 1)
+	c.prop, c.promising = proposer.New(node, c.fsm, cfg.Clock), make(chan struct{}, 1)
 	c.learn = newLearner(c)
 	c.sched.Store(&Scheduling{Chosen: Chosen{cfg.Policy, cfg.Planner}, Partitions: cfg.Partitions, Interval: cfg.Interval, PreemptEvery: cfg.PreemptEvery})
 	c.fair = &fairShares{}

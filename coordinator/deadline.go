@@ -41,7 +41,7 @@ func (c *Coordinator) admitted(ctx context.Context, jobs []*cluster.Job, now clu
 			return fsm.Result{}, err
 		}
 	}
-	return c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: cmd}})
+	return c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_SubmitJob{SubmitJob: cmd}})
 }
 
 // admit refuses jobs whose deadlines cannot be met.
@@ -123,7 +123,7 @@ func (c *Coordinator) expire(ctx context.Context) error {
 			for _, id := range chunk {
 				cmd.Jobs = append(cmd.Jobs, uint64(id))
 			}
-			if _, err := c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_ExpireJobs{ExpireJobs: cmd}}); err != nil && ctx.Err() == nil {
+			if _, err := c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_ExpireJobs{ExpireJobs: cmd}}); err != nil && ctx.Err() == nil {
 				c.log.WarnContext(ctx, "cannot end jobs whose deadline passed", "err", err)
 				break
 			}

@@ -191,7 +191,7 @@ func (c *Coordinator) undoLate(ctx context.Context) error {
 		for _, j := range late {
 			a := j.Live()
 			why := fmt.Sprintf("%s not ready to start within %s", notReady(a), bound)
-			_, err := c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_UndoGang{UndoGang: &logv1.UndoGang{Job: uint64(j.ID), Attempt: a.No, Why: why}}})
+			_, err := c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_UndoGang{UndoGang: &logv1.UndoGang{Job: uint64(j.ID), Attempt: a.No, Why: why}}})
 			if err != nil && ctx.Err() == nil {
 				c.log.WarnContext(ctx, "cannot give up a gang that is late", "job", j.ID.String(), "err", err)
 			} else if err == nil {

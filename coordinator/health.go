@@ -19,7 +19,7 @@ import (
 // reports whether nothing had to go.
 func (c *Coordinator) asAllRead(n *cluster.Node) bool {
 	cmd := &logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}}
-	if fsm.NeedsVersion(cmd) <= c.prop.version.Load() {
+	if fsm.NeedsVersion(cmd) <= c.prop.Version() {
 		return true
 	}
 	n.Problem = ""
@@ -134,7 +134,7 @@ func (s *clusterServer) orderGPU(ctx context.Context, name gpuName, drain bool, 
 	if err != nil {
 		return nil, "", err
 	}
-	_, err = s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_DrainGpu{DrainGpu: &logv1.DrainGPU{
+	_, err = s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_DrainGpu{DrainGpu: &logv1.DrainGPU{
 		Node: string(node), Gpu: string(id), Drain: drain, Reason: reason, By: uint32(who.uid),
 	}}})
 	if err != nil {

@@ -97,7 +97,7 @@ func (c *Coordinator) watchIdle(ctx context.Context) error {
 			if cmd == nil {
 				continue
 			}
-			_, err := c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_IdleAttempt{IdleAttempt: cmd}})
+			_, err := c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_IdleAttempt{IdleAttempt: cmd}})
 			if err != nil && ctx.Err() == nil {
 				c.log.WarnContext(ctx, "cannot record that a job's GPUs are idle", "job", j.ID.String(), "err", err)
 			} else if err == nil {

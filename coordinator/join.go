@@ -40,7 +40,7 @@ func (c *Coordinator) join(ctx context.Context, req *nodev1.JoinRequest) (*nodev
 	if err != nil {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "certificate request: %v", err)
 	}
-	r, err := c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_UseToken{UseToken: &logv1.UseToken{Hash: hash, Id: req.Node}}})
+	r, err := c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_UseToken{UseToken: &logv1.UseToken{Hash: hash, Id: req.Node}}})
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (c *Coordinator) createToken(ctx context.Context, by cluster.UID, role, id 
 		return "", time.Time{}, err
 	}
 	expires := c.cfg.Clock().Add(ttl)
-	_, err = c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_CreateToken{CreateToken: &logv1.CreateToken{Token: &logv1.Token{
+	_, err = c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_CreateToken{CreateToken: &logv1.CreateToken{Token: &logv1.Token{
 		Hash: hash, Role: role, Id: id, ExpiresUs: int64(cluster.TimeOf(expires)), CreatedBy: uint32(by),
 	}}}})
 	return text, expires, err

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-scheduler/berth/coordinator/proposer"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -50,7 +51,7 @@ func (c *Coordinator) holdOffice(ctx context.Context, changes <-chan bool) error
 			case l := <-changes:
 				if !l {
 					lost(errors.New("leadership lost"))
-					return errNotLeader
+					return proposer.ErrNotLeader
 				}
 			}
 		}
@@ -74,8 +75,8 @@ func (c *Coordinator) govern(ctx context.Context) error {
 	}
 	term := c.raft.Term()
 	g, ctx := errgroup.WithContext(ctx)
-	c.prop.version.Store(c.fsm.EntryVersion())
-	g.Go(func() error { return c.prop.run(ctx, term) })
+	c.prop.SetVersion(c.fsm.EntryVersion())
+	g.Go(func() error { return c.prop.Run(ctx, term) })
 	if err := c.ensureInit(ctx); err != nil {
 		return errors.Join(err, g.Wait())
 	}
@@ -108,7 +109,7 @@ func (c *Coordinator) ensureInit(ctx context.Context) error {
 		return nil
 	}
 	for {
-		_, err := c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_InitCluster{InitCluster: &logv1.InitCluster{
+		_, err := c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_InitCluster{InitCluster: &logv1.InitCluster{
 			Config: &logv1.Config{ClusterId: c.cfg.ClusterID, Name: c.cfg.ClusterName, KeepFinished: uint32(max(0, c.cfg.KeepFinished))},
 		}}})
 		if err == nil || ctx.Err() != nil {
@@ -137,7 +138,7 @@ func (c *Coordinator) checkpoints(ctx context.Context) error {
 			continue
 		}
 		last = index
-		_, err := c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_Checkpoint{Checkpoint: &logv1.Checkpoint{Index: index, Hash: hash}}})
+		_, err := c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_Checkpoint{Checkpoint: &logv1.Checkpoint{Index: index, Hash: hash}}})
 		if err != nil && ctx.Err() == nil {
 			c.log.WarnContext(ctx, "checkpoint not committed", "index", index, "err", err)
 		}

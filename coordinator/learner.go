@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/model"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -23,7 +24,7 @@ import (
 // new leader knows the same.
 type learner struct {
 	fsm     *fsm.FSM
-	prop    *proposer
+	prop    *proposer.Proposer
 	cfg     Learning
 	clock   func() time.Time
 	log     *slog.Logger

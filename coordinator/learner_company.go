@@ -175,7 +175,7 @@ func median(v []float64) float64 {
 func (l *learner) refitCompany(ctx context.Context, seq, tried uint64) uint64 {
 	have := l.fsm.Interference()
 	tried = max(tried, have.SampleSeq)
-	if seq < tried+uint64(l.cfg.MinSamples) || l.fsm.WeightsState().Pinned || l.prop.version.Load() < 3 {
+	if seq < tried+uint64(l.cfg.MinSamples) || l.fsm.WeightsState().Pinned || l.prop.Version() < 3 {
 		return tried
 	}
 	l.mu.Lock()
@@ -217,7 +217,7 @@ func (l *learner) publishCompany(ctx context.Context, version, seq uint64, blob 
 	}
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	_, err := l.prop.one(ctx, installInterference(version, blob, n, seq))
+	_, err := l.prop.One(ctx, installInterference(version, blob, n, seq))
 	if e, ok := errors.AsType[*cluster.Error](err); ok && (e.Code == cluster.CodeConflict || e.Code == cluster.CodeDenied) {
 		return nil
 	}

@@ -86,7 +86,7 @@ func (l *learner) due(seq, tried uint64) bool {
 	if len(ws.Versions) > 0 { // also of another leader, or put in use by hand
 		tried = max(tried, ws.Versions[0].SampleSeq)
 	}
-	if ws.Pinned || seq <= tried || l.prop.version.Load() < 2 { // nothing could be published
+	if ws.Pinned || seq <= tried || l.prop.Version() < 2 { // nothing could be published
 		return false
 	}
 	fresh, enough := seq-tried, uint64(l.cfg.MinSamples)
@@ -182,7 +182,7 @@ func (l *learner) publish(ctx context.Context, version, seq uint64, v learn.Verd
 	}
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	_, err = l.prop.one(ctx, installWeights(version+1, blob, &logv1.WeightsOrigin{
+	_, err = l.prop.One(ctx, installWeights(version+1, blob, &logv1.WeightsOrigin{
 		Source: fsm.WeightsLearned, Trained: uint32(v.Trained), Tested: uint32(v.Tested), SampleSeq: seq,
 		ChampionErrPpm: ppm(v.ChampionErr), ChallengerErrPpm: ppm(v.ChallengerErr), Reason: clipText(v.Reason, maxReason),
 	}))

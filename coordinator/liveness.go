@@ -112,7 +112,7 @@ func (l *liveness) run(ctx context.Context) error {
 	every := min(time.Second, l.c.cfg.Lease/4)
 	for {
 		for _, n := range l.silent() {
-			_, err := l.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_SetNodeState{SetNodeState: &logv1.SetNodeState{
+			_, err := l.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_SetNodeState{SetNodeState: &logv1.SetNodeState{
 				Node: string(n.ID), State: uint32(cluster.NodeUnreachable), BootId: n.BootID,
 			}}})
 			if err == nil {

@@ -58,7 +58,7 @@ func (c *Coordinator) sendNotices(ctx context.Context) error {
 // must not be sent again.
 func (c *Coordinator) settleNotices(ctx context.Context, m *logv1.SettleNotices) error {
 	for {
-		_, err := c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_SettleNotices{SettleNotices: m}})
+		_, err := c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_SettleNotices{SettleNotices: m}})
 		if err == nil {
 			return nil
 		}
@@ -76,7 +76,7 @@ func (c *Coordinator) settleNotices(ctx context.Context, m *logv1.SettleNotices)
 func (c *Coordinator) markLimits(ctx context.Context) error {
 	for sleep(ctx, markEvery) {
 		for _, m := range c.dueMarks(cluster.TimeOf(c.cfg.Clock())) {
-			if _, err := c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_MarkAttempt{MarkAttempt: m}}); err != nil && ctx.Err() == nil {
+			if _, err := c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_MarkAttempt{MarkAttempt: m}}); err != nil && ctx.Err() == nil {
 				c.log.WarnContext(ctx, "cannot mark how much of its time a job has used", "job", m.Job, "err", err)
 			}
 		}

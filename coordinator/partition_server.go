@@ -86,7 +86,7 @@ func (s *clusterServer) setPartition(ctx context.Context, req *apiv1.SetPartitio
 		if old != nil {
 			cmd.Base = old.Revision
 		}
-		_, err = s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_SetPartition{SetPartition: cmd}})
+		_, err = s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_SetPartition{SetPartition: cmd}})
 		if e, ok := errors.AsType[*cluster.Error](err); ok && e.Code == cluster.CodeConflict && try < setTries {
 			continue
 		}
@@ -191,7 +191,7 @@ func (s *clusterServer) RemovePartition(ctx context.Context, req *apiv1.RemovePa
 	if err := s.c.authorize(who, actAdmin, nil); err != nil {
 		return nil, toStatus(ctx, s.c.log, err)
 	}
-	_, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_RemovePartition{RemovePartition: &logv1.RemovePartition{Name: req.Name}}})
+	_, err := s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_RemovePartition{RemovePartition: &logv1.RemovePartition{Name: req.Name}}})
 	if err != nil {
 		return nil, toStatus(ctx, s.c.log, err)
 	}

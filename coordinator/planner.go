@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -39,7 +40,7 @@ const (
 // leader's runs.
 type planner struct {
 	fsm     *fsm.FSM
-	prop    *proposer
+	prop    *proposer.Proposer
 	sched   func() *Scheduling
 	clock   func() time.Time
 	log     *slog.Logger
@@ -346,7 +347,7 @@ func (p *planner) propose(ctx context.Context, plan *cluster.Plan, kind string) 
 		part := cluster.Plan{BaseIndex: plan.BaseIndex, Starts: plan.Starts[:ns], Moves: plan.Moves[:nm]}
 		plan.Starts, plan.Moves = plan.Starts[ns:], plan.Moves[nm:]
 		pctx, cancel := context.WithTimeout(ctx, planTimeout)
-		r, err := p.prop.one(pctx, &logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&part)}})
+		r, err := p.prop.One(pctx, &logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: conv.PlanToLog(&part)}})
 		cancel()
 		if err != nil {
 			if ctx.Err() != nil {

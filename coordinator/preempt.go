@@ -41,7 +41,7 @@ func (p *planner) preempt(ctx context.Context, ps []cluster.Preemption) error {
 			continue // it would be refused
 		}
 		cmd := &logv1.Command{Kind: &logv1.Command_PreemptAttempt{PreemptAttempt: conv.PreemptToLog(x)}}
-		if fsm.NeedsVersion(cmd) > p.prop.version.Load() {
+		if fsm.NeedsVersion(cmd) > p.prop.Version() {
 			return nil // not before every coordinator reads it
 		}
 		cmds = append(cmds, cmd)
@@ -57,7 +57,7 @@ func (p *planner) preempt(ctx context.Context, ps []cluster.Preemption) error {
 	p.lastPreempt = now
 	pctx, cancel := context.WithTimeout(ctx, planTimeout)
 	defer cancel()
-	results, err := p.prop.do(pctx, cmds...)
+	results, err := p.prop.Do(pctx, cmds...)
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -143,7 +143,7 @@ func (s *clusterServer) setReservation(ctx context.Context, req *apiv1.SetReserv
 		if old != nil {
 			cmd.Base = old.Revision
 		}
-		_, err = s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_SetReservation{SetReservation: cmd}})
+		_, err = s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_SetReservation{SetReservation: cmd}})
 		if e, ok := errors.AsType[*cluster.Error](err); ok && e.Code == cluster.CodeConflict && try < setTries {
 			continue
 		}
@@ -331,7 +331,7 @@ func (s *clusterServer) RemoveReservation(ctx context.Context, req *apiv1.Remove
 	if err := s.c.authorize(who, actAdmin, nil); err != nil {
 		return nil, toStatus(ctx, s.c.log, err)
 	}
-	_, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_RemoveReservation{RemoveReservation: &logv1.RemoveReservation{Name: req.Name}}})
+	_, err := s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_RemoveReservation{RemoveReservation: &logv1.RemoveReservation{Name: req.Name}}})
 	if err != nil {
 		return nil, toStatus(ctx, s.c.log, err)
 	}

@@ -12,7 +12,7 @@ import (
 // shared at all while a coordinator does not know of that: it would lay
 // strangers on them. The node says it again when it next registers.
 func (c *Coordinator) untilAgreed(n *cluster.Node) {
-	if fsm.NeedsVersion(&logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}}) <= c.prop.version.Load() {
+	if fsm.NeedsVersion(&logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}}) <= c.prop.Version() {
 		return
 	}
 	n.Features = nil

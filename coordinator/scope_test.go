@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/proposer"
 )
 
 // TestScopesWaitForAllCoordinators: while an older coordinator may lead, cards
@@ -22,8 +23,8 @@ func TestScopesWaitForAllCoordinators(t *testing.T) {
 		shares  int
 		reason  string
 	}{{7, cluster.ScopeAnyone, 1, ""}, {8, cluster.ScopeSameUser, 3, "dmem: no"}} {
-		c, n := &Coordinator{prop: &proposer{}}, node()
-		c.prop.version.Store(tc.version)
+		c, n := &Coordinator{prop: &proposer.Proposer{}}, node()
+		c.prop.SetVersion(tc.version)
 		c.untilAgreed(n)
 		if g := n.GPUs[0]; g.Scope != tc.scope || g.MaxShares != tc.shares || g.CapReason != tc.reason {
 			t.Errorf("version %d: %+v", tc.version, g)

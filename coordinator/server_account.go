@@ -34,7 +34,7 @@ func (s *accountServer) SetStanding(ctx context.Context, req *apiv1.SetStandingR
 		return nil, toStatus(ctx, s.c.log, err)
 	}
 	cmd := &logv1.SetStanding{Standing: conv.RulingToLog(r), Remove: req.Remove, Base: req.Standing.Revision, By: uint32(who.uid)}
-	if _, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_SetStanding{SetStanding: cmd}}); err != nil {
+	if _, err := s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_SetStanding{SetStanding: cmd}}); err != nil {
 		return nil, toStatus(ctx, s.c.log, err)
 	}
 	s.c.log.InfoContext(ctx, "accounts changed", "what", cmd.Standing.String(), "removed", req.Remove, "uid", who.uid)

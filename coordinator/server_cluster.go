@@ -211,7 +211,7 @@ func (s *clusterServer) setDrain(ctx context.Context, id string, drain bool, rea
 	if _, ok := s.c.fsm.Node(cluster.NodeID(id)); !ok {
 		return nil, noNode(id)
 	}
-	_, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_DrainNode{DrainNode: &logv1.DrainNode{Node: id, Drain: drain, Reason: reason, By: uint32(who.uid)}}})
+	_, err := s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_DrainNode{DrainNode: &logv1.DrainNode{Node: id, Drain: drain, Reason: reason, By: uint32(who.uid)}}})
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ func (s *clusterServer) FenceNode(ctx context.Context, req *apiv1.FenceNodeReque
 	if err := s.c.authorize(who, actAdmin, nil); err != nil {
 		return nil, toStatus(ctx, s.c.log, err)
 	}
-	r, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_FenceNode{FenceNode: &logv1.FenceNode{Node: req.Id, By: uint32(who.uid)}}})
+	r, err := s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_FenceNode{FenceNode: &logv1.FenceNode{Node: req.Id, By: uint32(who.uid)}}})
 	if err != nil {
 		return nil, toStatus(ctx, s.c.log, err)
 	}
@@ -256,7 +256,7 @@ func (s *clusterServer) RemoveNode(ctx context.Context, req *apiv1.RemoveNodeReq
 	if err := s.c.authorize(who, actAdmin, nil); err != nil {
 		return nil, toStatus(ctx, s.c.log, err)
 	}
-	_, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_RemoveNode{RemoveNode: &logv1.RemoveNode{Node: req.Id}}})
+	_, err := s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_RemoveNode{RemoveNode: &logv1.RemoveNode{Node: req.Id}}})
 	if err != nil {
 		return nil, toStatus(ctx, s.c.log, err)
 	}

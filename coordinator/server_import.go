@@ -45,7 +45,7 @@ func (s *modelServer) importRuns(ctx context.Context, runs []*apiv1.PastRun) (in
 			HostMemMib: r.HostMemMib, CpuMilli: r.CpuMilli, DurationUs: time.Duration(r.Seconds * float64(time.Second)).Microseconds(),
 		})
 	}
-	if _, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_ImportRuns{ImportRuns: cmd}}); err != nil {
+	if _, err := s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_ImportRuns{ImportRuns: cmd}}); err != nil {
 		return 0, err
 	}
 	s.c.log.InfoContext(ctx, "runs imported", "runs", len(runs), "jobs", len(jobs), "uid", who.uid)

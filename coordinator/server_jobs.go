@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/model/interfere"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -267,7 +268,7 @@ func (s *jobServer) cancel(ctx context.Context, who caller, req *apiv1.CancelJob
 		// Nothing is committed that would prove that what was read is current.
 		return resp, s.c.current(ctx)
 	}
-	results, err := s.c.prop.do(ctx, cmds...)
+	results, err := s.c.prop.Do(ctx, cmds...)
 	if err != nil {
 		return nil, err
 	}
@@ -384,7 +385,7 @@ func (c *Coordinator) current(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := c.raft.VerifyLeader(ctx); err != nil {
-		return &cluster.Error{Code: cluster.CodeUnavailable, Msg: errNotLeader.Msg, Err: err}
+		return &cluster.Error{Code: cluster.CodeUnavailable, Msg: proposer.ErrNotLeader.Msg, Err: err}
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func (s *modelServer) publish(ctx context.Context, blob []byte, reason string) (
 		m, _, err := s.c.model(nil)
 		return m, err
 	}
-	_, err := s.c.prop.one(ctx, installWeights(inUse[0].Version+1, blob, &logv1.WeightsOrigin{Source: fsm.WeightsImport, By: uint32(who.uid), Reason: reason}))
+	_, err := s.c.prop.One(ctx, installWeights(inUse[0].Version+1, blob, &logv1.WeightsOrigin{Source: fsm.WeightsImport, By: uint32(who.uid), Reason: reason}))
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (s *modelServer) rollback(ctx context.Context, to uint64) (*apiv1.Model, er
 	if _, err := model.DecodeWeights(v.Blob); err != nil {
 		return nil, &cluster.Error{Code: cluster.CodeConflict, Err: err, Msg: "weights: this version of berth cannot read them any more: " + clipText(err.Error(), maxReason)}
 	}
-	_, err = s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_RollbackWeights{RollbackWeights: &logv1.RollbackWeights{
+	_, err = s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_RollbackWeights{RollbackWeights: &logv1.RollbackWeights{
 		Version: inUse.Version + 1, To: to, By: uint32(who.uid),
 	}}})
 	if err != nil {
@@ -204,7 +204,7 @@ func (s *modelServer) pin(ctx context.Context, req *apiv1.PinModelRequest) (*api
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_PinWeights{PinWeights: &logv1.PinWeights{
+	_, err = s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_PinWeights{PinWeights: &logv1.PinWeights{
 		Version: m.Version, Pinned: req.Pinned, By: uint32(who.uid),
 	}}})
 	if err != nil {

@@ -87,7 +87,7 @@ func (s *notifyServer) add(ctx context.Context, who caller, req *apiv1.AddWebhoo
 		key = secret()
 	}
 	h := &logv1.Webhook{Url: req.Url, Secret: key, Events: uint32(events), User: who.name, Uid: uint32(who.uid), All: req.All}
-	r, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_AddWebhook{AddWebhook: &logv1.AddWebhook{Webhook: h}}})
+	r, err := s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_AddWebhook{AddWebhook: &logv1.AddWebhook{Webhook: h}}})
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (s *notifyServer) RemoveWebhook(ctx context.Context, req *apiv1.RemoveWebho
 			return nil, toStatus(ctx, s.c.log, cluster.Errorf(cluster.CodeNotFound, "webhook %d is not known; see: berth webhook list", req.Id))
 		}
 	}
-	if _, err := s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_RemoveWebhook{RemoveWebhook: &logv1.RemoveWebhook{Id: req.Id}}}); err != nil {
+	if _, err := s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_RemoveWebhook{RemoveWebhook: &logv1.RemoveWebhook{Id: req.Id}}}); err != nil {
 		return nil, toStatus(ctx, s.c.log, err)
 	}
 	s.c.log.InfoContext(ctx, "webhook removed", "webhook", req.Id, "uid", who.uid)

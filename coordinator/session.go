@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -143,7 +144,7 @@ func (ss *session) register(ctx context.Context, h *nodev1.Hello) error {
 	}
 	ss.c.untilAgreed(n)
 	if old, ok := ss.c.fsm.Node(n.ID); !ok || old.State != cluster.NodeReady || !sameInventory(old, n) {
-		_, err := ss.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}})
+		_, err := ss.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_RegisterNode{RegisterNode: &logv1.RegisterNode{Node: conv.NodeToLog(n)}}})
 		if err != nil {
 			return err
 		}
@@ -226,7 +227,7 @@ func (ss *session) receive(ctx context.Context) error {
 			}
 			ss.c.live.heard(ss.node, k.Heartbeat.Gpus)
 			ss.c.live.used(ss.node, k.Heartbeat.Attempts)
-			if ss.late != nil && ss.c.prop.version.Load() >= fsm.EntryVersion {
+			if ss.late != nil && ss.c.prop.Version() >= fsm.EntryVersion {
 				if err := ss.register(ctx, ss.late); err != nil {
 					return err
 				}
@@ -267,7 +268,7 @@ func (ss *session) commitReports(ctx context.Context) error {
 		case batch = <-ss.reports:
 		}
 	gather:
-		for len(batch) < maxEntryCommands/2 {
+		for len(batch) < proposer.MaxEntryCommands/2 {
 			select {
 			case more := <-ss.reports:
 				batch = append(batch, more...)
@@ -281,7 +282,7 @@ func (ss *session) commitReports(ctx context.Context) error {
 			cmds = append(cmds, &logv1.Command{Kind: &logv1.Command_ReportAttempt{ReportAttempt: conv.ReportToLog(ss.node, r)}})
 		}
 		pctx, cancel := context.WithTimeout(ctx, reportTimeout)
-		results, err := ss.c.prop.do(pctx, cmds...)
+		results, err := ss.c.prop.Do(pctx, cmds...)
 		cancel()
 		if err != nil {
 			return err // the agent finds the next leader and says it again

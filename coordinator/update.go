@@ -40,7 +40,7 @@ func (s *jobServer) update(ctx context.Context, who caller, req *apiv1.UpdateJob
 			return nil, err
 		}
 		cmd := &logv1.UpdateJob{Job: req.Id, Spec: conv.SpecToLog(spec), Base: j.Revision}
-		_, err = s.c.prop.one(ctx, &logv1.Command{Kind: &logv1.Command_UpdateJob{UpdateJob: cmd}})
+		_, err = s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_UpdateJob{UpdateJob: cmd}})
 		if e, ok := errors.AsType[*cluster.Error](err); ok && e.Code == cluster.CodeConflict && try < setTries {
 			continue // the planner or the job itself was faster
 		}

@@ -1,4 +1,4 @@
-package coordinator
+package proposer
 
 import (
 	"context"
@@ -18,8 +18,10 @@ import (
 
 // Limits of one log entry. An entry that is too large holds up heartbeats.
 const (
-	maxEntryBytes    = 1 << 20
-	maxEntryCommands = 2048
+	maxEntryBytes = 1 << 20
+	// MaxEntryCommands is how many commands of several callers one entry takes;
+	// those of one call stay together, however many they are.
+	MaxEntryCommands = 2048
 	// maxCallBytes bounds what one call may add: it must fit an entry by itself.
 	maxCallBytes = 3 << 20
 	// maxPending bounds the commands that wait to be proposed; beyond it
@@ -28,11 +30,19 @@ const (
 	maxPendingBytes = 64 << 20
 )
 
-// proposer turns commands into Raft entries, many to one entry (group
+// Raft commits entries; *raftnode.Node does.
+type Raft interface {
+	// Propose returns the index of an entry and what the state machine answered
+	// once it is applied here.
+	Propose(ctx context.Context, data []byte) (index uint64, answer any, err error)
+}
+
+// Proposer turns commands into Raft entries, many to one entry (group
 // commit): while an entry is on its way to the disks of a majority, what
-// comes meanwhile gathers for the next one.
-type proposer struct {
-	raft  *raftnode.Node
+// comes meanwhile gathers for the next one. Its methods may be called from any
+// goroutine, Run from one at a time.
+type Proposer struct {
+	raft  Raft
 	fsm   *fsm.FSM
 	clock func() time.Time
 	wake  chan struct{}
@@ -57,26 +67,34 @@ type proposed struct {
 	err     error
 }
 
-func newProposer(r *raftnode.Node, f *fsm.FSM, clock func() time.Time) *proposer {
-	return &proposer{raft: r, fsm: f, clock: clock, wake: make(chan struct{}, 1)}
+// New makes a proposer that refuses everything until it runs. clock stamps the
+// entries.
+func New(r Raft, f *fsm.FSM, clock func() time.Time) *Proposer {
+	return &Proposer{raft: r, fsm: f, clock: clock, wake: make(chan struct{}, 1)}
 }
 
-// errNotLeader says that nothing was proposed.
-var errNotLeader = &cluster.Error{Code: cluster.CodeUnavailable, Msg: "this coordinator does not lead now; nothing was done; try again"}
+// ErrNotLeader says that nothing was proposed.
+var ErrNotLeader = &cluster.Error{Code: cluster.CodeUnavailable, Msg: "this coordinator does not lead now; nothing was done; try again"}
 
-// errOldMembers says that nothing was proposed.
-var errOldMembers = &cluster.Error{Code: cluster.CodeUnavailable,
+// ErrOldMembers says that nothing was proposed.
+var ErrOldMembers = &cluster.Error{Code: cluster.CodeUnavailable,
 	Msg: "not every coordinator is known to understand this: one is down or runs an older version; nothing was done; start or upgrade it, then try again"}
 
-// do proposes cmds in one entry and waits for their results. Errors are
+// Version is the version of the entries that it makes.
+func (p *Proposer) Version() uint32 { return p.version.Load() }
+
+// SetVersion says which version every coordinator is known to read.
+func (p *Proposer) SetVersion(v uint32) { p.version.Store(v) }
+
+// Do proposes cmds in one entry and waits for their results. Errors are
 // *cluster.Error: CodeUnavailable when certainly nothing was done, CodeUnknown
 // when it may have been. When ctx ends first the outcome is unknown too.
-func (p *proposer) do(ctx context.Context, cmds ...*logv1.Command) ([]fsm.Result, error) {
+func (p *Proposer) Do(ctx context.Context, cmds ...*logv1.Command) ([]fsm.Result, error) {
 	pr := &proposal{cmds: cmds, done: make(chan proposed, 1)}
 	for _, c := range cmds {
 		pr.size += proto.Size(c)
 		if fsm.NeedsVersion(c) > p.version.Load() {
-			return nil, errOldMembers
+			return nil, ErrOldMembers
 		}
 	}
 	if pr.size > maxCallBytes {
@@ -93,24 +111,27 @@ func (p *proposer) do(ctx context.Context, cmds ...*logv1.Command) ([]fsm.Result
 	}
 }
 
-func (p *proposer) enqueue(pr *proposal) error {
+func (p *Proposer) enqueue(pr *proposal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.leading {
-		return errNotLeader
+		return ErrNotLeader
 	}
 	if len(p.queue) >= maxPending || p.bytes >= maxPendingBytes {
 		return cluster.Errorf(cluster.CodeExhausted, "%d requests of %d MiB wait for the disk already; try again in a second", len(p.queue), p.bytes>>20)
 	}
 	p.queue = append(p.queue, pr)
 	p.bytes += pr.size
-	poke(p.wake)
+	select {
+	case p.wake <- struct{}{}:
+	default: // it was woken and has not looked yet
+	}
 	return nil
 }
 
-// one proposes a single command and folds its result's error in.
-func (p *proposer) one(ctx context.Context, cmd *logv1.Command) (fsm.Result, error) {
-	rs, err := p.do(ctx, cmd)
+// One proposes a single command and folds its result's error in.
+func (p *Proposer) One(ctx context.Context, cmd *logv1.Command) (fsm.Result, error) {
+	rs, err := p.Do(ctx, cmd)
 	if err != nil {
 		return fsm.Result{}, err
 	}
@@ -120,9 +141,9 @@ func (p *proposer) one(ctx context.Context, cmd *logv1.Command) (fsm.Result, err
 	return rs[0], nil
 }
 
-// run proposes what gathers until ctx ends. It is the leader's: term is the
+// Run proposes what gathers until ctx ends. It is the leader's: term is the
 // term in which it leads, and the state machine ignores entries of another.
-func (p *proposer) run(ctx context.Context, term uint64) error {
+func (p *Proposer) Run(ctx context.Context, term uint64) error {
 	p.mu.Lock()
 	p.leading = true
 	p.mu.Unlock()
@@ -145,23 +166,23 @@ func (p *proposer) run(ctx context.Context, term uint64) error {
 }
 
 // stop refuses what still waits: none of it was proposed.
-func (p *proposer) stop() {
+func (p *Proposer) stop() {
 	p.mu.Lock()
 	waiting := p.queue
 	p.queue, p.bytes, p.leading = nil, 0, false
 	p.mu.Unlock()
 	for _, pr := range waiting {
-		pr.done <- proposed{err: errNotLeader}
+		pr.done <- proposed{err: ErrNotLeader}
 	}
 }
 
-func (p *proposer) take() []*proposal {
+func (p *Proposer) take() []*proposal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	size, cmds, n := 0, 0, 0
 	for n < len(p.queue) {
 		pr := p.queue[n]
-		if n > 0 && (size+pr.size > maxEntryBytes || cmds+len(pr.cmds) > maxEntryCommands) {
+		if n > 0 && (size+pr.size > maxEntryBytes || cmds+len(pr.cmds) > MaxEntryCommands) {
 			break
 		}
 		size += pr.size
@@ -177,7 +198,7 @@ func (p *proposer) take() []*proposal {
 // commit proposes one entry and hands each caller its results. Job ids are
 // stamped here, in the order in which entries are proposed, so that they rise
 // in the log.
-func (p *proposer) commit(ctx context.Context, term uint64, next cluster.JobID, batch []*proposal) cluster.JobID {
+func (p *Proposer) commit(ctx context.Context, term uint64, next cluster.JobID, batch []*proposal) cluster.JobID {
 	var cmds []*logv1.Command
 	for _, pr := range batch {
 		for _, c := range pr.cmds {
@@ -223,7 +244,7 @@ func outcomeError(err error) error {
 	}
 	switch raftnode.Classify(err) {
 	case raftnode.Refused:
-		return &cluster.Error{Code: cluster.CodeUnavailable, Msg: errNotLeader.Msg, Err: err}
+		return &cluster.Error{Code: cluster.CodeUnavailable, Msg: ErrNotLeader.Msg, Err: err}
 	default:
 		return &cluster.Error{Code: cluster.CodeUnknown, Msg: "leadership changed before the answer came; it may have been done: ask again with the same request id", Err: err}
 	}
