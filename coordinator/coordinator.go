@@ -92,6 +92,9 @@ type Config struct {
 	HistoryKeep    time.Duration
 	HistoryMaxJobs int
 	KeepFinished   int
+	// CatchUp bounds how long a question about finished jobs waits here for this
+	// coordinator to be as far as the leader; 0 means five seconds.
+	CatchUp time.Duration
 	// SnapshotThreshold is how many log entries gather before a snapshot, and how
 	// many are kept behind it; SnapshotInterval how often that is looked at. 0 means
 	// 8,192 and a minute.

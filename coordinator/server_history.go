@@ -17,7 +17,7 @@ import (
 const historyPage = 200 // jobs in one message
 
 // historyServer answers from this coordinator's own store and state, whether it
-// leads or not.
+// leads or not, but waits until it is as far as the leader.
 type historyServer struct {
 	apiv1.UnimplementedHistoryServiceServer
 	c *Coordinator
@@ -32,7 +32,7 @@ func (s *historyServer) ListHistory(req *apiv1.ListHistoryRequest, stream grpc.S
 	}
 	q.Limit, q.OldestFirst = int(min(req.Limit, 1<<30)), req.OldestFirst
 	q.Before = history.Place{Index: req.AfterIndex, Job: cluster.JobID(req.AfterJob)}
-	out := &historyPages{c: s.c, who: callerOf(ctx), stream: stream}
+	out := &historyPages{c: s.c, who: callerOf(ctx), stream: stream, currency: s.c.reach(ctx, req.MinIndex)}
 	if req.Unfinished {
 		for _, j := range s.c.unfinished(&q) {
 			if err := out.add(j); err != nil {
@@ -51,8 +51,9 @@ type historyPages struct {
 	c      *Coordinator
 	who    caller
 	stream grpc.ServerStreamingServer[apiv1.ListHistoryResponse]
-	jobs   []*apiv1.Job
-	sent   bool
+	currency
+	jobs []*apiv1.Job
+	sent bool
 }
 
 func (p *historyPages) add(j *cluster.Job) error {
@@ -69,7 +70,9 @@ func (p *historyPages) flush() error {
 	if len(p.jobs) == 0 && p.sent {
 		return nil
 	}
-	m := &apiv1.ListHistoryResponse{Jobs: p.jobs, Index: p.c.fsm.Index(), Incomplete: p.c.archive.incomplete()}
+	m := &apiv1.ListHistoryResponse{
+		Jobs: p.jobs, Index: p.c.fsm.Index(), Incomplete: p.c.archive.incomplete(), Behind: p.behind, LeaderIndex: p.want,
+	}
 	p.jobs, p.sent = nil, true
 	return p.stream.Send(m)
 }
@@ -199,6 +202,7 @@ func (s *historyServer) GetReport(ctx context.Context, req *apiv1.GetReportReque
 	if !by.Valid() {
 		return nil, toStatus(ctx, s.c.log, cluster.Errorf(cluster.CodeInvalid, "by: is %.40q, want user, account, partition or gpu-type", req.By))
 	}
+	current := s.c.reach(ctx, 0)
 	sum := history.NewReport(by)
 	tail, view := s.c.archive.present()
 	for _, j := range tail {
@@ -211,7 +215,9 @@ func (s *historyServer) GetReport(ctx context.Context, req *apiv1.GetReportReque
 			return nil, toStatus(ctx, s.c.log, err)
 		}
 	}
-	resp := &apiv1.GetReportResponse{Index: s.c.fsm.Index(), Incomplete: s.c.archive.incomplete()}
+	resp := &apiv1.GetReportResponse{
+		Index: s.c.fsm.Index(), Incomplete: s.c.archive.incomplete(), Behind: current.behind, LeaderIndex: current.want,
+	}
 	lines, total := sum.Lines()
 	for i := range lines {
 		resp.Lines = append(resp.Lines, lineToAPI(&lines[i]))

@@ -41,7 +41,7 @@ func (f *fakeServer) ListHistory(r *apiv1.ListHistoryRequest, s grpc.ServerStrea
 			return err
 		}
 	}
-	return s.Send(&apiv1.ListHistoryResponse{Index: 900, Incomplete: f.incomplete})
+	return s.Send(&apiv1.ListHistoryResponse{Index: 900, Incomplete: f.incomplete, Behind: f.behind, LeaderIndex: f.leaderIndex})
 }
 
 func endOrder(a, b *apiv1.Job, oldest bool) int {
@@ -99,7 +99,7 @@ func (f *fakeServer) GetReport(ctx context.Context, r *apiv1.GetReportRequest) (
 		ChargedGpuSeconds: 360_000, CoreSeconds: 90_000, WaitP50Seconds: 3700, WaitP95Seconds: 90_000}
 	total := &apiv1.ReportLine{Jobs: 44, Completed: 36, Failed: 5, Cancelled: 3, AllocatedGpuSeconds: 1_085_400, MeasuredGpuSeconds: 1_080_000,
 		UsedGpuSeconds: 522_000, ChargedGpuSeconds: 790_120, CoreSeconds: 2_990_000, WaitP50Seconds: 4.4, WaitP95Seconds: 3700}
-	return &apiv1.GetReportResponse{Lines: []*apiv1.ReportLine{ann, bob}, Total: total, Index: 900, Incomplete: f.incomplete}, nil
+	return &apiv1.GetReportResponse{Lines: []*apiv1.ReportLine{ann, bob}, Total: total, Index: 900, Incomplete: f.incomplete, Behind: f.behind, LeaderIndex: f.leaderIndex}, nil
 }
 
 // pastJobs are jobs that ended, some of an array.
@@ -193,6 +193,23 @@ func TestHistoryIncomplete(t *testing.T) {
 		w.serve("/a", f)
 		if code := w.run(strings.Fields(cmd)...); code != 0 || !strings.Contains(w.errs.String(), "still fetches") {
 			t.Errorf("%s: exit code %d, %q", cmd, code, w.errs.String())
+		}
+	}
+}
+
+// TestHistoryBehind: who asks a coordinator that may not be current is told,
+// by every command that looks back.
+func TestHistoryBehind(t *testing.T) {
+	t.Parallel()
+	for leader, want := range map[uint64]string{0: "have no leader now", 950: "is behind the leader (at index 900 of 950)"} {
+		f := newPast()
+		f.behind, f.leaderIndex = true, leader
+		for _, cmd := range []string{"history", "report", "sacct -a", "eff 12"} {
+			w := newWorld(t)
+			w.serve("/a", f)
+			if code := w.run(strings.Fields(cmd)...); code != 0 || !strings.Contains(w.errs.String(), want) {
+				t.Errorf("%s: exit code %d, %q", cmd, code, w.errs.String())
+			}
 		}
 	}
 }

@@ -73,8 +73,9 @@ type fakeServer struct {
 	changed   chan struct{} // closed and replaced on each change
 	warnings  []string
 	lastList  *apiv1.ListJobsRequest
-	// incomplete is what it says of its history.
-	incomplete bool
+	// incomplete, behind and leaderIndex are what it says of its history.
+	incomplete, behind bool
+	leaderIndex        uint64
 }
 
 func newFake() *fakeServer {

@@ -74,7 +74,7 @@ func runEff(ctx context.Context, e *console.Env, c *client.Client, f console.For
 	if err != nil {
 		return err
 	}
-	jobs, err := effJobs(ctx, c, ids)
+	jobs, err := effJobs(ctx, e, c, ids)
 	if err != nil && len(jobs) == 0 {
 		return err
 	}
@@ -103,15 +103,17 @@ func runEff(ctx context.Context, e *console.Env, c *client.Client, f console.For
 
 // effJobs reads jobs, and the tasks of arrays; what is not there is an error
 // beside those that are.
-func effJobs(ctx context.Context, c *client.Client, ids []uint64) ([]*apiv1.Job, error) {
+func effJobs(ctx context.Context, e *console.Env, c *client.Client, ids []uint64) ([]*apiv1.Job, error) {
 	var jobs []*apiv1.Job
 	req := &apiv1.ListHistoryRequest{Filter: &apiv1.HistoryFilter{Ids: ids}, Unfinished: true}
-	if _, err := client.ListHistory(ctx, c, req, func(page []*apiv1.Job) error {
+	gaps, err := client.ListHistory(ctx, c, req, func(page []*apiv1.Job) error {
 		jobs = append(jobs, page...)
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
+	warnGaps(e, gaps)
 	var gone []uint64
 	for _, id := range ids {
 		found := false

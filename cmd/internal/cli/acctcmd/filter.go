@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
@@ -124,4 +125,9 @@ func bounded(q *apiv1.HistoryFilter) bool {
 	return q.EndedFrom != nil || q.EndedBefore != nil || len(q.Ids) > 0
 }
 
-const stillFetching = "the coordinator that answered still fetches a part of the history from the others; jobs may be missing"
+// warnGaps says on stderr what may be missing.
+func warnGaps(e *console.Env, gaps client.HistoryGaps) {
+	for _, text := range gaps.Texts() {
+		e.Warnf("%s", text)
+	}
+}

@@ -70,7 +70,7 @@ func runHistory(ctx context.Context, e *console.Env, c *client.Client, o *histor
 	}
 	n, more := 0, false
 	req := &apiv1.ListHistoryRequest{Filter: q, Limit: uint32(min(limit, 1<<30)), OldestFirst: o.oldestFirst}
-	incomplete, err := client.ListHistory(ctx, c, req, func(jobs []*apiv1.Job) error {
+	gaps, err := client.ListHistory(ctx, c, req, func(jobs []*apiv1.Job) error {
 		if cut && n+len(jobs) > defaultLimit {
 			jobs, more = jobs[:defaultLimit-n], true
 		}
@@ -89,9 +89,7 @@ func runHistory(ctx context.Context, e *console.Env, c *client.Client, o *histor
 	if more {
 		e.Warnf("these are the newest %d; --limit 0 shows all, --last 7d those of a week", defaultLimit)
 	}
-	if incomplete {
-		e.Warnf(stillFetching)
-	}
+	warnGaps(e, gaps)
 	return nil
 }
 

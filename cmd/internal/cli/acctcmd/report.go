@@ -55,8 +55,9 @@ type reportView struct {
 	Until *time.Time `json:"until"`
 	Lines []lineView `json:"lines"`
 	Total lineView   `json:"total"`
-	// Incomplete tells that jobs may be missing.
+	// Incomplete tells that jobs may be missing, Behind those that ended last.
 	Incomplete bool `json:"incomplete"`
+	Behind     bool `json:"behind"`
 }
 
 type lineView struct {
@@ -101,24 +102,18 @@ func runReport(ctx context.Context, e *console.Env, c *client.Client, o *reportO
 	if err != nil {
 		return err
 	}
-	var r *apiv1.GetReportResponse
-	err = c.Histories(ctx, client.Reads, func(ctx context.Context, s apiv1.HistoryServiceClient) (err error) {
-		r, err = s.GetReport(ctx, &apiv1.GetReportRequest{Filter: q, By: o.by})
-		return err
-	})
+	r, gaps, err := client.Report(ctx, c, &apiv1.GetReportRequest{Filter: q, By: o.by})
 	if err != nil {
 		return err
 	}
-	v := &reportView{By: o.by, From: instant(q.EndedFrom), Until: instant(q.EndedBefore), Lines: []lineView{}, Total: viewLine(r.GetTotal()), Incomplete: r.GetIncomplete()}
+	v := &reportView{By: o.by, From: instant(q.EndedFrom), Until: instant(q.EndedBefore), Lines: []lineView{}, Total: viewLine(r.GetTotal()), Incomplete: gaps.Incomplete, Behind: gaps.Behind}
 	for _, l := range r.GetLines() {
 		v.Lines = append(v.Lines, viewLine(l))
 	}
 	if err := printReport(e, console.Format(o.output), v); err != nil {
 		return err
 	}
-	if r.GetIncomplete() {
-		e.Warnf(stillFetching)
-	}
+	warnGaps(e, gaps)
 	return nil
 }
 

@@ -3,7 +3,9 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 
 	"google.golang.org/grpc"
 
@@ -21,35 +23,91 @@ func (c *Client) Histories(ctx context.Context, eff effect, do func(context.Cont
 	})
 }
 
+// HistoryGaps is what may be missing in an answer about finished jobs. The zero
+// value is nothing.
+type HistoryGaps struct {
+	// Incomplete: a coordinator that answered still fetches a part of it.
+	Incomplete bool
+	// Behind: one that answered was not known to be as far as the leader, which was
+	// at index Leader, 0 when none could tell, while that one was at Index.
+	Behind        bool
+	Index, Leader uint64
+}
+
+// Texts says what may be missing.
+func (g HistoryGaps) Texts() []string {
+	var out []string
+	if g.Incomplete {
+		out = append(out, "the coordinator that answered still fetches a part of the history from the others; jobs may be missing")
+	}
+	switch {
+	case g.Behind && g.Leader == 0:
+		out = append(out, "the coordinators have no leader now, so it is not known whether the one that answered is current; what happened last may be missing")
+	case g.Behind:
+		out = append(out, fmt.Sprintf("the coordinator that answered is behind the leader (at index %d of %d); what happened last may be missing; see: berth cluster status", g.Index, g.Leader))
+	}
+	return out
+}
+
+// historyAnswer is any answer about finished jobs.
+type historyAnswer interface {
+	GetIncomplete() bool
+	GetBehind() bool
+	GetIndex() uint64
+	GetLeaderIndex() uint64
+}
+
+func (g *HistoryGaps) note(r historyAnswer) {
+	g.Incomplete = g.Incomplete || r.GetIncomplete()
+	if r.GetBehind() {
+		g.Behind, g.Index, g.Leader = true, r.GetIndex(), r.GetLeaderIndex()
+	}
+}
+
+// Report adds up finished jobs.
+func Report(ctx context.Context, c *Client, req *apiv1.GetReportRequest) (r *apiv1.GetReportResponse, gaps HistoryGaps, err error) {
+	err = c.Histories(ctx, Reads, func(ctx context.Context, s apiv1.HistoryServiceClient) (err error) {
+		r, err = s.GetReport(ctx, req)
+		return err
+	})
+	gaps.note(r)
+	return r, gaps, err
+}
+
 // ListHistory calls see with the jobs that req chooses, page by page, so that
-// any number of them is read without being held. When a coordinator goes away,
-// another goes on where it was. incomplete tells that one of them is still
-// fetching a part of its history.
-func ListHistory(ctx context.Context, c *Client, req *apiv1.ListHistoryRequest, see func([]*apiv1.Job) error) (incomplete bool, err error) {
-	left := req.GetLimit()
+// any number of them is read without being held, and each comes once, as it was
+// when it came. When a coordinator goes away, another goes on where it was.
+func ListHistory(ctx context.Context, c *Client, req *apiv1.ListHistoryRequest, see func([]*apiv1.Job) error) (gaps HistoryGaps, err error) {
+	left, running := req.GetLimit(), map[uint64]struct{}{}
 	for first := true; ; first = false {
 		req.Limit = historyPage
 		if left > 0 {
 			req.Limit = min(left, historyPage)
 		}
 		req.Unfinished = req.Unfinished && first
-		page, part, err := historyPages(ctx, c, req)
+		page, index, err := historyPages(ctx, c, req, &gaps)
 		if err != nil {
-			return incomplete, err
+			return gaps, err
 		}
-		incomplete = incomplete || part
+		if first { // whoever answers the next one need not ask the leader again
+			req.MinIndex = index
+		}
 		ended := 0
-		for _, j := range page {
-			if j.GetEnded() != nil {
-				ended++
-				req.AfterIndex, req.AfterJob = j.GetRevision(), j.GetId()
+		page = slices.DeleteFunc(page, func(j *apiv1.Job) bool {
+			if j.GetEnded() == nil {
+				running[j.GetId()] = struct{}{}
+				return false
 			}
-		}
+			ended++
+			req.AfterIndex, req.AfterJob = j.GetRevision(), j.GetId()
+			_, told := running[j.GetId()] // it ended meanwhile
+			return told
+		})
 		if err := see(page); err != nil {
-			return incomplete, err
+			return gaps, err
 		}
 		if ended < int(req.Limit) || left > 0 && left <= req.Limit {
-			return incomplete, nil
+			return gaps, nil
 		}
 		if left > 0 {
 			left -= req.Limit
@@ -57,9 +115,9 @@ func ListHistory(ctx context.Context, c *Client, req *apiv1.ListHistoryRequest, 
 	}
 }
 
-func historyPages(ctx context.Context, c *Client, req *apiv1.ListHistoryRequest) (jobs []*apiv1.Job, incomplete bool, err error) {
+func historyPages(ctx context.Context, c *Client, req *apiv1.ListHistoryRequest, gaps *HistoryGaps) (jobs []*apiv1.Job, index uint64, err error) {
 	err = c.Histories(ctx, Reads, func(ctx context.Context, s apiv1.HistoryServiceClient) error {
-		jobs, incomplete = nil, false
+		jobs, index = nil, 0
 		stream, err := s.ListHistory(ctx, req)
 		if err != nil {
 			return err
@@ -72,8 +130,12 @@ func historyPages(ctx context.Context, c *Client, req *apiv1.ListHistoryRequest)
 			if err != nil {
 				return err
 			}
-			jobs, incomplete = append(jobs, r.GetJobs()...), incomplete || r.GetIncomplete()
+			jobs = append(jobs, r.GetJobs()...)
+			if index == 0 { // as far as the first of them, at least
+				index = r.GetIndex()
+			}
+			gaps.note(r)
 		}
 	})
-	return jobs, incomplete, err
+	return jobs, index, err
 }

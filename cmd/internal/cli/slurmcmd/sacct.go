@@ -131,7 +131,7 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 		q.States = listOf(strings.ToUpper(o.states))
 	}
 	var jobs []*apiv1.Job
-	incomplete, err := client.ListHistory(ctx, c, req, func(page []*apiv1.Job) error {
+	gaps, err := client.ListHistory(ctx, c, req, func(page []*apiv1.Job) error {
 		jobs = append(jobs, slices.DeleteFunc(page, func(j *apiv1.Job) bool { return !o.wants(&q, named, j, e.Now()) })...)
 		return nil
 	})
@@ -139,8 +139,8 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 		return err
 	}
 	slices.SortFunc(jobs, func(a, b *apiv1.Job) int { return cmp.Compare(a.GetId(), b.GetId()) })
-	if incomplete {
-		e.Warnf("the coordinator that answered still fetches a part of the history from the others; jobs may be missing")
+	for _, text := range gaps.Texts() {
+		e.Warnf("%s", text)
 	}
 	if o.json {
 		views := []view.JobView{}

@@ -146,8 +146,11 @@ type ListHistoryRequest struct {
 	Unfinished bool `protobuf:"varint,4,opt,name=unfinished,proto3" json:"unfinished,omitempty"`
 	// Go on behind the job that ended at this index (its revision) and has this
 	// id, at any coordinator.
-	AfterIndex    uint64 `protobuf:"varint,5,opt,name=after_index,json=afterIndex,proto3" json:"after_index,omitempty"`
-	AfterJob      uint64 `protobuf:"varint,6,opt,name=after_job,json=afterJob,proto3" json:"after_job,omitempty"`
+	AfterIndex uint64 `protobuf:"varint,5,opt,name=after_index,json=afterIndex,proto3" json:"after_index,omitempty"`
+	AfterJob   uint64 `protobuf:"varint,6,opt,name=after_job,json=afterJob,proto3" json:"after_job,omitempty"`
+	// Answer as the log was at this index, or later. 0 is as far as the leader is
+	// now, which the coordinator asks it.
+	MinIndex      uint64 `protobuf:"varint,7,opt,name=min_index,json=minIndex,proto3" json:"min_index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -224,13 +227,25 @@ func (x *ListHistoryRequest) GetAfterJob() uint64 {
 	return 0
 }
 
+func (x *ListHistoryRequest) GetMinIndex() uint64 {
+	if x != nil {
+		return x.MinIndex
+	}
+	return 0
+}
+
 type ListHistoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Jobs  []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	// The index until which this coordinator has applied the log.
 	Index uint64 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	// This coordinator still fetches a part of the history from the others.
-	Incomplete    bool `protobuf:"varint,3,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	Incomplete bool `protobuf:"varint,3,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	// This coordinator is not known to be as far as was asked for, and answers all
+	// the same: what happened last may be missing. leader_index is how far it should
+	// be, 0 when no leader could tell.
+	Behind        bool   `protobuf:"varint,4,opt,name=behind,proto3" json:"behind,omitempty"`
+	LeaderIndex   uint64 `protobuf:"varint,5,opt,name=leader_index,json=leaderIndex,proto3" json:"leader_index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -284,6 +299,20 @@ func (x *ListHistoryResponse) GetIncomplete() bool {
 		return x.Incomplete
 	}
 	return false
+}
+
+func (x *ListHistoryResponse) GetBehind() bool {
+	if x != nil {
+		return x.Behind
+	}
+	return false
+}
+
+func (x *ListHistoryResponse) GetLeaderIndex() uint64 {
+	if x != nil {
+		return x.LeaderIndex
+	}
+	return 0
 }
 
 type GetReportRequest struct {
@@ -340,11 +369,14 @@ func (x *GetReportRequest) GetBy() string {
 }
 
 type GetReportResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lines         []*ReportLine          `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
-	Total         *ReportLine            `protobuf:"bytes,2,opt,name=total,proto3" json:"total,omitempty"`
-	Index         uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
-	Incomplete    bool                   `protobuf:"varint,4,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Lines      []*ReportLine          `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
+	Total      *ReportLine            `protobuf:"bytes,2,opt,name=total,proto3" json:"total,omitempty"`
+	Index      uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	Incomplete bool                   `protobuf:"varint,4,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	// See ListHistoryResponse.
+	Behind        bool   `protobuf:"varint,5,opt,name=behind,proto3" json:"behind,omitempty"`
+	LeaderIndex   uint64 `protobuf:"varint,6,opt,name=leader_index,json=leaderIndex,proto3" json:"leader_index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -405,6 +437,20 @@ func (x *GetReportResponse) GetIncomplete() bool {
 		return x.Incomplete
 	}
 	return false
+}
+
+func (x *GetReportResponse) GetBehind() bool {
+	if x != nil {
+		return x.Behind
+	}
+	return false
+}
+
+func (x *GetReportResponse) GetLeaderIndex() uint64 {
+	if x != nil {
+		return x.LeaderIndex
+	}
+	return 0
 }
 
 // ReportLine is sums over the jobs of one user, account, partition or type.
@@ -561,7 +607,7 @@ const file_berth_api_v1_history_proto_rawDesc = "" +
 	"\n" +
 	"ended_from\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tendedFrom\x12=\n" +
 	"\fended_before\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\vendedBefore\x12E\n" +
-	"\x10submitted_before\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x0fsubmittedBefore\"\xe0\x01\n" +
+	"\x10submitted_before\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x0fsubmittedBefore\"\xfd\x01\n" +
 	"\x12ListHistoryRequest\x123\n" +
 	"\x06filter\x18\x01 \x01(\v2\x1b.berth.api.v1.HistoryFilterR\x06filter\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12!\n" +
@@ -571,23 +617,28 @@ const file_berth_api_v1_history_proto_rawDesc = "" +
 	"unfinished\x12\x1f\n" +
 	"\vafter_index\x18\x05 \x01(\x04R\n" +
 	"afterIndex\x12\x1b\n" +
-	"\tafter_job\x18\x06 \x01(\x04R\bafterJob\"r\n" +
+	"\tafter_job\x18\x06 \x01(\x04R\bafterJob\x12\x1b\n" +
+	"\tmin_index\x18\a \x01(\x04R\bminIndex\"\xad\x01\n" +
 	"\x13ListHistoryResponse\x12%\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x11.berth.api.v1.JobR\x04jobs\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1e\n" +
 	"\n" +
 	"incomplete\x18\x03 \x01(\bR\n" +
-	"incomplete\"W\n" +
+	"incomplete\x12\x16\n" +
+	"\x06behind\x18\x04 \x01(\bR\x06behind\x12!\n" +
+	"\fleader_index\x18\x05 \x01(\x04R\vleaderIndex\"W\n" +
 	"\x10GetReportRequest\x123\n" +
 	"\x06filter\x18\x01 \x01(\v2\x1b.berth.api.v1.HistoryFilterR\x06filter\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\"\xa9\x01\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"\xe4\x01\n" +
 	"\x11GetReportResponse\x12.\n" +
 	"\x05lines\x18\x01 \x03(\v2\x18.berth.api.v1.ReportLineR\x05lines\x12.\n" +
 	"\x05total\x18\x02 \x01(\v2\x18.berth.api.v1.ReportLineR\x05total\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x1e\n" +
 	"\n" +
 	"incomplete\x18\x04 \x01(\bR\n" +
-	"incomplete\"\xbd\x03\n" +
+	"incomplete\x12\x16\n" +
+	"\x06behind\x18\x05 \x01(\bR\x06behind\x12!\n" +
+	"\fleader_index\x18\x06 \x01(\x04R\vleaderIndex\"\xbd\x03\n" +
 	"\n" +
 	"ReportLine\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +

@@ -28,7 +28,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // HistoryService is for jobs that have ended, those included that the cluster's
-// state forgot. Any coordinator answers, also while there is no leader.
+// state forgot. Any coordinator answers, as far as the leader was when it was asked;
+// while there is no leader, with what it has, and says so.
 type HistoryServiceClient interface {
 	// ListHistory streams jobs, in the order in which they ended.
 	ListHistory(ctx context.Context, in *ListHistoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListHistoryResponse], error)
@@ -78,7 +79,8 @@ func (c *historyServiceClient) GetReport(ctx context.Context, in *GetReportReque
 // for forward compatibility.
 //
 // HistoryService is for jobs that have ended, those included that the cluster's
-// state forgot. Any coordinator answers, also while there is no leader.
+// state forgot. Any coordinator answers, as far as the leader was when it was asked;
+// while there is no leader, with what it has, and says so.
 type HistoryServiceServer interface {
 	// ListHistory streams jobs, in the order in which they ended.
 	ListHistory(*ListHistoryRequest, grpc.ServerStreamingServer[ListHistoryResponse]) error

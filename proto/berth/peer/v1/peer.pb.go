@@ -24,6 +24,87 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type ConfirmIndexRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmIndexRequest) Reset() {
+	*x = ConfirmIndexRequest{}
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmIndexRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmIndexRequest) ProtoMessage() {}
+
+func (x *ConfirmIndexRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmIndexRequest.ProtoReflect.Descriptor instead.
+func (*ConfirmIndexRequest) Descriptor() ([]byte, []int) {
+	return file_berth_peer_v1_peer_proto_rawDescGZIP(), []int{0}
+}
+
+type ConfirmIndexResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All that was acknowledged before the request is in the state at this index.
+	Index         uint64 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfirmIndexResponse) Reset() {
+	*x = ConfirmIndexResponse{}
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfirmIndexResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfirmIndexResponse) ProtoMessage() {}
+
+func (x *ConfirmIndexResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfirmIndexResponse.ProtoReflect.Descriptor instead.
+func (*ConfirmIndexResponse) Descriptor() ([]byte, []int) {
+	return file_berth_peer_v1_peer_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ConfirmIndexResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
 type FetchHistoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// After the one index and until the other.
@@ -35,7 +116,7 @@ type FetchHistoryRequest struct {
 
 func (x *FetchHistoryRequest) Reset() {
 	*x = FetchHistoryRequest{}
-	mi := &file_berth_peer_v1_peer_proto_msgTypes[0]
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -47,7 +128,7 @@ func (x *FetchHistoryRequest) String() string {
 func (*FetchHistoryRequest) ProtoMessage() {}
 
 func (x *FetchHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_peer_v1_peer_proto_msgTypes[0]
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -60,7 +141,7 @@ func (x *FetchHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchHistoryRequest.ProtoReflect.Descriptor instead.
 func (*FetchHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_berth_peer_v1_peer_proto_rawDescGZIP(), []int{0}
+	return file_berth_peer_v1_peer_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *FetchHistoryRequest) GetAfter() uint64 {
@@ -95,7 +176,7 @@ type FetchHistoryResponse struct {
 
 func (x *FetchHistoryResponse) Reset() {
 	*x = FetchHistoryResponse{}
-	mi := &file_berth_peer_v1_peer_proto_msgTypes[1]
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -107,7 +188,7 @@ func (x *FetchHistoryResponse) String() string {
 func (*FetchHistoryResponse) ProtoMessage() {}
 
 func (x *FetchHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_peer_v1_peer_proto_msgTypes[1]
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -120,7 +201,7 @@ func (x *FetchHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchHistoryResponse.ProtoReflect.Descriptor instead.
 func (*FetchHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_berth_peer_v1_peer_proto_rawDescGZIP(), []int{1}
+	return file_berth_peer_v1_peer_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *FetchHistoryResponse) GetAfter() uint64 {
@@ -166,7 +247,7 @@ type GetMemberRequest struct {
 
 func (x *GetMemberRequest) Reset() {
 	*x = GetMemberRequest{}
-	mi := &file_berth_peer_v1_peer_proto_msgTypes[2]
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -178,7 +259,7 @@ func (x *GetMemberRequest) String() string {
 func (*GetMemberRequest) ProtoMessage() {}
 
 func (x *GetMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_peer_v1_peer_proto_msgTypes[2]
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -191,7 +272,7 @@ func (x *GetMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemberRequest.ProtoReflect.Descriptor instead.
 func (*GetMemberRequest) Descriptor() ([]byte, []int) {
-	return file_berth_peer_v1_peer_proto_rawDescGZIP(), []int{2}
+	return file_berth_peer_v1_peer_proto_rawDescGZIP(), []int{4}
 }
 
 type GetMemberResponse struct {
@@ -221,7 +302,7 @@ type GetMemberResponse struct {
 
 func (x *GetMemberResponse) Reset() {
 	*x = GetMemberResponse{}
-	mi := &file_berth_peer_v1_peer_proto_msgTypes[3]
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -233,7 +314,7 @@ func (x *GetMemberResponse) String() string {
 func (*GetMemberResponse) ProtoMessage() {}
 
 func (x *GetMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_peer_v1_peer_proto_msgTypes[3]
+	mi := &file_berth_peer_v1_peer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -246,7 +327,7 @@ func (x *GetMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMemberResponse.ProtoReflect.Descriptor instead.
 func (*GetMemberResponse) Descriptor() ([]byte, []int) {
-	return file_berth_peer_v1_peer_proto_rawDescGZIP(), []int{3}
+	return file_berth_peer_v1_peer_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetMemberResponse) GetId() string {
@@ -358,7 +439,10 @@ var File_berth_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_berth_peer_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x18berth/peer/v1/peer.proto\x12\rberth.peer.v1\"A\n" +
+	"\x18berth/peer/v1/peer.proto\x12\rberth.peer.v1\"\x15\n" +
+	"\x13ConfirmIndexRequest\",\n" +
+	"\x14ConfirmIndexResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\"A\n" +
 	"\x13FetchHistoryRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\x04R\x05after\x12\x14\n" +
 	"\x05until\x18\x02 \x01(\x04R\x05until\"\x85\x01\n" +
@@ -387,9 +471,10 @@ const file_berth_peer_v1_peer_proto_rawDesc = "" +
 	"\fhistory_jobs\x18\f \x01(\x04R\vhistoryJobs\x12#\n" +
 	"\rhistory_bytes\x18\r \x01(\x04R\fhistoryBytes\x12#\n" +
 	"\rhistory_holes\x18\x0e \x01(\rR\fhistoryHoles\x12'\n" +
-	"\x0fhistory_problem\x18\x0f \x01(\tR\x0ehistoryProblem2\xb8\x01\n" +
+	"\x0fhistory_problem\x18\x0f \x01(\tR\x0ehistoryProblem2\x91\x02\n" +
 	"\vPeerService\x12N\n" +
-	"\tGetMember\x12\x1f.berth.peer.v1.GetMemberRequest\x1a .berth.peer.v1.GetMemberResponse\x12Y\n" +
+	"\tGetMember\x12\x1f.berth.peer.v1.GetMemberRequest\x1a .berth.peer.v1.GetMemberResponse\x12W\n" +
+	"\fConfirmIndex\x12\".berth.peer.v1.ConfirmIndexRequest\x1a#.berth.peer.v1.ConfirmIndexResponse\x12Y\n" +
 	"\fFetchHistory\x12\".berth.peer.v1.FetchHistoryRequest\x1a#.berth.peer.v1.FetchHistoryResponse0\x01B=Z;github.com/berth-scheduler/berth/proto/berth/peer/v1;peerv1b\x06proto3"
 
 var (
@@ -404,20 +489,24 @@ func file_berth_peer_v1_peer_proto_rawDescGZIP() []byte {
 	return file_berth_peer_v1_peer_proto_rawDescData
 }
 
-var file_berth_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_berth_peer_v1_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_berth_peer_v1_peer_proto_goTypes = []any{
-	(*FetchHistoryRequest)(nil),  // 0: berth.peer.v1.FetchHistoryRequest
-	(*FetchHistoryResponse)(nil), // 1: berth.peer.v1.FetchHistoryResponse
-	(*GetMemberRequest)(nil),     // 2: berth.peer.v1.GetMemberRequest
-	(*GetMemberResponse)(nil),    // 3: berth.peer.v1.GetMemberResponse
+	(*ConfirmIndexRequest)(nil),  // 0: berth.peer.v1.ConfirmIndexRequest
+	(*ConfirmIndexResponse)(nil), // 1: berth.peer.v1.ConfirmIndexResponse
+	(*FetchHistoryRequest)(nil),  // 2: berth.peer.v1.FetchHistoryRequest
+	(*FetchHistoryResponse)(nil), // 3: berth.peer.v1.FetchHistoryResponse
+	(*GetMemberRequest)(nil),     // 4: berth.peer.v1.GetMemberRequest
+	(*GetMemberResponse)(nil),    // 5: berth.peer.v1.GetMemberResponse
 }
 var file_berth_peer_v1_peer_proto_depIdxs = []int32{
-	2, // 0: berth.peer.v1.PeerService.GetMember:input_type -> berth.peer.v1.GetMemberRequest
-	0, // 1: berth.peer.v1.PeerService.FetchHistory:input_type -> berth.peer.v1.FetchHistoryRequest
-	3, // 2: berth.peer.v1.PeerService.GetMember:output_type -> berth.peer.v1.GetMemberResponse
-	1, // 3: berth.peer.v1.PeerService.FetchHistory:output_type -> berth.peer.v1.FetchHistoryResponse
-	2, // [2:4] is the sub-list for method output_type
-	0, // [0:2] is the sub-list for method input_type
+	4, // 0: berth.peer.v1.PeerService.GetMember:input_type -> berth.peer.v1.GetMemberRequest
+	0, // 1: berth.peer.v1.PeerService.ConfirmIndex:input_type -> berth.peer.v1.ConfirmIndexRequest
+	2, // 2: berth.peer.v1.PeerService.FetchHistory:input_type -> berth.peer.v1.FetchHistoryRequest
+	5, // 3: berth.peer.v1.PeerService.GetMember:output_type -> berth.peer.v1.GetMemberResponse
+	1, // 4: berth.peer.v1.PeerService.ConfirmIndex:output_type -> berth.peer.v1.ConfirmIndexResponse
+	3, // 5: berth.peer.v1.PeerService.FetchHistory:output_type -> berth.peer.v1.FetchHistoryResponse
+	3, // [3:6] is the sub-list for method output_type
+	0, // [0:3] is the sub-list for method input_type
 	0, // [0:0] is the sub-list for extension type_name
 	0, // [0:0] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
@@ -434,7 +523,7 @@ func file_berth_peer_v1_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_peer_v1_peer_proto_rawDesc), len(file_berth_peer_v1_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

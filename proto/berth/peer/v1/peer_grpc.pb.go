@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	PeerService_GetMember_FullMethodName    = "/berth.peer.v1.PeerService/GetMember"
+	PeerService_ConfirmIndex_FullMethodName = "/berth.peer.v1.PeerService/ConfirmIndex"
 	PeerService_FetchHistory_FullMethodName = "/berth.peer.v1.PeerService/FetchHistory"
 )
 
@@ -32,6 +33,9 @@ const (
 type PeerServiceClient interface {
 	// GetMember describes the coordinator that answers.
 	GetMember(ctx context.Context, in *GetMemberRequest, opts ...grpc.CallOption) (*GetMemberResponse, error)
+	// ConfirmIndex answers with how far the state of the leader is, once most of
+	// the others have confirmed that it leads. Whoever does not lead refuses.
+	ConfirmIndex(ctx context.Context, in *ConfirmIndexRequest, opts ...grpc.CallOption) (*ConfirmIndexResponse, error)
 	// FetchHistory streams the records of jobs that ended in a part of the log,
 	// as far as the coordinator that answers has them.
 	FetchHistory(ctx context.Context, in *FetchHistoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchHistoryResponse], error)
@@ -49,6 +53,16 @@ func (c *peerServiceClient) GetMember(ctx context.Context, in *GetMemberRequest,
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetMemberResponse)
 	err := c.cc.Invoke(ctx, PeerService_GetMember_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *peerServiceClient) ConfirmIndex(ctx context.Context, in *ConfirmIndexRequest, opts ...grpc.CallOption) (*ConfirmIndexResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ConfirmIndexResponse)
+	err := c.cc.Invoke(ctx, PeerService_ConfirmIndex_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +94,9 @@ type PeerService_FetchHistoryClient = grpc.ServerStreamingClient[FetchHistoryRes
 type PeerServiceServer interface {
 	// GetMember describes the coordinator that answers.
 	GetMember(context.Context, *GetMemberRequest) (*GetMemberResponse, error)
+	// ConfirmIndex answers with how far the state of the leader is, once most of
+	// the others have confirmed that it leads. Whoever does not lead refuses.
+	ConfirmIndex(context.Context, *ConfirmIndexRequest) (*ConfirmIndexResponse, error)
 	// FetchHistory streams the records of jobs that ended in a part of the log,
 	// as far as the coordinator that answers has them.
 	FetchHistory(*FetchHistoryRequest, grpc.ServerStreamingServer[FetchHistoryResponse]) error
@@ -95,6 +112,9 @@ type UnimplementedPeerServiceServer struct{}
 
 func (UnimplementedPeerServiceServer) GetMember(context.Context, *GetMemberRequest) (*GetMemberResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetMember not implemented")
+}
+func (UnimplementedPeerServiceServer) ConfirmIndex(context.Context, *ConfirmIndexRequest) (*ConfirmIndexResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ConfirmIndex not implemented")
 }
 func (UnimplementedPeerServiceServer) FetchHistory(*FetchHistoryRequest, grpc.ServerStreamingServer[FetchHistoryResponse]) error {
 	return status.Error(codes.Unimplemented, "method FetchHistory not implemented")
@@ -138,6 +158,24 @@ func _PeerService_GetMember_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PeerService_ConfirmIndex_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ConfirmIndexRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServiceServer).ConfirmIndex(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PeerService_ConfirmIndex_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServiceServer).ConfirmIndex(ctx, req.(*ConfirmIndexRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _PeerService_FetchHistory_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(FetchHistoryRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -159,6 +197,10 @@ var PeerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetMember",
 			Handler:    _PeerService_GetMember_Handler,
+		},
+		{
+			MethodName: "ConfirmIndex",
+			Handler:    _PeerService_ConfirmIndex_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
