@@ -30,8 +30,12 @@ const (
 // memory than it declared is not tried again, and one that others on its GPU
 // ended is, jobs may need several nodes, cards have states and nodes a history, from 9 on jobs
 // say whom to write to, and have an account, a quality of service and a nice
-// value.
-const EntryVersion = 9
+// value, from 10 on a job that is changed needs room where it is charged.
+const EntryVersion = 10
+
+// chargeVersion is the one from which on a job that is changed needs room in the
+// quotas of where it is charged then.
+const chargeVersion = 10
 
 // accountVersion is the one from which on jobs are of accounts.
 const accountVersion = 9

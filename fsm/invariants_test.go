@@ -230,9 +230,9 @@ func checkIndexes(s *State, all []*cluster.Job) error {
 		if s.inSet(j).get(j.ID) != j {
 			return fmt.Errorf("job %d is not among those that are %s", j.ID, j.State)
 		}
-		for i := range j.Attempts {
-			for _, b := range j.Attempts[i].Berths() {
-				if n := len(b.GPUs); n != j.Spec.GPUs && (n > 0 || !j.Spec.OrCPU) {
+		if a := j.Live(); a != nil { // what others had was by what was asked for then
+			for _, b := range a.Berths() {
+				if n := len(b.GPUs); n != j.Spec.GPUs && (n > 0 || !j.Spec.OrCPU) && (n < j.Spec.GPUs || !j.Spec.WholeNodes()) {
 					return fmt.Errorf("job %d asks for %d GPUs and was given %d", j.ID, j.Spec.GPUs, n)
 				}
 			}

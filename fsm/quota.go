@@ -134,8 +134,14 @@ func (s *State) count(old, j *cluster.Job) {
 	if l == nil {
 		return
 	}
+	h := cluster.HolderOf(j)
+	if old != nil && cluster.HolderOf(old) != h {
+		// It was changed to be charged to another one.
+		l.Count(cluster.HolderOf(old), -wj, -wr, -wm)
+		wj, wr, wm = 0, 0, 0
+	}
 	if wj != jobs || wr != running || wm != milli {
-		l.Count(cluster.HolderOf(j), jobs-wj, running-wr, milli-wm)
+		l.Count(h, jobs-wj, running-wr, milli-wm)
 	}
 }
 

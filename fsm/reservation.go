@@ -134,6 +134,9 @@ func (s *State) elsewhere(j *cluster.Job, st *cluster.Start) cluster.Reason {
 	named := 0
 	for _, b := range st.Berths() {
 		n := s.nodes[b.Node]
+		if n == nil {
+			return stale("node %s is gone", b.Node) // removed since it was planned
+		}
 		if why := j.Spec.Refuses(n); why != "" {
 			return stale("node %s %s", b.Node, why)
 		}

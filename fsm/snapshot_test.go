@@ -344,7 +344,7 @@ func TestGolden(t *testing.T) {
 		setCmd(&cluster.Member{Account: "bio", UID: 1000, Name: "ada", Shares: 2, Default: true, Coordinator: true}, 0), setCmd(quota(cluster.Subject{Account: "bio", Each: true}, cluster.Limits{GPUMilli: 1, Running: 2, Jobs: 3, GPUTime: 4, Period: cluster.Weekly, MaxTime: time.Hour, MaxGPUs: 5}), 0),
 		setCmd(&cluster.AccountPolicy{HalfLife: time.Hour, CoreMicro: 9, Require: true}, 0), unsetCmd(&cluster.AccountPolicy{}),
 	)
-	for name, got := range map[string][]byte{"entry.v9.hex": entry, "snapshot.v9.hex": snapshotOf(t, everything(t).f)} {
+	for name, got := range map[string][]byte{"entry.v10.hex": entry, "snapshot.v10.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
 		text := hex.Dump(got)
 		if *update {
@@ -420,6 +420,14 @@ func TestOldFilesAreReadAsTheyWere(t *testing.T) {
 	restored(t, unhex(t, "snapshot.v6.hex"))
 	if seventh := restored(t, unhex(t, "snapshot.v7.hex")); seventh.EntryVersion() != 7 {
 		t.Errorf("a snapshot of version 7 is read as one of %d", seventh.EntryVersion())
+	}
+	ninth := New(Options{})
+	applyTo(t, ninth, 1, testTerm, unhex(t, "entry.v9.hex"))
+	if got := hex.EncodeToString(ninth.Hash()); got != "3264bfc6f2df745c85d25d4ef2e4d9245778304083e4311820e549267c9fc1ef" {
+		t.Errorf("an entry of version 9 makes a state with hash %s", got)
+	}
+	if ninth = restored(t, unhex(t, "snapshot.v9.hex")); ninth.EntryVersion() != 9 {
+		t.Errorf("a snapshot of version 9 is read as one of %d", ninth.EntryVersion())
 	}
 	if got := v2Hash(t); got != "338a3d1cebcc7c75c8e68dc6d26d76e8586d44b4bb35547f08859d14c8ef5d85" {
 		t.Errorf("an entry of version 2 makes a state with hash %s", got)

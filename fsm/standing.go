@@ -229,7 +229,7 @@ func (s *State) putRuling(r conv.Ruling) {
 		d.accounts[x.Name] = x
 	case *cluster.Member:
 		d.members[cluster.Assoc{Account: x.Account, UID: x.UID}] = x
-		if x.Default {
+		if d.leaveHome(x); x.Default {
 			d.home[x.UID] = x.Account
 		}
 	case *cluster.QOS:

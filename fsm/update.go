@@ -30,6 +30,9 @@ func (s *State) updateJob(index uint64, c *logv1.UpdateJob) Result {
 	}
 	j := old.Clone()
 	j.Spec, j.Revision = spec, index
+	if err := s.mayCharge(old, j); err != nil {
+		return Result{Err: err}
+	}
 	s.cache.job(j)
 	if old.State.Waiting() {
 		if err := s.depend(j); err != nil {
@@ -44,6 +47,21 @@ func (s *State) updateJob(index uint64, c *logv1.UpdateJob) Result {
 	s.reindex(old, j)
 	s.changed(Change{Job: j.ID, New: old.State.Waiting()})
 	return Result{}
+}
+
+// mayCharge refuses to charge a job to an account and a QOS in which there is
+// no room for it, as its submit there would be.
+func (s *State) mayCharge(old, j *cluster.Job) *cluster.Error {
+	if s.rules < chargeVersion || cluster.HolderOf(old) == cluster.HolderOf(j) {
+		return nil
+	}
+	if l := s.standing.limiter; l != nil {
+		// What counts for both of them has it already.
+		n, running, milli := held(old)
+		l.Count(cluster.HolderOf(old), -n, -running, -milli)
+		defer l.Count(cluster.HolderOf(old), n, running, milli)
+	}
+	return s.maySubmit([]*cluster.Job{j})
 }
 
 // reindex puts j, of which the spec changed, in the place of old: jobs are also

@@ -1,0 +1,255 @@
+package fsm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// siteWorld draws what administrators do to a cluster on which jobs wait and
+// run: reservations, drains, nodes that go for good, and jobs that are changed,
+// beside the commands of standingWorld.
+type siteWorld struct{ standingWorld }
+
+func (w siteWorld) where() *cluster.Where {
+	x := &cluster.Where{Whole: w.draw("whole nodes", 4) == 0}
+	if w.draw("inside", 2) == 0 {
+		x.Reservation = rapid.SampledFrom([]string{"r1", "r2"}).Draw(w.t, "inside of")
+	}
+	if w.draw("named", 3) == 0 {
+		x.Nodes = hosts(w.t, string(rapid.SampledFrom(worldNodes).Draw(w.t, "named node")))
+	}
+	return x
+}
+
+func (w siteWorld) reservation() *logv1.Command {
+	name := rapid.SampledFrom([]string{"r1", "r2", "r3"}).Draw(w.t, "reservation")
+	if w.draw("remove reservation", 4) == 0 {
+		return &logv1.Command{Kind: &logv1.Command_RemoveReservation{RemoveReservation: &logv1.RemoveReservation{Name: name}}}
+	}
+	r := &cluster.Reservation{
+		Name: name, Start: w.f.Now().Add(time.Duration(w.draw("from", 5)-2) * time.Hour), Duration: time.Duration(1+w.draw("for", 3)) * time.Hour,
+		Nodes: hosts(w.t, rapid.SampledFrom([]string{"ALL", "n1", "n[1-2]", "n9"}).Draw(w.t, "reserved")), Maint: w.draw("maint", 2) == 0,
+	}
+	if w.draw("for users", 3) > 0 {
+		r.Users = []string{"1000", "1001", "1002"}
+	}
+	if w.draw("cards", 3) == 0 {
+		r.GPUs = []cluster.GPUID{"n1-g0", "n1-g1"}
+	}
+	base := uint64(0)
+	if old := w.f.st.reservation(name); old != nil && w.draw("late", 6) > 0 {
+		base = old.Revision
+	}
+	return &logv1.Command{Kind: &logv1.Command_SetReservation{SetReservation: &logv1.SetReservation{Reservation: conv.ReservationToLog(r), Base: base}}}
+}
+
+// update changes what a job, that waits most often, is charged to and asks for.
+func (w siteWorld) update() *logv1.Command {
+	j, ok := w.pick(cluster.JobPending, cluster.JobQueued)
+	if !ok || w.draw("any", 3) == 0 {
+		if j, ok = w.pick(); !ok {
+			return holdCmd(99, 0, false)
+		}
+	}
+	s := *j.Spec
+	s.Nice = int32(w.draw("nice", 3))
+	if j.State.Waiting() || w.draw("at all", 3) == 0 {
+		s.Account = rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(w.t, "charged")
+		s.QOS = rapid.SampledFrom([]string{"", "low", "high"}).Draw(w.t, "served")
+		if s.GPUs > 0 && j.State.Waiting() {
+			s.GPUs = 1 + w.draw("gpus", 2)
+		}
+	}
+	base := j.Revision - uint64(w.draw("stale", 8)/7)
+	return &logv1.Command{Kind: &logv1.Command_UpdateJob{UpdateJob: &logv1.UpdateJob{Job: uint64(j.ID), Spec: conv.SpecToLog(&s), Base: base}}}
+}
+
+func (w siteWorld) command() *logv1.Command {
+	switch w.draw("site", 12) {
+	case 0:
+		return w.reservation()
+	case 1, 2:
+		return w.update()
+	case 3:
+		return drainCmd(rapid.SampledFrom(worldNodes).Draw(w.t, "node"), rapid.Bool().Draw(w.t, "drain"))
+	case 4:
+		// Most often one that holds nothing, which can go.
+		for _, id := range worldNodes {
+			if n, ok := w.f.Node(id); ok && len(w.f.NodeJobs(n.ID)) == 0 && w.draw("this one", 3) == 0 {
+				return removeCmd(id)
+			}
+		}
+		return removeCmd("n2")
+	case 5:
+		return w.plan()
+	case 6:
+		m := &cluster.Member{Account: rapid.SampledFrom([]string{"a", "b"}).Draw(w.t, "of"), UID: cluster.UID(1000 + w.draw("uid", 2)), Shares: 1, Default: w.draw("default", 2) == 0}
+		if old := w.f.st.standing.find(m); old != nil {
+			return setCmd(m, *revisionOf(old))
+		}
+		return setCmd(m, 0)
+	}
+	c := w.standingWorld.command()
+	for _, j := range c.GetSubmitJob().GetJobs() {
+		if w.draw("somewhere", 3) > 0 {
+			continue
+		}
+		s, err := conv.SpecFromLog(j.Spec)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		s.Where = w.where()
+		j.Spec = conv.SpecToLog(s)
+	}
+	return c
+}
+
+// checkCounted holds what is kept of accounts and quotas against a new count.
+func checkCounted(s *State) error {
+	d, jobs, home := &s.standing, map[cluster.UID]int{}, map[cluster.UID]string{}
+	for _, j := range s.unended() {
+		n, _, _ := held(j)
+		jobs[j.Owner.UID] += int(n)
+	}
+	for a, m := range d.members {
+		if m.Default {
+			home[a.UID] = a.Account
+		}
+	}
+	if !maps.Equal(jobs, d.jobsOf) || !maps.Equal(home, d.home) {
+		return fmt.Errorf("jobs of users %v and default accounts %v are kept; counted anew they are %v and %v", d.jobsOf, d.home, jobs, home)
+	}
+	if (d.limiter == nil) != (len(d.quotas) == 0) {
+		return fmt.Errorf("a limiter without quotas, or none with %d", len(d.quotas))
+	}
+	if d.limiter == nil {
+		return nil
+	}
+	if diff := cmp.Diff(tallied(s), d.limiter.Used()); diff != "" {
+		return fmt.Errorf("tallies (- counted anew, + kept): %s", diff)
+	}
+	fresh := s.budgets(cluster.NewLimiter(d.accounts, d.quotas, nil), s.now)
+	for key, used := range fresh {
+		if kept := s.spentOf(key.subject, key.period); kept != used {
+			return fmt.Errorf("%d of the budget of %s counts, counted anew it is %d", kept, key.subject, used)
+		}
+	}
+	return nil
+}
+
+// checkNames holds the jobs of each name against a new count.
+func checkNames(s *State) error {
+	count, seen := map[nameKey]int{}, map[cluster.JobID]struct{}{}
+	for _, j := range s.unended() {
+		if _, twice := seen[unit(j)]; !twice { // an array is one
+			seen[unit(j)] = struct{}{}
+			count[nameOf(j)]++
+		}
+	}
+	for k, q := range s.named {
+		if q.live != count[k] {
+			return fmt.Errorf("%d jobs are named %v, %d are kept", count[k], k, q.live)
+		}
+		delete(count, k)
+	}
+	if len(count) > 0 {
+		return fmt.Errorf("names that nothing is kept of: %v", count)
+	}
+	return nil
+}
+
+// TestSiteReplicasAgree: whatever administrators make of a cluster, a replica
+// that was restored half-way answers each entry as one that applied all of
+// them, and both keep what a new count gives.
+func TestSiteReplicasAgree(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := New(Options{}), New(Options{})
+		w := siteWorld{standingWorld{&world{t: t, f: a}}}
+		now, index := t0, uint64(0)
+		step := func(cmds ...*logv1.Command) {
+			index++
+			now = now.Add(time.Duration(w.draw("pause", 2000)) * time.Second)
+			data := encode(t, testTerm, now, cmds...)
+			x, y := applyTo(t, a, index, testTerm, data), applyTo(t, b, index, testTerm, data)
+			if want, got := fmt.Sprint(errorsOf(x)), fmt.Sprint(errorsOf(y)); want != got {
+				t.Fatalf("entry %d: answered %s, after a restore %s", index, want, got)
+			}
+		}
+		step(initCmd("c1", 100), registerCmd(node("n1", "boot1", 2)), registerCmd(node("n2", "boot1", 2)), registerCmd(node("n3", "boot1", 1)))
+		for _, name := range []string{"a", "b"} {
+			step(setCmd(&cluster.Account{Name: name, Shares: 1}, 0))
+		}
+		n := rapid.IntRange(20, 80).Draw(t, "entries")
+		cut := rapid.IntRange(1, n).Draw(t, "cut")
+		for i := 1; i <= n; i++ {
+			step(w.command())
+			if i == cut {
+				b = restored(t, snapshotOf(t, b))
+			}
+			err := errors.Join(checkDerived(a.st), checkCounted(a.st), checkNames(a.st), checkCounted(b.st), checkNames(b.st), sameInside(a.st, b.st))
+			if err != nil {
+				t.Fatalf("entry %d: %v", index, err)
+			}
+			if !bytes.Equal(a.Hash(), b.Hash()) {
+				t.Fatalf("entry %d: replicas differ:\n%s\n%s", index, contents(t, a), contents(t, b))
+			}
+		}
+	})
+}
+
+// updateCmd changes what a job asks for.
+func updateCmd(j *cluster.Job, change func(*cluster.Spec)) *logv1.Command {
+	s := *j.Spec
+	change(&s)
+	return &logv1.Command{Kind: &logv1.Command_UpdateJob{UpdateJob: &logv1.UpdateJob{Job: uint64(j.ID), Spec: conv.SpecToLog(&s), Base: j.Revision}}}
+}
+
+// TestChangedJobIsCharged: a job that is changed counts where it is charged
+// then, and nowhere else, and needs room there.
+func TestChangedJobIsCharged(t *testing.T) {
+	t.Parallel()
+	m := accounted(t)
+	m.must(setCmd(quota(cluster.Subject{Account: "bio"}, cluster.Limits{Jobs: 2}), 0))
+	m.must(setCmd(quota(cluster.Subject{Each: true}, cluster.Limits{Jobs: 3}), 0))
+	id := m.submit(in("bio", "low"))
+	m.submit(in("bio", "low"))
+	third := m.submit(in("site", "low"))
+	into := func(account string) func(*cluster.Spec) { return func(s *cluster.Spec) { s.Account = account } }
+	e := m.refused(cluster.CodeExhausted, updateCmd(m.job(third), into("bio")))
+	if want := "AssocGrpSubmitJobsLimit: account bio may have 2 jobs waiting or running and has 2; 1 more are asked for"; e.Msg != want {
+		t.Errorf("%s", e.Msg)
+	}
+	m.must(updateCmd(m.job(id), into("site"))) // the user's three jobs stay three
+	m.must(updateCmd(m.job(third), into("bio")))
+	if err := checkCounted(m.f.st); err != nil {
+		t.Error(err)
+	}
+	m.refused(cluster.CodeInvalid, updateCmd(m.job(id), into("gone")))
+}
+
+// TestPlannedNodeIsGone: a start on a node that was removed since it was planned
+// is refused, whatever the job and reservations say of where it may run.
+func TestPlannedNodeIsGone(t *testing.T) {
+	t.Parallel()
+	m := accounted(t)
+	s := spec(0)
+	s.Where = &cluster.Where{Exclude: hosts(t, "n9")}
+	id := m.submit(s)
+	m.must(removeCmd("n1"))
+	r := m.must(planCmd(cluster.Plan{Starts: []cluster.Start{{Job: id, Attempt: 1, Why: "fits", Berth: cluster.Berth{Node: "n1"}}}}))
+	if len(r.Plan.Rejected) != 1 || r.Plan.Rejected[0].Reason != stale("node n1 is gone") {
+		t.Errorf("%+v", r.Plan)
+	}
+}
