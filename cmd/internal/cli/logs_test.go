@@ -29,6 +29,15 @@ func TestOutputPath(t *testing.T) {
 			t.Errorf("%q: got %q, %v, want %q", pattern, got, err, want)
 		}
 	}
+	seven := uint32(7)
+	job.Id, job.ArrayJobId, job.ArrayTaskId = 15, 12, &seven
+	if got, err := view.OutputPath(job, "%A_%a-%j"); err != nil || got != "/home/ann/12_7-15" {
+		t.Errorf("a task: %q, %v", got, err)
+	}
+	job.ArrayCount = 3
+	if got, err := view.OutputPath(job, "%A_%a"); err != nil || got != "/home/ann/12_4294967294" {
+		t.Errorf("several tasks: %q, %v", got, err)
+	}
 	if _, err := view.OutputPath(job, ""); err == nil {
 		t.Error("no pattern: want an error")
 	}

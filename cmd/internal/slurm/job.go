@@ -2,9 +2,7 @@ package slurm
 
 import (
 	"cmp"
-	"fmt"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -15,9 +13,14 @@ type Job struct {
 	// Array is how its id reads as part of an array, such as "4_0" or, while
 	// tasks of it wait, "4_[0-5%2]"; Tasks the part behind the underscore.
 	Array, Tasks string
-	// ArrayID is the array's id, 0 for a job by itself.
-	ArrayID uint64
-	Name    string
+	// ArrayID is the array's id, 0 for a job by itself; Throttle how many of its
+	// tasks run at once, 0 for any number.
+	ArrayID  uint64
+	Throttle uint32
+	part     bool // not all tasks that it stands for, see Narrow
+	// Begun tells that it was started once, though it may wait again.
+	Begun bool
+	Name  string
 	// User and Group own it.
 	User, Group string
 	UID, GID    uint32
@@ -181,26 +184,6 @@ func (j *Job) arrayID() string {
 	return j.id()
 }
 
-// InArray makes j tasks of an array, of which at most throttle run at once; 0
-// is any number. Several that wait are one job, as 8-99 of 4.
-func (j *Job) InArray(array uint64, tasks string, throttle uint32) {
-	if array == 0 {
-		return
-	}
-	j.ArrayID, j.Tasks = array, tasks
-	if !j.Folds() {
-		j.Array = fmt.Sprintf("%d_%s", array, tasks)
-		return
-	}
-	if throttle > 0 {
-		j.Tasks += "%" + strconv.FormatUint(uint64(throttle), 10)
-	}
-	j.Array = fmt.Sprintf("%d_[%s]", array, j.Tasks)
-}
-
-// Folds tells whether j stands for several tasks of its array.
-func (j *Job) Folds() bool { return j.ArrayID != 0 && strings.ContainsAny(j.Tasks, "-,:") }
-
 func (j *Job) shown() string {
 	if j.Array != "" {
 		return j.Array
@@ -218,7 +201,7 @@ func fixed(s string) func(*Job) string { return func(*Job) string { return s } }
 var jobFields = map[string]column[Job]{
 	"account":       {head: "ACCOUNT", value: func(j *Job) string { return orNull(j.Account) }},
 	"arrayjobid":    {head: "ARRAY_JOB_ID", value: (*Job).arrayID},
-	"arraytaskid":   {head: "ARRAY_TASK_ID", value: func(j *Job) string { return orNA(j.Tasks) }},
+	"arraytaskid":   {head: "ARRAY_TASK_ID", value: func(j *Job) string { return orNA(j.listed()) }},
 	"batchflag":     {head: "BATCH_FLAG", value: fixed("1")},
 	"batchhost":     {head: "EXEC_HOST", value: func(j *Job) string { return orNA(j.firstNode()) }},
 	"command":       {head: "COMMAND", value: func(j *Job) string { return orNull(j.Command) }},

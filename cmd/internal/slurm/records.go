@@ -35,7 +35,7 @@ func (r *Record) Job(w io.Writer, j *Job) error {
 
 func (r *Record) jobWho(j *Job) []string {
 	lines := []string{
-		fmt.Sprintf("JobId=%d JobName=%s", j.ID, j.Name),
+		fmt.Sprintf("JobId=%d %sJobName=%s", j.ID, j.arrayWords(), j.Name),
 		fmt.Sprintf("UserId=%s(%d) GroupId=%s(%d) MCS_label=N/A", j.User, j.UID, j.Group, j.GID),
 		fmt.Sprintf("Priority=%d Nice=%d Account=%s QOS=%s", j.Priority, j.Nice, orNull(j.Account), orNull(j.QOS)),
 		fmt.Sprintf("JobState=%s Reason=%s Dependency=%s", j.State, cmp.Or(j.Reason, "None"), orNull(j.Dependency)),
@@ -45,6 +45,18 @@ func (r *Record) jobWho(j *Job) []string {
 		lines = append(lines, fmt.Sprintf("DerivedExitCode=%d:%d", j.ExitCode, j.Signal))
 	}
 	return lines
+}
+
+// arrayWords say which tasks of an array it is.
+func (j *Job) arrayWords() string {
+	if j.ArrayID == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("ArrayJobId=%d ArrayTaskId=%s ", j.ArrayID, j.listed())
+	if j.Throttle > 0 {
+		s += fmt.Sprintf("ArrayTaskThrottle=%d ", j.Throttle)
+	}
+	return s
 }
 
 func (r *Record) jobWhen(j *Job) []string {

@@ -155,8 +155,12 @@ func sortKeys(spec string) (func(a, b *Job) int, error) {
 		switch {
 		case !ok:
 			return nil, Message("Invalid sort specification: " + field)
-		case name == "i" || name == "A" || name == "F":
+		case name == "i":
+			k.by = byArray
+		case name == "A":
 			k.by = func(a, b *Job) int { return cmp.Compare(a.ID, b.ID) }
+		case name == "F":
+			k.by = func(a, b *Job) int { return cmp.Compare(cmp.Or(a.ArrayID, a.ID), cmp.Or(b.ArrayID, b.ID)) }
 		case name == "p" || name == "Q":
 			k.by = func(a, b *Job) int { return cmp.Compare(a.Priority, b.Priority) }
 		case name == "t" || name == "T":

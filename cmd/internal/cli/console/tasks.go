@@ -50,7 +50,7 @@ func ParseTask(arg string) (id uint64, task *uint32, err error) {
 func ParseJobs(args []string) (ids []uint64, tasks []TaskRef, err error) {
 	var plain []string
 	for _, arg := range args {
-		for _, part := range splitOutside(arg) {
+		for _, part := range SplitOutside(arg) {
 			id, list, one := strings.Cut(part, "_")
 			if !one {
 				plain = append(plain, part)
@@ -82,8 +82,8 @@ func ParseJobs(args []string) (ids []uint64, tasks []TaskRef, err error) {
 	return ids, tasks, nil
 }
 
-// splitOutside splits at commas that stand in no brackets.
-func splitOutside(s string) []string {
+// SplitOutside splits at commas that stand in no brackets.
+func SplitOutside(s string) []string {
 	var out []string
 	depth, from := 0, 0
 	for i := range len(s) {

@@ -113,8 +113,9 @@ func NewSqueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 			return jobcmd.RunQueue(ctx, e, c, &jobcmd.QueueOptions{User: users, Me: me, State: slurmStateNames(states), Output: string(console.FormatJSON)}, listOf(jobs))
 		}
 		var err error
-		if q.Jobs, err = jobNumbers(jobs, "Invalid job id: %s"); err != nil {
-			return err
+		var tasks []console.TaskRef
+		if q.Jobs, tasks, err = jobsAndTasksOf(jobs); err != nil {
+			return slurm.Message(err.Error())
 		}
 		q.Users, q.Names, q.Partitions = listOf(users), listOf(names), listOf(parts)
 		q.States = listOf(strings.ToUpper(states))
@@ -124,25 +125,28 @@ func NewSqueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 		if q.Nodes, err = slurm.Unfold(nodes); err != nil {
 			return slurm.Message(fmt.Sprintf("Invalid node name %v", err))
 		}
-		return runSqueue(ctx, e, c, &q, array)
+		return runSqueue(ctx, e, c, &q, tasks, array || e.Getenv("SQUEUE_ARRAY") != "")
 	})
 }
 
 // lookOf makes an option that may stand without a value.
 func lookOf(fs *pflag.FlagSet, name, value string) { fs.Lookup(name).NoOptDefVal = value }
 
-func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, each bool) error {
+func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, tasks []console.TaskRef, each bool) error {
 	for _, s := range q.States {
 		if s != "ALL" && !knownToSlurm(s) {
 			return slurm.Message("Invalid job state specified: " + s)
 		}
 	}
-	jobs, err := listSlurm(ctx, e, c, squeueRequest(q), q.ShowsFiles())
+	jobs, err := listSlurm(ctx, e, c, squeueRequest(q, tasks), q.ShowsFiles())
 	if err != nil {
 		return err
 	}
-	if len(q.Jobs) > 0 && len(jobs) == 0 {
+	if len(q.Jobs)+len(tasks) == 1 && len(jobs) == 0 {
 		return errSlurmJob
+	}
+	if jobs, err = onlyTasks(jobs, q.Jobs, tasks); err != nil {
+		return err
 	}
 	if each {
 		if jobs, err = unfolded(jobs); err != nil {
@@ -154,45 +158,22 @@ func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.S
 			return err
 		}
 	}
+	slurm.Masters(jobs)
 	return q.Print(e.Out, jobs, e.Now())
 }
 
-// unfolded has a job for each task of an array that waits. Folded tasks follow
-// each other in their array, so that their ids end with the job's.
-func unfolded(jobs []slurm.Job) ([]slurm.Job, error) {
-	out := make([]slurm.Job, 0, len(jobs))
-	for i := range jobs {
-		j := &jobs[i]
-		if !j.Folds() {
-			out = append(out, *j)
-			continue
-		}
-		list, _, _ := strings.Cut(j.Tasks, "%")
-		tasks, err := cluster.ParseTasks(list)
-		if err != nil {
-			return nil, fmt.Errorf("tasks of job %d: %w", j.ArrayID, err)
-		}
-		for k := range tasks.Len() {
-			one := *j
-			one.ID = j.ID - uint64(tasks.Len()-1-k)
-			one.InArray(j.ArrayID, strconv.FormatUint(uint64(tasks.At(k)), 10), 0)
-			out = append(out, one)
-		}
-	}
-	return out, nil
-}
-
 // squeueRequest leaves as much of the choice to the coordinator as it knows of.
-func squeueRequest(q *slurm.Squeue) *apiv1.ListJobsRequest {
-	req := &apiv1.ListJobsRequest{Ids: q.Jobs, Finished: len(q.States) > 0 || len(q.Jobs) > 0}
-	if len(q.Jobs)+len(q.Users)+len(q.Names)+len(q.Partitions)+len(q.Nodes) > mostFiltered {
+func squeueRequest(q *slurm.Squeue, tasks []console.TaskRef) *apiv1.ListJobsRequest {
+	ids := idsOf(q.Jobs, tasks)
+	req := &apiv1.ListJobsRequest{Ids: ids, Finished: len(q.States) > 0 || len(ids) > 0}
+	if len(ids)+len(q.Users)+len(q.Names)+len(q.Partitions)+len(q.Nodes) > mostFiltered {
 		return req
 	}
 	req.Users, req.Names, req.Nodes = q.Users, q.Names, q.Nodes
 	if !slices.Contains(q.Partitions, noPartition) {
 		req.Partitions = q.Partitions
 	}
-	if len(q.Jobs) == 0 && !slices.Contains(q.States, "ALL") {
+	if len(ids) == 0 && !slices.Contains(q.States, "ALL") {
 		req.States = berthStates(q.States)
 	}
 	return req

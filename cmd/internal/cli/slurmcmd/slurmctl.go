@@ -216,30 +216,6 @@ func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *s
 	return bare("invalid entity:" + what + " for keyword:show")
 }
 
-func showSlurmJobs(ctx context.Context, e *console.Env, c *client.Client, r *slurm.Record, args []string) error {
-	ids, err := jobNumbers(strings.Join(args, ","), "Invalid job id %s")
-	if err != nil {
-		return err
-	}
-	got, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: ids, Finished: true})
-	switch {
-	case err != nil:
-		return err
-	case len(got) == 0 && len(ids) > 0:
-		return errSlurmJob
-	case len(got) == 0:
-		e.Printf("No jobs in the system\n")
-		return nil
-	}
-	for _, j := range got {
-		s := slurmJob(j, e.Now())
-		if err := r.Job(e.Out, &s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func showSlurmNodes(ctx context.Context, e *console.Env, c *client.Client, r *slurm.Record, args []string) error {
 	_, nodes, err := slurmCluster(ctx, c, e.Now())
 	if err != nil {

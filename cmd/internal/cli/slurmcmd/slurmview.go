@@ -40,7 +40,7 @@ func slurmJob(j *apiv1.Job, now time.Time) slurm.Job {
 		ID: j.GetId(), Name: console.Escape(j.GetName()), User: console.Escape(j.GetUser()), UID: j.GetUid(), Partition: j.GetPartition(), State: long, Code: code,
 		Reason: j.GetReason(), Nodes: int(max(1, j.GetNodesWanted())), NodeList: console.NodesOf(j), GPUs: int(j.GetGpusWanted()),
 		Submitted: local(j.GetSubmitted(), now), Eligible: local(j.GetSubmitted(), now), Started: local(j.GetStarted(), now), Ended: local(j.GetEnded(), now),
-		Expected: local(j.GetEstimatedStart(), now), ExitCode: j.GetExitCode(), Signal: j.GetSignal(), Priority: slurm.FirstPriority - int64(j.GetId()),
+		Expected: local(j.GetEstimatedStart(), now), ExitCode: j.GetExitCode(), Signal: j.GetSignal(), Priority: slurm.FirstPriority - int64(cmp.Or(j.GetArrayJobId(), j.GetId())),
 	}, j.GetSpec()
 	s.Account, s.QOS, s.Nice = j.GetAccount(), j.GetQos(), j.GetNice()
 	s.InArray(j.GetArrayJobId(), tasksOf(j), j.GetArrayThrottle())

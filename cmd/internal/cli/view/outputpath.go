@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -53,15 +54,20 @@ func expandPatterns(j *apiv1.Job, p string) string {
 }
 
 // patternValue is what %c stands for. A job has one node, one task and one
-// step, and is no element of an array, for which Slurm prints 4294967294.
+// step; what is no task of an array, or several, has Slurm's 4294967294.
 func patternValue(j *apiv1.Job, c byte) (val string, number, ok bool) {
 	switch c {
 	case '%':
 		return "%", false, true
-	case 'j', 'A', 'J':
+	case 'A':
+		return strconv.FormatUint(cmp.Or(j.GetArrayJobId(), j.GetId()), 10), true, true
+	case 'j', 'J':
 		return strconv.FormatUint(j.GetId(), 10), true, true
 	case 'a':
-		return "4294967294", true, true
+		if j.GetArrayJobId() == 0 || j.ArrayTaskId == nil || j.GetArrayCount() > 1 {
+			return "4294967294", true, true
+		}
+		return strconv.FormatUint(uint64(j.GetArrayTaskId()), 10), true, true
 	case 'n', 't', 's':
 		return "0", true, true
 	case 'x':

@@ -1,0 +1,190 @@
+package slurmcmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// jobsAndTasksOf reads the jobs that are to be shown: ids, and tasks of arrays
+// as 12_3 and 12_[3-9]. A step counts as its job.
+func jobsAndTasksOf(list string) (ids []uint64, tasks []console.TaskRef, err error) {
+	for _, s := range console.SplitOutside(strings.Join(strings.Fields(list), ",")) {
+		if s == "" {
+			continue
+		}
+		job, _, _ := strings.Cut(s, ".")
+		more, of, err := console.ParseJobs([]string{job})
+		if err != nil {
+			return nil, nil, fmt.Errorf("Invalid job id: %s", s) //nolint:staticcheck // Slurm's words
+		}
+		ids, tasks = append(ids, more...), append(tasks, of...)
+	}
+	return ids, tasks, nil
+}
+
+// idsOf are the ids under which a coordinator lists jobs and tasks.
+func idsOf(ids []uint64, tasks []console.TaskRef) []uint64 {
+	out := slices.Clone(ids)
+	for _, t := range tasks {
+		if !slices.Contains(out, t.Array) {
+			out = append(out, t.Array)
+		}
+	}
+	return out
+}
+
+// onlyTasks leaves of the arrays that were listed for some tasks those tasks
+// alone; of several that wait as one job what was named.
+func onlyTasks(jobs []slurm.Job, ids []uint64, refs []console.TaskRef) ([]slurm.Job, error) {
+	if len(refs) == 0 {
+		return jobs, nil
+	}
+	named := map[uint64][]cluster.Tasks{}
+	for _, r := range refs {
+		t, err := cluster.ParseTasks(r.Tasks)
+		if err != nil {
+			return nil, err
+		}
+		named[r.Array] = append(named[r.Array], t)
+	}
+	var out []slurm.Job
+	for i := range jobs {
+		j := &jobs[i]
+		among := named[j.ArrayID]
+		if len(among) == 0 || slices.Contains(ids, j.ID) || slices.Contains(ids, j.ArrayID) {
+			out = append(out, *j)
+			continue
+		}
+		has, err := cluster.ParseTasks(j.Tasks)
+		if err != nil {
+			return nil, fmt.Errorf("tasks of job %d: %w", j.ArrayID, err)
+		}
+		both := common(has, among)
+		if both.Len() == 0 {
+			continue
+		}
+		one := *j
+		if j.Folds() {
+			one.ID = j.ArrayID
+			one.Narrow(both.String())
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// common is what a set of tasks has in common with any of others.
+func common(has cluster.Tasks, among []cluster.Tasks) cluster.Tasks {
+	var runs []cluster.TaskRun
+	for k := range has.Len() {
+		n := has.At(k)
+		if slices.ContainsFunc(among, func(t cluster.Tasks) bool { _, in := t.Rank(n); return in }) {
+			runs = append(runs, cluster.TaskRun{First: n, Last: n, Step: 1})
+		}
+	}
+	out, _ := cluster.NewTasks(runs) // of tasks that are there
+	return out
+}
+
+// unfolded has a job for each task of an array that waits.
+func unfolded(jobs []slurm.Job) ([]slurm.Job, error) {
+	out := make([]slurm.Job, 0, len(jobs))
+	for i := range jobs {
+		j := &jobs[i]
+		if !j.Folds() {
+			out = append(out, *j)
+			continue
+		}
+		tasks, err := cluster.ParseTasks(j.Tasks)
+		if err != nil {
+			return nil, fmt.Errorf("tasks of job %d: %w", j.ArrayID, err)
+		}
+		for k := range tasks.Len() {
+			one := *j
+			one.ID = j.ArrayID
+			one.InArray(j.ArrayID, strconv.FormatUint(uint64(tasks.At(k)), 10), j.Throttle)
+			out = append(out, one)
+		}
+	}
+	return out, nil
+}
+
+func showSlurmJobs(ctx context.Context, e *console.Env, c *client.Client, r *slurm.Record, args []string) error {
+	ids, tasks, err := jobsAndTasksOf(strings.Join(args, ","))
+	if err != nil {
+		return bare("scontrol_print_job error: Invalid job id specified")
+	}
+	asked := idsOf(ids, tasks)
+	got, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: asked, Finished: true})
+	switch {
+	case err != nil:
+		return err
+	case len(got) == 0 && len(asked) > 0:
+		return errSlurmJob
+	case len(got) == 0:
+		e.Printf("No jobs in the system\n")
+		return nil
+	}
+	jobs := make([]slurm.Job, 0, len(got))
+	for _, j := range got {
+		if len(tasks) == 1 && len(ids) == 0 && j.GetArrayCount() > 1 {
+			if n, err := strconv.ParseUint(tasks[0].Tasks, 10, 32); err == nil { // its files are called by it
+				one := uint32(n)
+				s := slurmJob(&apiv1.Job{Id: j.GetId(), ArrayJobId: j.GetArrayJobId(), ArrayTaskId: &one, Spec: j.GetSpec(), Name: j.GetName(), User: j.GetUser()}, e.Now())
+				whole := slurmJob(j, e.Now())
+				whole.Stdin, whole.Stdout, whole.Stderr = s.Stdin, s.Stdout, s.Stderr
+				jobs = append(jobs, whole)
+				continue
+			}
+		}
+		jobs = append(jobs, slurmJob(j, e.Now()))
+	}
+	if jobs, err = onlyTasks(jobs, ids, tasks); err != nil {
+		return err
+	}
+	if len(jobs) == 0 {
+		return bare(fmt.Sprintf("Job %s not found", tasks[0]))
+	}
+	return printRecords(e.Out, r, jobs, len(asked) > 0)
+}
+
+// printRecords prints jobs, those of arrays that were asked for in Slurm's order.
+func printRecords(w io.Writer, r *slurm.Record, jobs []slurm.Job, asked bool) error {
+	if asked {
+		slices.SortStableFunc(jobs, func(a, b slurm.Job) int { return lastBegunFirst(&a, &b) })
+	}
+	slurm.Masters(jobs)
+	for i := range jobs {
+		if err := r.Job(w, &jobs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastBegunFirst is Slurm's order within an array: what waits, and then from the
+// task that began last on.
+func lastBegunFirst(a, b *slurm.Job) int {
+	switch {
+	case a.ArrayID == 0 || a.ArrayID != b.ArrayID:
+		return cmp.Compare(cmp.Or(a.ArrayID, a.ID), cmp.Or(b.ArrayID, b.ID))
+	case a.Folds() != b.Folds():
+		if a.Folds() {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(b.ID, a.ID)
+}
