@@ -31,6 +31,11 @@ type caller struct {
 	plain bool
 }
 
+// owner is the caller as the owner of what it submits.
+func (who caller) owner() cluster.Owner {
+	return cluster.Owner{UID: who.uid, GID: who.gid, Name: who.name}
+}
+
 // action is what a caller wants to do.
 type action uint8
 

@@ -10,37 +10,17 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/learner"
 	"github.com/berth-scheduler/berth/model/interfere"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// sharer is a job that would share a GPU.
-type sharer struct {
-	id        cluster.JobID // 0 for one that is not submitted
-	spec      *cluster.Spec
-	estimates []cluster.Estimate
-}
-
-// on is how the job loads a GPU of a type. What a user declares counts as the
-// scheduler counts it.
-func (s *sharer) on(gpuType string) interfere.Job {
-	j := interfere.Job{Signature: s.spec.Signature, Family: familyIn(s.spec), Util: interfere.Unknown, Bandwidth: interfere.Unknown}
-	milli := s.spec.GPUMilli
-	if e, ok := cluster.EstimateFor(s.estimates, gpuType); ok && milli == 0 {
-		milli = e.Milli
-	}
-	if milli > 0 {
-		j.Util = float64(min(milli, cluster.WholeGPU)) / cluster.WholeGPU
-	}
-	return j
-}
-
 // beside gathers the jobs with the given ids.
-func (c *Coordinator) beside(ids []uint64) ([]sharer, error) {
+func (c *Coordinator) beside(ids []uint64) ([]learner.Sharer, error) {
 	if len(ids) > interfere.MaxSet {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "beside: %d jobs, at most %d can share a GPU", len(ids), interfere.MaxSet)
 	}
-	var out []sharer
+	var out []learner.Sharer
 	for i, id := range ids {
 		j, ok := c.fsm.Job(cluster.JobID(id))
 		switch {
@@ -51,25 +31,25 @@ func (c *Coordinator) beside(ids []uint64) ([]sharer, error) {
 		case j.Spec.GPUs == 0:
 			return nil, cluster.Errorf(cluster.CodeInvalid, "beside: job %d uses no GPU that it could share", id)
 		}
-		out = append(out, sharer{j.ID, j.Spec, j.Estimates})
+		out = append(out, learner.Sharer{ID: j.ID, Spec: j.Spec, Estimates: j.Estimates})
 	}
 	return out, nil
 }
 
 // sharing predicts a set of jobs on each kind of card in the cluster.
-func (c *Coordinator) sharing(set []sharer, nodes []*cluster.Node) []*apiv1.Sharing {
-	m := c.learn.company.learned()
+func (c *Coordinator) sharing(set []learner.Sharer, nodes []*cluster.Node) []*apiv1.Sharing {
+	m := c.learn.Company.Model()
 	var out []*apiv1.Sharing
-	for _, k := range kindsOf(nodes) {
-		s := interfere.Set{GPUType: k.gpuType, Mode: k.mode}
+	for _, k := range learner.KindsOf(nodes) {
+		s := interfere.Set{GPUType: k.GPUType, Mode: k.Mode}
 		for i := range set {
-			s.Jobs = append(s.Jobs, set[i].on(k.gpuType))
+			s.Jobs = append(s.Jobs, set[i].On(k.GPUType))
 		}
 		msg := &apiv1.Sharing{
-			GpuType: k.gpuType, Mode: k.mode.String(), Limit: c.limitOn(m, k), Advice: adviceToAPI(m.Advice(k.gpuType, k.mode), k.gpuType),
+			GpuType: k.GPUType, Mode: k.Mode.String(), Limit: c.limitOn(m, k), Advice: adviceToAPI(m.Advice(k.GPUType, k.Mode), k.GPUType),
 		}
 		for i, x := range m.Explain(s) {
-			msg.Jobs = append(msg.Jobs, &apiv1.SharedJob{Id: uint64(set[i].id), Speed: x.Speed, Slowdown: 1 / x.Speed, Parts: partsOf(&x, set, i)})
+			msg.Jobs = append(msg.Jobs, &apiv1.SharedJob{Id: uint64(set[i].ID), Speed: x.Speed, Slowdown: 1 / x.Speed, Parts: partsOf(&x, set, i)})
 		}
 		out = append(out, msg)
 	}
@@ -78,8 +58,8 @@ func (c *Coordinator) sharing(set []sharer, nodes []*cluster.Node) []*apiv1.Shar
 
 // limitOn is the slowdown beyond which nobody is laid on a kind of card, 0
 // when there is none: not before something was learned there.
-func (c *Coordinator) limitOn(m *interfere.Model, k kindOfCard) float64 {
-	if _, known := sharingOf(m, k); !known {
+func (c *Coordinator) limitOn(m *interfere.Model, k learner.Card) float64 {
+	if _, known := learner.SharingOf(m, k); !known {
 		return 0
 	}
 	return float64(max(0, c.scheduling().Policy.MaxSlowdownMilli)) / 1000
@@ -87,7 +67,7 @@ func (c *Coordinator) limitOn(m *interfere.Model, k kindOfCard) float64 {
 
 // partsOf says where the slowdown of the i-th job of a set comes from, one
 // line for each neighbour.
-func partsOf(x *interfere.Explanation, set []sharer, i int) []string {
+func partsOf(x *interfere.Explanation, set []learner.Sharer, i int) []string {
 	var out []string
 	others := slices.Delete(slices.Clone(set), i, i+1)
 	for _, n := range neighboursInOrder(x, others) {
@@ -124,15 +104,15 @@ type namedNeighbour struct {
 
 // neighboursInOrder gives the neighbours of an explanation their ids, in the
 // order of others: they come in an order of their own, by signature.
-func neighboursInOrder(x *interfere.Explanation, others []sharer) []namedNeighbour {
+func neighboursInOrder(x *interfere.Explanation, others []learner.Sharer) []namedNeighbour {
 	left := slices.Clone(x.Neighbours)
 	var out []namedNeighbour
 	for _, o := range others {
-		k := slices.IndexFunc(left, func(n interfere.Neighbour) bool { return n.Signature == o.spec.Signature })
+		k := slices.IndexFunc(left, func(n interfere.Neighbour) bool { return n.Signature == o.Spec.Signature })
 		if k < 0 {
 			continue
 		}
-		out = append(out, namedNeighbour{left[k], o.id})
+		out = append(out, namedNeighbour{left[k], o.ID})
 		left = slices.Delete(left, k, k+1)
 	}
 	return out
@@ -176,7 +156,7 @@ func (c *Coordinator) slowdown(j *cluster.Job) float64 {
 		if g == nil {
 			continue
 		}
-		set, at := interfere.Set{GPUType: g.Type, Mode: modeOf(g.CapMode)}, -1
+		set, at := interfere.Set{GPUType: g.Type, Mode: learner.ModeOf(g.CapMode)}, -1
 		for _, id := range on {
 			o, ok := c.fsm.Job(id)
 			if !ok {
@@ -185,10 +165,10 @@ func (c *Coordinator) slowdown(j *cluster.Job) float64 {
 			if id == j.ID {
 				at = len(set.Jobs)
 			}
-			set.Jobs = append(set.Jobs, (&sharer{id, o.Spec, o.Estimates}).on(g.Type))
+			set.Jobs = append(set.Jobs, (&learner.Sharer{ID: id, Spec: o.Spec, Estimates: o.Estimates}).On(g.Type))
 		}
 		if at >= 0 && len(set.Jobs) > 1 {
-			worst = max(worst, 1/c.learn.company.learned().Speeds(set, nil)[at])
+			worst = max(worst, 1/c.learn.Company.Model().Speeds(set, nil)[at])
 		}
 	}
 	return worst
@@ -201,7 +181,7 @@ func (c *Coordinator) interferenceView() *apiv1.Interference {
 	if in.Version > 0 {
 		v.Published = timestamppb.New(in.At.Std())
 	}
-	for _, a := range c.learn.company.learned().AllAdvice() {
+	for _, a := range c.learn.Company.Model().AllAdvice() {
 		v.Advice = append(v.Advice, adviceToAPI(a, a.GPUType))
 	}
 	return v

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	"github.com/berth-scheduler/berth/coordinator/learner"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -26,7 +26,7 @@ func startShared(t *testing.T, n, few int) *shared {
 	w := &shared{taught: &taught{t: t}, now: new(atomic.Int64)}
 	w.now.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano())
 	w.c = coordtest.Start(t, coordtest.Options{
-		N: n, Lease: 1000 * time.Hour, Learning: coordinator.Learning{MinSamples: few, Every: time.Millisecond},
+		N: n, Lease: 1000 * time.Hour, Learning: learner.Config{MinSamples: few, Every: time.Millisecond},
 		Clock: func() time.Time { return time.Unix(0, w.now.Load()) }, MaxSlowdownMilli: 1300,
 	})
 	w.join()

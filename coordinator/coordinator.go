@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/learner"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/fsm"
@@ -79,7 +80,7 @@ type Config struct {
 	Partitions map[string]Chosen
 	Interval   time.Duration
 	// Learning may be left zero.
-	Learning Learning
+	Learning learner.Config
 	// GangTimeout is how long the nodes of a job on several may take until all
 	// are ready to start it, images pulled; 0 means ten minutes. GangPorts are
 	// where the processes of a job with several meet, the first and the last; 0
@@ -157,7 +158,7 @@ type Coordinator struct {
 	// state.
 	promising chan struct{}
 	plan      *planner
-	learn     *learner
+	learn     *learner.Learner
 	live      *liveness
 	members   *members
 	metrics   *metrics
@@ -215,7 +216,7 @@ func New(cfg Config) (*Coordinator, error) {
 	}
 	c.raft = node
 	c.prop, c.promising = proposer.New(node, c.fsm, cfg.Clock), make(chan struct{}, 1)
-	c.learn = newLearner(c)
+	c.learn = learner.New(cfg.Learning, learner.Needs{FSM: c.fsm, Proposer: c.prop, Clock: cfg.Clock, Log: c.log.With("component", "learner"), Registry: c.metrics.reg})
 	c.sched.Store(&Scheduling{Chosen: Chosen{cfg.Policy, cfg.Planner}, Partitions: cfg.Partitions, Interval: cfg.Interval, PreemptEvery: cfg.PreemptEvery})
 	c.fair = &fairShares{}
 	c.plan = newPlanner(c)
@@ -266,7 +267,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	}
 	c.handOver()
 	stopServers(daemons, local)
-	c.learn.fits.Wait() // after at most one that computes; no office begins any more
+	c.learn.Wait() // after at most one that computes; no office begins any more
 	err = errors.Join(err, c.raft.Close(), c.members.close(), serving.Wait())
 	c.peers.close()
 	return err

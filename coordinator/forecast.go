@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/learner"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 	"github.com/berth-scheduler/berth/scheduler"
@@ -50,7 +51,7 @@ func (c *Coordinator) forecast(snap *cluster.Snapshot, j *cluster.Job) (*apiv1.F
 		return nil, cluster.Reason{Code: r.Code, Detail: c.barredDetail(j, r)}.String()
 	}
 	view := *snap
-	view.Interference = c.learn.company.forScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
+	view.Interference = c.learn.Company.ForScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
 	part := partitionOf(&view, j)
 	own := within(&view, part)
 	if part != nil && (part.Down || len(own.Nodes) == 0) {
@@ -77,7 +78,7 @@ func (c *Coordinator) forecastNew(who caller, spec *apiv1.JobSpec, resp *apiv1.P
 		return
 	}
 	nodes := c.fsm.Nodes()
-	j, err := c.learn.job(who, spec, gpuTypes(nodes))
+	j, err := c.learn.Job(who.owner(), spec, learner.GPUTypes(nodes))
 	if err != nil {
 		return // what is wrong with it has been said
 	}

@@ -87,11 +87,11 @@ func (c *Coordinator) govern(ctx context.Context) error {
 	} else {
 		g.Go(func() error { return c.agree(ctx) })
 	}
-	c.learn.reload()
+	c.learn.Reload()
 	c.live.reset()
 	g.Go(func() error { return c.plan.run(ctx) })
 	g.Go(func() error { return c.live.run(ctx) })
-	g.Go(func() error { return c.learn.run(ctx) })
+	g.Go(func() error { return c.learn.Run(ctx) })
 	g.Go(func() error { return c.expire(ctx) })
 	g.Go(func() error { return c.undoLate(ctx) })
 	g.Go(func() error { return c.checkpoints(ctx) })

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	"github.com/berth-scheduler/berth/coordinator/learner"
 	"github.com/berth-scheduler/berth/model"
 	"github.com/berth-scheduler/berth/model/learn"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -42,7 +42,7 @@ type taught struct {
 	sent  int
 }
 
-func startTaught(t *testing.T, n int, l coordinator.Learning) *taught {
+func startTaught(t *testing.T, n int, l learner.Config) *taught {
 	t.Helper()
 	w := &taught{t: t, reg: prometheus.NewRegistry()}
 	o := coordtest.Options{N: n, Learning: l}
@@ -103,7 +103,7 @@ func (w *taught) awaitVersion(version uint64) *apiv1.Model {
 
 func TestTheSecondRunIsPredictedFromTheFirst(t *testing.T) {
 	t.Parallel()
-	w := startTaught(t, 1, coordinator.Learning{})
+	w := startTaught(t, 1, learner.Config{})
 	if j := w.runs(1, 4321); j.Predicted.Source == "history" {
 		t.Fatalf("the first run is predicted from %s", j.Predicted.Source)
 	}
@@ -126,7 +126,7 @@ func TestTheSecondRunIsPredictedFromTheFirst(t *testing.T) {
 
 func TestLearnedWeightsReachEveryReplicaAndSurviveTheLeader(t *testing.T) {
 	t.Parallel()
-	w := startTaught(t, 3, coordinator.Learning{MinSamples: 4, Every: 10 * time.Millisecond, Challenge: better})
+	w := startTaught(t, 3, learner.Config{MinSamples: 4, Every: 10 * time.Millisecond, Challenge: better})
 	w.runs(3, 4000)
 	if v := w.models(w.lead).Models[0]; v.Version != 0 {
 		t.Fatalf("after 3 samples of 4 version %d is in use", v.Version)
@@ -198,7 +198,7 @@ func TestNothingIsPublishedThatIsNotBetter(t *testing.T) {
 		}
 		return v, nil
 	}
-	w := startTaught(t, 1, coordinator.Learning{MinSamples: 1, Every: time.Millisecond, Challenge: func(s []model.Sample, c model.Weights) (learn.Verdict, error) {
+	w := startTaught(t, 1, learner.Config{MinSamples: 1, Every: time.Millisecond, Challenge: func(s []model.Sample, c model.Weights) (learn.Verdict, error) {
 		return worse(calls.Add(1)-1, s, c)
 	}})
 	for i := range int32(5) {
@@ -243,7 +243,7 @@ func (w *taught) metric(name, label string) float64 {
 // TestAbsurdFiguresTeachNothing: the job ends, and the predictor is as before.
 func TestAbsurdFiguresTeachNothing(t *testing.T) {
 	t.Parallel()
-	w := startTaught(t, 1, coordinator.Learning{})
+	w := startTaught(t, 1, learner.Config{})
 	w.runs(1, 4000)
 	for range 3 {
 		w.runs(1, 1<<40)
@@ -274,7 +274,7 @@ func (w *taught) until(what string, ok func() bool) {
 func TestWhatWasComparedWithOldWeightsIsDropped(t *testing.T) {
 	t.Parallel()
 	began, goOn := make(chan struct{}, 10), make(chan struct{})
-	w := startTaught(t, 1, coordinator.Learning{MinSamples: 1, Every: time.Millisecond, Challenge: func(s []model.Sample, c model.Weights) (learn.Verdict, error) {
+	w := startTaught(t, 1, learner.Config{MinSamples: 1, Every: time.Millisecond, Challenge: func(s []model.Sample, c model.Weights) (learn.Verdict, error) {
 		began <- struct{}{}
 		<-goOn
 		return better(s, c)
@@ -311,7 +311,7 @@ func TestALeaderThatComputesCanBeLost(t *testing.T) {
 	began, goOn := make(chan struct{}, 10), make(chan struct{})
 	var first atomic.Bool
 	first.Store(true)
-	w := startTaught(t, 3, coordinator.Learning{MinSamples: 1, Every: time.Millisecond, Challenge: func(s []model.Sample, c model.Weights) (learn.Verdict, error) {
+	w := startTaught(t, 3, learner.Config{MinSamples: 1, Every: time.Millisecond, Challenge: func(s []model.Sample, c model.Weights) (learn.Verdict, error) {
 		if first.Swap(false) {
 			began <- struct{}{}
 			<-goOn
@@ -331,7 +331,7 @@ func TestALeaderThatComputesCanBeLost(t *testing.T) {
 
 func TestWhoMayChangeTheModel(t *testing.T) {
 	t.Parallel()
-	w := startTaught(t, 1, coordinator.Learning{MinSamples: 2, Every: time.Millisecond, Challenge: better})
+	w := startTaught(t, 1, learner.Config{MinSamples: 2, Every: time.Millisecond, Challenge: better})
 	ms := apiv1.NewModelServiceClient(w.cc)
 	weights := model.DefaultWeights()
 	weights.EstimateMarginMiB += 100

@@ -66,3 +66,13 @@ func sole(st *fsm.State, g cluster.GPUID, parts []*cluster.Partition, waited map
 	}
 	return name, true
 }
+
+// releaseView is the live state for the fast path, with what is known of
+// sharing.
+type releaseView struct {
+	*fsm.State
+	know *cluster.Interference
+}
+
+// Interference implements scheduler.CompanyView.
+func (v releaseView) Interference() *cluster.Interference { return v.know }

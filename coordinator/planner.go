@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/learner"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/fsm"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -45,7 +46,7 @@ type planner struct {
 	clock   func() time.Time
 	log     *slog.Logger
 	metrics *metrics
-	company *company
+	company *learner.Company
 	ports   [2]uint16
 	fair    *fairShares
 
@@ -70,7 +71,7 @@ type planner struct {
 func newPlanner(c *Coordinator) *planner {
 	return &planner{
 		fsm: c.fsm, prop: c.prop, sched: c.scheduling, clock: c.cfg.Clock, log: c.log.With("component", "planner"),
-		metrics: c.metrics, company: c.learn.company, ports: c.cfg.GangPorts, fair: c.fair, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
+		metrics: c.metrics, company: c.learn.Company, ports: c.cfg.GangPorts, fair: c.fair, released: map[cluster.GPUID]struct{}{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -244,7 +245,7 @@ func (p *planner) fast(ctx context.Context, gpus []cluster.GPUID) error {
 	slices.Sort(gpus)
 	var plan cluster.Plan
 	var again bool
-	know, sched := p.company.newest(), p.sched()
+	know, sched := p.company.Newest(), p.sched()
 	p.fsm.Read(func(st *fsm.State) { plan, again = onRelease(releaseView{st, know}, gpus, sched, waited) })
 	if again {
 		p.again()
@@ -269,7 +270,7 @@ func (p *planner) pass(ctx context.Context, kind string) (took time.Duration, er
 	if len(snap.Nodes) == 0 {
 		return 0, nil
 	}
-	snap.Interference = p.company.forScheduler(snap.Nodes, snap.Waiting, snap.Running)
+	snap.Interference = p.company.ForScheduler(snap.Nodes, snap.Waiting, snap.Running)
 	p.stand(snap, sched)
 	due := false
 	snap.Terms, due = termsOf(snap.Waiting, snap.Running)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/learner"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/model"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -62,7 +63,7 @@ func (s *modelServer) checkRun(r *apiv1.PastRun) error {
 		return cluster.Errorf(cluster.CodeInvalid, "gpus: %d, want 1 to %d", r.Gpus, cluster.MaxGPUsPerJob)
 	case !(r.Seconds >= 0 && r.Seconds < 1e9):
 		return cluster.Errorf(cluster.CodeInvalid, "seconds: want 0 to a billion")
-	case !slices.ContainsFunc(gpuTypes(s.c.fsm.Nodes()), func(t model.TypeInfo) bool { return t.Name == r.GpuType }):
+	case !slices.ContainsFunc(learner.GPUTypes(s.c.fsm.Nodes()), func(t model.TypeInfo) bool { return t.Name == r.GpuType }):
 		return cluster.Errorf(cluster.CodeInvalid, "GPU type %.64q is not in the cluster", r.GpuType)
 	}
 	return nil

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-scheduler/berth/coordinator"
+	"github.com/berth-scheduler/berth/coordinator/learner"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -12,7 +12,7 @@ import (
 // same owner and name until it has run here.
 func TestImportedRunsPredict(t *testing.T) {
 	t.Parallel()
-	w := startTaught(t, 1, coordinator.Learning{})
+	w := startTaught(t, 1, learner.Config{})
 	models := apiv1.NewModelServiceClient(w.cc)
 	run := func(uid uint32, name, gpu string, mib int64) *apiv1.PastRun {
 		return &apiv1.PastRun{Uid: uid, Name: name, Gpus: 1, GpuType: gpu, Seconds: 600, GpuMemMib: mib, GpuUtilMilli: 500, HostMemMib: 3000, CpuMilli: 2000}

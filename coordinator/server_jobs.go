@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/learner"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/model/interfere"
@@ -71,12 +72,12 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 		return nil, err
 	}
 	nodes := s.c.fsm.Nodes()
-	types, now := gpuTypes(nodes), cluster.TimeOf(s.c.cfg.Clock())
+	types, now := learner.GPUTypes(nodes), cluster.TimeOf(s.c.cfg.Clock())
 	parts := s.c.fsm.Partitions()
 	var jobs []*cluster.Job
 	var warnings []string
 	for _, js := range req.Jobs {
-		job, err := s.c.learn.job(who, js, types)
+		job, err := s.c.learn.Job(who.owner(), js, types)
 		if err != nil {
 			return nil, err
 		}
@@ -308,7 +309,7 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 			return resp, nil
 		}
 	}
-	snap.Interference = s.c.learn.company.forScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
+	snap.Interference = s.c.learn.Company.ForScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
 	pol, part := s.c.policyOf(j), partitionOf(snap, j)
 	resp.Explanations = explainPartition(snap, part)
 	snap = within(snap, part)
@@ -360,11 +361,11 @@ func (s *jobServer) predict(who caller, req *apiv1.PredictRequest) (*apiv1.Predi
 		return nil, err
 	}
 	if req.Spec != nil || len(set) == 0 {
-		var one *sharer
-		if resp.Predictions, one, err = s.c.learn.explain(who, req.Spec, nodes); err != nil {
+		var one *learner.Sharer
+		if resp.Predictions, one, err = s.c.learn.Explain(who.owner(), req.Spec, nodes); err != nil {
 			return nil, err
 		}
-		set = append([]sharer{*one}, set...)
+		set = append([]learner.Sharer{*one}, set...)
 	}
 	s.c.forecastNew(who, req.Spec, resp)
 	switch n := len(set); {
@@ -372,7 +373,7 @@ func (s *jobServer) predict(who caller, req *apiv1.PredictRequest) (*apiv1.Predi
 		return resp, nil
 	case n < 2 || n > interfere.MaxSet:
 		return nil, cluster.Errorf(cluster.CodeInvalid, "beside: %d jobs in all, want 2 to %d", n, interfere.MaxSet)
-	case set[0].spec.GPUs == 0:
+	case set[0].Spec.GPUs == 0:
 		return nil, cluster.Errorf(cluster.CodeInvalid, "beside: the job asks for no GPU that it could share")
 	}
 	resp.Sharing = s.c.sharing(set, nodes)

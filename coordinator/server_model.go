@@ -5,12 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"strings"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/learner"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/model"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -93,11 +92,11 @@ func (s *modelServer) GetModel(ctx context.Context, req *apiv1.GetModelRequest) 
 	if err != nil {
 		return nil, toStatus(ctx, s.c.log, err)
 	}
-	a := measure(s.c.fsm.NewestSamples(accuracyRuns))
+	a := s.c.learn.Accuracy()
 	resp := &apiv1.GetModelResponse{Model: m, Samples: uint32(s.c.fsm.SampleCount()), Accuracy: &apiv1.Accuracy{
-		Runs: uint32(a.memory.runs), MeanError: a.memory.mean, MedianError: a.memory.median, WithinP95: a.withinP95,
-		UtilRuns: uint32(a.util.runs), UtilMedianError: a.util.median,
-		TimeRuns: uint32(a.time.runs), TimeMedianError: a.time.median, OutOfMemory: uint32(a.outOfMemory),
+		Runs: uint32(a.Memory.Runs), MeanError: a.Memory.Mean, MedianError: a.Memory.Median, WithinP95: a.WithinP95,
+		UtilRuns: uint32(a.Util.Runs), UtilMedianError: a.Util.Median,
+		TimeRuns: uint32(a.Time.Runs), TimeMedianError: a.Time.Median, OutOfMemory: uint32(a.OutOfMemory),
 	}, Interference: s.c.interferenceView()}
 	if req.WithWeights {
 		resp.Weights = v.Blob
@@ -123,14 +122,14 @@ func (s *modelServer) publish(ctx context.Context, blob []byte, reason string) (
 	}
 	if _, err := model.DecodeWeights(blob); err != nil {
 		return nil, &cluster.Error{Code: cluster.CodeInvalid, Err: err,
-			Msg: "weights: " + clipText(err.Error(), maxReason) + "; take a file that this version of berth exported"}
+			Msg: "weights: " + cluster.ClipText(err.Error(), maxReason) + "; take a file that this version of berth exported"}
 	}
 	inUse, _ := s.c.versions()
 	if bytes.Equal(inUse[0].Blob, blob) {
 		m, _, err := s.c.model(nil)
 		return m, err
 	}
-	_, err := s.c.prop.One(ctx, installWeights(inUse[0].Version+1, blob, &logv1.WeightsOrigin{Source: fsm.WeightsImport, By: uint32(who.uid), Reason: reason}))
+	_, err := s.c.prop.One(ctx, learner.InstallWeights(inUse[0].Version+1, blob, &logv1.WeightsOrigin{Source: fsm.WeightsImport, By: uint32(who.uid), Reason: reason}))
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +166,7 @@ func (s *modelServer) rollback(ctx context.Context, to uint64) (*apiv1.Model, er
 		return s.publish(ctx, v.Blob, "rolled back to the built-in weights")
 	}
 	if _, err := model.DecodeWeights(v.Blob); err != nil {
-		return nil, &cluster.Error{Code: cluster.CodeConflict, Err: err, Msg: "weights: this version of berth cannot read them any more: " + clipText(err.Error(), maxReason)}
+		return nil, &cluster.Error{Code: cluster.CodeConflict, Err: err, Msg: "weights: this version of berth cannot read them any more: " + cluster.ClipText(err.Error(), maxReason)}
 	}
 	_, err = s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_RollbackWeights{RollbackWeights: &logv1.RollbackWeights{
 		Version: inUse.Version + 1, To: to, By: uint32(who.uid),
@@ -213,13 +212,4 @@ func (s *modelServer) pin(ctx context.Context, req *apiv1.PinModelRequest) (*api
 	s.c.log.InfoContext(ctx, "weights pin changed", "version", m.Version, "pinned", req.Pinned, "uid", who.uid)
 	m, _, err = s.c.model(nil)
 	return m, err
-}
-
-// clipText cuts s to n bytes of UTF-8.
-func clipText(s string, n int) string {
-	s = strings.ToValidUTF8(s, "?")
-	for len(s) > n || !utf8.ValidString(s) {
-		s = s[:min(n, len(s)-1)]
-	}
-	return s
 }

@@ -295,7 +295,7 @@ func (ss *session) commitReports(ctx context.Context) error {
 				ss.log.DebugContext(ctx, "report refused", "job", r.Job, "attempt", r.Attempt, "err", results[i].Err)
 			}
 			if results[i].Absurd {
-				ss.c.learn.metrics.absurd.Inc()
+				ss.c.learn.SawAbsurd()
 				ss.log.WarnContext(ctx, "measured figures cannot be; nothing is learned from them", "job", r.Job, "attempt", r.Attempt, "usage", r.Usage.String())
 			}
 			acks.Acks = append(acks.Acks, &nodev1.Ack{Job: r.Job, Attempt: r.Attempt, Token: r.Token, State: r.State})

@@ -19,9 +19,10 @@ const (
 )
 
 const (
-	maxWeights       = 256 << 10
-	keptWeights      = 8 // versions, the one in use included
-	maxWeightsReason = 256
+	maxWeights  = 256 << 10
+	keptWeights = 8 // versions, the one in use included
+	// MaxWeightsReason is how many bytes of a reason are taken.
+	MaxWeightsReason = 256
 )
 
 // WeightsVersion is one version of the predictor's weights. The blob is
@@ -112,8 +113,8 @@ func (s *State) install(c *logv1.InstallWeights) Result {
 	switch {
 	case o.GetSource() != WeightsLearned && o.GetSource() != WeightsImport:
 		return refuse(cluster.CodeInvalid, "weights from %.20q: must be %s or %s", o.GetSource(), WeightsLearned, WeightsImport)
-	case o.ChampionErrPpm < 0 || o.ChallengerErrPpm < 0 || len(o.Reason) > maxWeightsReason:
-		return refuse(cluster.CodeInvalid, "weights with a negative error, or a reason of %d bytes, at most %d are allowed", len(o.Reason), maxWeightsReason)
+	case o.ChampionErrPpm < 0 || o.ChallengerErrPpm < 0 || len(o.Reason) > MaxWeightsReason:
+		return refuse(cluster.CodeInvalid, "weights with a negative error, or a reason of %d bytes, at most %d are allowed", len(o.Reason), MaxWeightsReason)
 	case o.Source == WeightsLearned && s.pin != nil:
 		return refuse(cluster.CodeDenied, "version %d is pinned; nothing learned replaces it until: berth model unpin", s.weights.GetVersion())
 	}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator"
+	"github.com/berth-scheduler/berth/coordinator/learner"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/scheduler"
@@ -49,7 +50,7 @@ type Options struct {
 	// MaxQueued and AllowRoot are passed on.
 	MaxQueued int
 	AllowRoot bool
-	Learning  coordinator.Learning
+	Learning  learner.Config
 	// Clock is the coordinators'; nil means time.Now.
 	Clock func() time.Time
 	// MaxSlowdownMilli is the policy's, 0 the default one.

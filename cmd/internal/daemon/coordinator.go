@@ -30,6 +30,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
 	"github.com/berth-scheduler/berth/coordinator"
+	"github.com/berth-scheduler/berth/coordinator/learner"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 )
 
@@ -185,7 +186,7 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 		GangTimeout: cfg.Scheduling.GangTimeout, GangPorts: gangPorts(&cfg.Scheduling),
 		HistoryKeep: cfg.History.Keep, HistoryMaxJobs: cfg.History.MaxJobs, KeepFinished: cfg.History.InState,
 		SnapshotThreshold: uint64(cfg.Raft.SnapshotThreshold), SnapshotInterval: cfg.Raft.SnapshotInterval,
-		Learning: coordinator.Learning{MinSamples: cfg.Learner.MinSamples, Every: cfg.Learner.Interval},
+		Learning: learner.Config{MinSamples: cfg.Learner.MinSamples, Every: cfg.Learner.Interval},
 	}
 	if cc.Notices, err = noticesOf(&cfg.Notify); err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package coordinator
+package learner
 
 import (
 	"fmt"
@@ -121,7 +121,7 @@ func TestTheSchedulerReckonsAsTheModelDoes(t *testing.T) {
 				Signature: fmt.Sprintf("s%d", k), Features: features[k%3],
 			}
 		}
-		load := func(s *cluster.Spec) interfere.Job { return (&sharer{spec: s}).on("T4") }
+		load := func(s *cluster.Spec) interfere.Job { return (&Sharer{Spec: s}).On("T4") }
 		var obs []interfere.Observation
 		for range rapid.IntRange(1, 60).Draw(t, "observations") {
 			o := interfere.Observation{GPUType: "T4", Job: load(spec("victim")), Speed: rapid.Float64Range(0.2, 1).Draw(t, "speed")}
@@ -148,7 +148,7 @@ func TestTheSchedulerReckonsAsTheModelDoes(t *testing.T) {
 		newcomer := &cluster.Job{ID: 9, Spec: spec("newcomer"), State: cluster.JobPending}
 		set.Jobs = append(set.Jobs, load(newcomer.Spec))
 		snap.Waiting = []*cluster.Job{newcomer}
-		snap.Interference = c.forScheduler(snap.Nodes, snap.Waiting, snap.Running)
+		snap.Interference = c.ForScheduler(snap.Nodes, snap.Waiting, snap.Running)
 		worst := 1.0
 		for _, x := range m.Explain(set) {
 			worst = max(worst, x.Slowdown)
@@ -167,10 +167,10 @@ func TestTheSchedulerReckonsAsTheModelDoes(t *testing.T) {
 }
 
 // knowing is what a coordinator knows whose state holds blob.
-func knowing(t interface{ Fatalf(string, ...any) }, blob []byte) *company {
+func knowing(t interface{ Fatalf(string, ...any) }, blob []byte) *Company {
 	f := fsm.New(fsm.Options{})
 	install(t, f, 1, blob)
-	return &company{fsm: f, log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	return &Company{fsm: f, log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 }
 
 func install(t interface{ Fatalf(string, ...any) }, f *fsm.FSM, version uint64, blob []byte) {
@@ -187,11 +187,11 @@ func install(t interface{ Fatalf(string, ...any) }, f *fsm.FSM, version uint64, 
 func TestGarbageLeavesTheBuiltInCoefficients(t *testing.T) {
 	t.Parallel()
 	c := knowing(t, []byte("garbage"))
-	if c.learned() != nil || c.forScheduler(nil) != nil || c.newest() != nil {
+	if c.Model() != nil || c.ForScheduler(nil) != nil || c.Newest() != nil {
 		t.Error("garbage is used")
 	}
 	install(t, c.fsm, 2, interfere.Fit(nil).Encode())
-	if c.learned() == nil || c.forScheduler(nil) == nil || len(c.newest().Cards) != 0 {
+	if c.Model() == nil || c.ForScheduler(nil) == nil || len(c.Newest().Cards) != 0 {
 		t.Error("what can be read is not used")
 	}
 }

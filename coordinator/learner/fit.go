@@ -1,4 +1,4 @@
-package coordinator
+package learner
 
 import (
 	"context"
@@ -15,8 +15,9 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// Learning says when the leader learns from what was measured.
-type Learning struct {
+// Config says when the leader learns from what was measured. The zero one is
+// usable.
+type Config struct {
 	// MinSamples is how many new samples it waits for; 0 means 32.
 	MinSamples int
 	// Every is the least time between two fits; 0 means 10 s.
@@ -27,7 +28,7 @@ type Learning struct {
 	Challenge func(samples []model.Sample, champion model.Weights) (learn.Verdict, error)
 }
 
-func (c Learning) withDefaults() Learning {
+func (c Config) withDefaults() Config {
 	if c.MinSamples == 0 {
 		c.MinSamples = 32
 	}
@@ -52,9 +53,9 @@ const (
 	rejectError      = "error"
 )
 
-// run learns in the background until ctx ends: one fit at a time, on one core,
+// Run learns in the background until ctx ends: one fit at a time, on one core,
 // and never within Every of the last. It is the leader's.
-func (l *learner) run(ctx context.Context) error {
+func (l *Learner) Run(ctx context.Context) error {
 	tried, shared := uint64(0), uint64(0) // newest sample at the last fits
 	lastShared := time.Time{}
 	seen, last := uint64(0), time.Time{}
@@ -62,7 +63,7 @@ func (l *learner) run(ctx context.Context) error {
 		seq := l.fsm.SampleSeq()
 		if seq != seen {
 			seen = seq
-			l.metrics.accuracy(measure(l.fsm.NewestSamples(accuracyRuns)))
+			l.metrics.accuracy(l.Accuracy())
 		}
 		if now := l.clock(); now.Sub(last) >= l.cfg.Every && l.due(seq, tried) {
 			last, tried = now, seq
@@ -73,15 +74,17 @@ func (l *learner) run(ctx context.Context) error {
 				shared, lastShared = next, now
 			}
 		}
-		if !sleep(ctx, max(10*time.Millisecond, min(time.Second, l.cfg.Every/4))) {
+		select {
+		case <-ctx.Done():
 			return ctx.Err()
+		case <-time.After(max(10*time.Millisecond, min(time.Second, l.cfg.Every/4))):
 		}
 	}
 }
 
 // due tells whether there is enough news: MinSamples samples, or a quarter of
 // them and predictions that became much worse.
-func (l *learner) due(seq, tried uint64) bool {
+func (l *Learner) due(seq, tried uint64) bool {
 	ws := l.fsm.WeightsState()
 	if len(ws.Versions) > 0 { // also of another leader, or put in use by hand
 		tried = max(tried, ws.Versions[0].SampleSeq)
@@ -94,7 +97,7 @@ func (l *learner) due(seq, tried uint64) bool {
 }
 
 // refit learns, compares and publishes what is better.
-func (l *learner) refit(ctx context.Context, seq uint64) {
+func (l *Learner) refit(ctx context.Context, seq uint64) {
 	version, _ := l.fsm.Weights()
 	l.mu.Lock()
 	champion, samples := l.usable(), l.modelSamples()
@@ -131,14 +134,14 @@ func (l *learner) refit(ctx context.Context, seq uint64) {
 }
 
 // challenge lets what can be learned from samples stand against weights.
-func (l *learner) challenge(ctx context.Context, samples []model.Sample, champion model.Weights) (learn.Verdict, error) {
+func (l *Learner) challenge(ctx context.Context, samples []model.Sample, champion model.Weights) (learn.Verdict, error) {
 	return background(ctx, l, func() (learn.Verdict, error) { return l.cfg.Challenge(samples, champion) })
 }
 
 // background computes in a goroutine of its own, one at a time, which outlives
 // an office that ends meanwhile: nobody waits for it, and what it finds is
 // dropped.
-func background[T any](ctx context.Context, l *learner, compute func() (T, error)) (T, error) {
+func background[T any](ctx context.Context, l *Learner, compute func() (T, error)) (T, error) {
 	type answer struct {
 		v   T
 		err error
@@ -175,16 +178,16 @@ const publishTimeout = 30 * time.Second
 
 // publish proposes learned weights as the version after the one that they
 // were compared with. It returns why not, "" when they are in use now.
-func (l *learner) publish(ctx context.Context, version, seq uint64, v learn.Verdict) (reason string, err error) {
+func (l *Learner) publish(ctx context.Context, version, seq uint64, v learn.Verdict) (reason string, err error) {
 	blob := v.Weights.Encode()
 	if _, err := model.DecodeWeights(blob); err != nil {
 		return rejectUnusable, err // nobody else could read them either
 	}
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	_, err = l.prop.One(ctx, installWeights(version+1, blob, &logv1.WeightsOrigin{
+	_, err = l.prop.One(ctx, InstallWeights(version+1, blob, &logv1.WeightsOrigin{
 		Source: fsm.WeightsLearned, Trained: uint32(v.Trained), Tested: uint32(v.Tested), SampleSeq: seq,
-		ChampionErrPpm: ppm(v.ChampionErr), ChallengerErrPpm: ppm(v.ChallengerErr), Reason: clipText(v.Reason, maxReason),
+		ChampionErrPpm: ppm(v.ChampionErr), ChallengerErrPpm: ppm(v.ChallengerErr), Reason: cluster.ClipText(v.Reason, fsm.MaxWeightsReason),
 	}))
 	switch e, _ := errors.AsType[*cluster.Error](err); {
 	case err == nil:
@@ -198,7 +201,9 @@ func (l *learner) publish(ctx context.Context, version, seq uint64, v learn.Verd
 	}
 }
 
-func installWeights(version uint64, blob []byte, o *logv1.WeightsOrigin) *logv1.Command {
+// InstallWeights is the command that puts weights in use as a version, which
+// must be the one after that in use.
+func InstallWeights(version uint64, blob []byte, o *logv1.WeightsOrigin) *logv1.Command {
 	sum := sha256.Sum256(blob)
 	return &logv1.Command{Kind: &logv1.Command_InstallWeights{InstallWeights: &logv1.InstallWeights{
 		Version: version, Blob: blob, Sha256: sum[:], Origin: o,

@@ -1,6 +1,7 @@
-package coordinator
+package learner
 
 import (
+	"context"
 	"log/slog"
 	"math"
 	"slices"
@@ -10,26 +11,30 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/berth-scheduler/berth/cluster"
-	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/model"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 	"github.com/berth-scheduler/berth/scheduler"
 )
 
-// learner predicts for the leader, and learns from what was measured. What it
+// Learner predicts for the leader, and learns from what was measured. What it
 // knows of past runs comes from the samples in the state machine, so that a
 // new leader knows the same.
-type learner struct {
+type Learner struct {
+	// Company is what it knows of jobs that share a GPU.
+	Company *Company
+
 	fsm     *fsm.FSM
-	prop    *proposer.Proposer
-	cfg     Learning
+	prop    Proposer
+	cfg     Config
 	clock   func() time.Time
 	log     *slog.Logger
-	metrics *learnMetrics
-	company *company
+	metrics *metrics
 
 	// busy holds a token while a fit computes; fits are the goroutines that do.
 	busy chan struct{}
@@ -45,16 +50,40 @@ type learner struct {
 	refused map[uint64]struct{} // versions that cannot be used, said once
 }
 
-func newLearner(c *Coordinator) *learner {
-	return &learner{
-		fsm: c.fsm, prop: c.prop, cfg: c.cfg.Learning.withDefaults(), clock: c.cfg.Clock, log: c.log.With("component", "learner"),
-		metrics: newLearnMetrics(c.metrics.reg), busy: make(chan struct{}, 1), refused: map[uint64]struct{}{},
-		company: &company{fsm: c.fsm, log: c.log.With("component", "learner")},
+// Proposer commits a command and returns what the state machine answered;
+// *proposer.Proposer does.
+type Proposer interface {
+	One(ctx context.Context, cmd *logv1.Command) (fsm.Result, error)
+	// Version is that of the entries which every coordinator reads.
+	Version() uint32
+}
+
+// Needs is what a learner works on. All fields are required.
+type Needs struct {
+	FSM      *fsm.FSM
+	Proposer Proposer
+	Clock    func() time.Time
+	Log      *slog.Logger
+	Registry prometheus.Registerer
+}
+
+// New makes a learner. It predicts at once, and learns while it runs.
+func New(cfg Config, n Needs) *Learner {
+	return &Learner{
+		fsm: n.FSM, prop: n.Proposer, cfg: cfg.withDefaults(), clock: n.Clock, log: n.Log,
+		metrics: newMetrics(n.Registry), busy: make(chan struct{}, 1), refused: map[uint64]struct{}{},
+		Company: &Company{fsm: n.FSM, log: n.Log},
 	}
 }
 
-// reload makes the next prediction read samples and weights anew.
-func (l *learner) reload() {
+// Wait waits until nothing computes any more that an office left behind.
+func (l *Learner) Wait() { l.fits.Wait() }
+
+// SawAbsurd counts a measurement that cannot be.
+func (l *Learner) SawAbsurd() { l.metrics.absurd.Inc() }
+
+// Reload makes the next prediction read samples and weights anew.
+func (l *Learner) Reload() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.loaded = false
@@ -66,7 +95,7 @@ const staleFor = time.Second
 
 // predictor returns one that knows the newest weights, all samples of the job
 // with the given signature, and those of the others until a moment ago.
-func (l *learner) predictor(signature string) *model.Predictor {
+func (l *Learner) predictor(signature string) *model.Predictor {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seq, now := l.fsm.SampleSeq(), l.clock()
@@ -84,13 +113,13 @@ func (l *learner) predictor(signature string) *model.Predictor {
 }
 
 // news tells whether a sample of the job came since the predictor was built.
-func (l *learner) news(signature string, seq uint64) bool {
+func (l *Learner) news(signature string, seq uint64) bool {
 	return slices.ContainsFunc(l.fsm.NewestSamples(int(min(seq-l.samples, math.MaxInt32))), func(s fsm.Sample) bool { return s.Signature == signature })
 }
 
 // usable returns the newest weights that this program can read: those in use,
 // or the last good ones before them, or the built-in ones. l.mu is held.
-func (l *learner) usable() model.Weights {
+func (l *Learner) usable() model.Weights {
 	for _, v := range l.fsm.WeightsState().Versions {
 		w, err := model.DecodeWeights(v.Blob)
 		if err == nil {
@@ -110,14 +139,14 @@ func (l *learner) usable() model.Weights {
 
 // modelSamples returns what the state's samples say, oldest first. l.mu is
 // held.
-func (l *learner) modelSamples() []model.Sample {
+func (l *Learner) modelSamples() []model.Sample {
 	_, runs := l.pairedSamples()
 	return runs
 }
 
 // pairedSamples returns the state's samples, oldest first, and what each says
 // to the model. Each is decoded once. l.mu is held.
-func (l *learner) pairedSamples() ([]fsm.Sample, []model.Sample) {
+func (l *Learner) pairedSamples() ([]fsm.Sample, []model.Sample) {
 	in, old := l.fsm.Samples(), l.decoded
 	out := make([]model.Sample, len(in)) // a fit may still read the last one
 	for i := range in {
@@ -152,9 +181,9 @@ func modelSample(s *fsm.Sample) model.Sample {
 	return m
 }
 
-// job makes a checked job with its estimates out of what a user sent. types
-// are the cluster's, as gpuTypes lists them.
-func (l *learner) job(who caller, js *apiv1.JobSpec, types []model.TypeInfo) (*cluster.Job, error) {
+// Job makes a checked job with its estimates out of what a user sent. types
+// are the cluster's, as GPUTypes lists them.
+func (l *Learner) Job(who cluster.Owner, js *apiv1.JobSpec, types []model.TypeInfo) (*cluster.Job, error) {
 	spec, err := conv.SpecFromAPI(js)
 	if err != nil {
 		return nil, err
@@ -167,7 +196,7 @@ func (l *learner) job(who caller, js *apiv1.JobSpec, types []model.TypeInfo) (*c
 		return nil, err
 	}
 	spec.Signature = sig
-	j := &cluster.Job{Owner: cluster.Owner{UID: who.uid, GID: who.gid, Name: who.name}, Spec: spec, State: cluster.JobPending}
+	j := &cluster.Job{Owner: who, Spec: spec, State: cluster.JobPending}
 	for _, p := range preds {
 		j.Estimates = append(j.Estimates, estimate(p))
 	}
@@ -176,7 +205,7 @@ func (l *learner) job(who caller, js *apiv1.JobSpec, types []model.TypeInfo) (*c
 
 // predict answers for each of the cluster's GPU types, and for cores where the
 // job may run on those.
-func (l *learner) predict(who caller, spec *cluster.Spec, types []model.TypeInfo) ([]model.Prediction, string, error) {
+func (l *Learner) predict(who cluster.Owner, spec *cluster.Spec, types []model.TypeInfo) ([]model.Prediction, string, error) {
 	var features model.Features
 	if len(spec.Features) > 0 {
 		var err error
@@ -186,7 +215,7 @@ func (l *learner) predict(who caller, spec *cluster.Spec, types []model.TypeInfo
 	}
 	sig := features.Signature(identity(who, spec))
 	req := model.Request{
-		Features: features, Signature: sig, Kin: model.KinSignature(strconv.FormatUint(uint64(who.uid), 10), spec.Name, spec.GPUs), Types: types,
+		Features: features, Signature: sig, Kin: model.KinSignature(strconv.FormatUint(uint64(who.UID), 10), spec.Name, spec.GPUs), Types: types,
 		Declared: model.Declared{GPUMemMiB: spec.GPUMemMiB, UtilMilli: spec.GPUMilli, Seconds: spec.Duration.Seconds()},
 	}
 	switch {
@@ -204,14 +233,14 @@ func (l *learner) predict(who caller, spec *cluster.Spec, types []model.TypeInfo
 
 // identity is what makes two runs the same job beyond their model: who runs
 // what, in which image, on how many GPUs.
-func identity(who caller, spec *cluster.Spec) string {
+func identity(who cluster.Owner, spec *cluster.Spec) string {
 	return strings.Join(append([]string{
-		strconv.FormatUint(uint64(who.uid), 10), spec.Image, strconv.Itoa(spec.GPUs),
+		strconv.FormatUint(uint64(who.UID), 10), spec.Image, strconv.Itoa(spec.GPUs),
 	}, spec.Command...), "\x00")
 }
 
-// gpuTypes lists the cluster's GPU types with their memory, sorted.
-func gpuTypes(nodes []*cluster.Node) []model.TypeInfo {
+// GPUTypes lists the cluster's GPU types with their memory, sorted.
+func GPUTypes(nodes []*cluster.Node) []model.TypeInfo {
 	mem := map[string]int64{}
 	for _, n := range nodes {
 		for i := range n.GPUs {
@@ -236,9 +265,9 @@ func estimate(p model.Prediction) cluster.Estimate {
 	}
 }
 
-// explain answers Predict: each type with the parts of its memory. It also
+// Explain answers Predict: each type with the parts of its memory. It also
 // returns the job as one that may share a GPU.
-func (l *learner) explain(who caller, js *apiv1.JobSpec, nodes []*cluster.Node) ([]*apiv1.Prediction, *sharer, error) {
+func (l *Learner) Explain(who cluster.Owner, js *apiv1.JobSpec, nodes []*cluster.Node) ([]*apiv1.Prediction, *Sharer, error) {
 	if js == nil {
 		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "spec: is missing")
 	}
@@ -246,16 +275,16 @@ func (l *learner) explain(who caller, js *apiv1.JobSpec, nodes []*cluster.Node) 
 	if err != nil {
 		return nil, nil, err
 	}
-	preds, sig, err := l.predict(who, spec, gpuTypes(nodes))
+	preds, sig, err := l.predict(who, spec, GPUTypes(nodes))
 	if err != nil {
 		return nil, nil, err
 	}
 	spec.Signature = sig
-	one := &sharer{spec: spec}
+	one := &Sharer{Spec: spec}
 	out := make([]*apiv1.Prediction, 0, len(preds))
 	for _, p := range preds {
 		e := estimate(p)
-		one.estimates = append(one.estimates, e)
+		one.Estimates = append(one.Estimates, e)
 		m := conv.EstimateToAPI(e)
 		for _, part := range p.Parts {
 			m.Parts = append(m.Parts, &apiv1.PredictionPart{Name: part.Name, Mib: part.MiB})

@@ -1,4 +1,4 @@
-package coordinator
+package learner
 
 import (
 	"math"
@@ -19,29 +19,33 @@ const (
 	driftFloor = 0.05
 )
 
-// accuracy is how what was predicted at placement compares with what was
+// Accuracy is how what was predicted at placement compares with what was
 // measured. Errors are relative.
-type accuracy struct {
-	memory, util, time errorsOf
-	withinP95          float64 // share of the runs in memory
-	outOfMemory        int
+type Accuracy struct {
+	Memory, Util, Time Errors
+	WithinP95          float64 // share of the runs in Memory
+	OutOfMemory        int     // runs that came to their end for want of memory
 }
 
-type errorsOf struct {
-	runs         int
-	mean, median float64
+// Errors are the relative errors of one figure.
+type Errors struct {
+	Runs         int
+	Mean, Median float64
 }
+
+// Accuracy is that of the newest runs.
+func (l *Learner) Accuracy() Accuracy { return measure(l.fsm.NewestSamples(accuracyRuns)) }
 
 // measure compares samples. What users declared themselves is no prediction,
 // and neither is a whole card for want of knowledge.
-func measure(samples []fsm.Sample) accuracy {
-	var a accuracy
+func measure(samples []fsm.Sample) Accuracy {
+	var a Accuracy
 	var mem, util, secs []float64
 	within := 0
 	for i := range samples {
 		s := &samples[i]
 		if s.Censored {
-			a.outOfMemory++
+			a.OutOfMemory++
 			continue
 		}
 		if !predicted(s) {
@@ -60,9 +64,9 @@ func measure(samples []fsm.Sample) accuracy {
 			secs = append(secs, relative(s.Predicted.Duration.Seconds(), s.Duration.Seconds()))
 		}
 	}
-	a.memory, a.util, a.time = summarize(mem), summarize(util), summarize(secs)
+	a.Memory, a.Util, a.Time = summarize(mem), summarize(util), summarize(secs)
 	if len(mem) > 0 {
-		a.withinP95 = float64(within) / float64(len(mem))
+		a.WithinP95 = float64(within) / float64(len(mem))
 	}
 	return a
 }
@@ -80,16 +84,16 @@ func predictedMemory(s *fsm.Sample) bool {
 
 func relative(predicted, actual float64) float64 { return math.Abs(predicted-actual) / actual }
 
-func summarize(errs []float64) errorsOf {
-	e := errorsOf{runs: len(errs)}
-	if e.runs == 0 {
+func summarize(errs []float64) Errors {
+	e := Errors{Runs: len(errs)}
+	if e.Runs == 0 {
 		return e
 	}
 	slices.Sort(errs)
 	for _, v := range errs {
-		e.mean += v / float64(e.runs)
+		e.Mean += v / float64(e.Runs)
 	}
-	e.median = (errs[(e.runs-1)/2] + errs[e.runs/2]) / 2
+	e.Median = (errs[(e.Runs-1)/2] + errs[e.Runs/2]) / 2
 	return e
 }
 
@@ -105,6 +109,6 @@ func drifted(samples []fsm.Sample) bool {
 	if len(errs) < 2*driftRuns {
 		return false
 	}
-	now, before := summarize(errs[:driftRuns]).median, summarize(errs[driftRuns:]).median
+	now, before := summarize(errs[:driftRuns]).Median, summarize(errs[driftRuns:]).Median
 	return now > driftFloor && now > 2*before
 }

@@ -1,4 +1,4 @@
-package coordinator
+package learner
 
 import (
 	"bytes"
@@ -27,8 +27,8 @@ const (
 	longEnough = 0.3
 )
 
-// modeOf is how shares of a card with the given cap mode meet.
-func modeOf(capMode string) interfere.Mode {
+// ModeOf is how shares of a card with the given cap mode meet.
+func ModeOf(capMode string) interfere.Mode {
 	switch capMode {
 	case "mps":
 		return interfere.MPS
@@ -97,7 +97,7 @@ func observations(samples []fsm.Sample, runs []model.Sample) []interfere.Observa
 	var out []interfere.Observation
 	for i := range samples {
 		s, r := &samples[i], &runs[i]
-		mode := modeOf(s.CapMode)
+		mode := ModeOf(s.CapMode)
 		a := solo[keyOf(r)]
 		if len(s.Company) == 0 || mode == interfere.MIG || s.Censored || s.Duration <= 0 || a == nil {
 			continue
@@ -172,7 +172,7 @@ func median(v []float64) float64 {
 // refitCompany learns how jobs that share a GPU slow each other down, when
 // MinSamples new samples came, and publishes what is new. tried is the newest
 // sample of the last attempt; it returns that of this one.
-func (l *learner) refitCompany(ctx context.Context, seq, tried uint64) uint64 {
+func (l *Learner) refitCompany(ctx context.Context, seq, tried uint64) uint64 {
 	have := l.fsm.Interference()
 	tried = max(tried, have.SampleSeq)
 	if seq < tried+uint64(l.cfg.MinSamples) || l.fsm.WeightsState().Pinned || l.prop.Version() < 3 {
@@ -211,7 +211,7 @@ func (l *learner) refitCompany(ctx context.Context, seq, tried uint64) uint64 {
 
 // publishCompany proposes what was learned, once it is sure that it can be
 // read again. That somebody pinned the weights meanwhile is no error.
-func (l *learner) publishCompany(ctx context.Context, version, seq uint64, blob []byte, n int) error {
+func (l *Learner) publishCompany(ctx context.Context, version, seq uint64, blob []byte, n int) error {
 	if _, err := interfere.Decode(blob); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package coordinator
+package learner
 
 import (
 	"time"
@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// learnMetrics are what the learner exports.
-type learnMetrics struct {
+// metrics are what the learner exports.
+type metrics struct {
 	seconds   prometheus.Histogram // counts the refits
 	last      prometheus.Gauge
 	published prometheus.Counter
@@ -20,8 +20,8 @@ type learnMetrics struct {
 	company      prometheus.Counter
 }
 
-func newLearnMetrics(reg prometheus.Registerer) *learnMetrics {
-	m := &learnMetrics{
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "berth_learner_refit_seconds", Help: "Time to learn weights and compare them; its count is the number of refits.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 3, 8),
@@ -56,14 +56,14 @@ func newLearnMetrics(reg prometheus.Registerer) *learnMetrics {
 	return m
 }
 
-func (m *learnMetrics) refit(now time.Time, d time.Duration) {
+func (m *metrics) refit(now time.Time, d time.Duration) {
 	m.seconds.Observe(d.Seconds())
 	m.last.Set(float64(now.Unix()))
 }
 
-func (m *learnMetrics) accuracy(a accuracy) {
-	m.memory.WithLabelValues("memory").Set(a.memory.median)
-	m.memory.WithLabelValues("utilization").Set(a.util.median)
-	m.memory.WithLabelValues("time").Set(a.time.median)
-	m.within.Set(a.withinP95)
+func (m *metrics) accuracy(a Accuracy) {
+	m.memory.WithLabelValues("memory").Set(a.Memory.Median)
+	m.memory.WithLabelValues("utilization").Set(a.Util.Median)
+	m.memory.WithLabelValues("time").Set(a.Time.Median)
+	m.within.Set(a.WithinP95)
 }

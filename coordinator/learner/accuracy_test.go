@@ -1,4 +1,4 @@
-package coordinator
+package learner
 
 import (
 	"fmt"
@@ -37,19 +37,19 @@ func TestMeasure(t *testing.T) {
 	timed.Milli, timed.Predicted.Milli = 400, 300
 	timed.Duration, timed.Predicted.Duration = 10*time.Second, 15*time.Second
 	got := measure([]fsm.Sample{declared, unknown, old, oom, timed, ran(1000, 1000), ran(1500, 1000)})
-	want := accuracy{
-		memory: errorsOf{runs: 3, mean: 0.2, median: 0.1}, util: errorsOf{1, 0.25, 0.25}, time: errorsOf{1, 0.5, 0.5},
-		withinP95: 2.0 / 3, outOfMemory: 1,
+	want := Accuracy{
+		Memory: Errors{Runs: 3, Mean: 0.2, Median: 0.1}, Util: Errors{1, 0.25, 0.25}, Time: Errors{1, 0.5, 0.5},
+		WithinP95: 2.0 / 3, OutOfMemory: 1,
 	}
 	// 900 + 90 is below 1000; the other two are not.
-	if math.Abs(got.memory.mean-want.memory.mean) > 1e-12 {
-		t.Errorf("mean %v, want %v", got.memory.mean, want.memory.mean)
+	if math.Abs(got.Memory.Mean-want.Memory.Mean) > 1e-12 {
+		t.Errorf("mean %v, want %v", got.Memory.Mean, want.Memory.Mean)
 	}
-	got.memory.mean = want.memory.mean
+	got.Memory.Mean = want.Memory.Mean
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if none := measure(nil); none != (accuracy{}) {
+	if none := measure(nil); none != (Accuracy{}) {
 		t.Errorf("of nothing: %+v", none)
 	}
 }
@@ -90,16 +90,6 @@ func TestPPM(t *testing.T) {
 	}
 }
 
-func TestClipText(t *testing.T) {
-	t.Parallel()
-	if got := clipText("größer\xff", 4); got != "grö" {
-		t.Errorf("%q", got)
-	}
-	if got := clipText("as it is", 100); got != "as it is" {
-		t.Errorf("%q", got)
-	}
-}
-
 // TestTheLastGoodWeightsStayInUse: weights that somehow got into the log and
 // cannot be read are passed over, and said once.
 func TestTheLastGoodWeightsStayInUse(t *testing.T) {
@@ -108,7 +98,7 @@ func TestTheLastGoodWeightsStayInUse(t *testing.T) {
 	good := model.DefaultWeights()
 	good.EstimateMarginMiB += 100
 	for i, blob := range [][]byte{good.Encode(), []byte("garbage"), []byte("more of it")} {
-		data, err := fsm.EncodeEntry(fsm.EntryVersion, 1, 1, []*logv1.Command{installWeights(uint64(i)+1, blob, &logv1.WeightsOrigin{Source: fsm.WeightsImport})})
+		data, err := fsm.EncodeEntry(fsm.EntryVersion, 1, 1, []*logv1.Command{InstallWeights(uint64(i)+1, blob, &logv1.WeightsOrigin{Source: fsm.WeightsImport})})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,9 +107,9 @@ func TestTheLastGoodWeightsStayInUse(t *testing.T) {
 		}
 	}
 	var logged strings.Builder
-	l := &learner{fsm: f, clock: time.Now, log: slog.New(slog.NewTextHandler(&logged, nil)), refused: map[uint64]struct{}{}}
+	l := &Learner{fsm: f, clock: time.Now, log: slog.New(slog.NewTextHandler(&logged, nil)), refused: map[uint64]struct{}{}}
 	for range 3 {
-		l.reload()
+		l.Reload()
 		if l.predictor("") == nil {
 			t.Fatal("no predictor")
 		}
@@ -181,7 +171,7 @@ func TestAPredictorIsBuiltAnewWhenItMust(t *testing.T) {
 	t.Parallel()
 	f, end := finishedJobs(t, 3)
 	now := time.Unix(1000, 0)
-	l := &learner{fsm: f, clock: func() time.Time { return now }, log: slog.New(slog.DiscardHandler), refused: map[uint64]struct{}{}}
+	l := &Learner{fsm: f, clock: func() time.Time { return now }, log: slog.New(slog.DiscardHandler), refused: map[uint64]struct{}{}}
 	mem := func(signature string) int64 {
 		return l.predictor(signature).Predict(model.Request{Signature: signature, Types: []model.TypeInfo{{Name: "T4"}}})[0].GPUMemMiB
 	}
@@ -202,7 +192,7 @@ func TestAPredictorIsBuiltAnewWhenItMust(t *testing.T) {
 	if got := mem("s8"); got != 800 || l.predictor("s8") != second {
 		t.Errorf("%d MiB after a second, want 800", got)
 	}
-	l.reload()
+	l.Reload()
 	if l.predictor("s1") == second {
 		t.Error("a new leader did not read anew")
 	}
@@ -212,7 +202,7 @@ func TestAPredictorIsBuiltAnewWhenItMust(t *testing.T) {
 func TestSamplesAreDecodedOnce(t *testing.T) {
 	t.Parallel()
 	f, end := finishedJobs(t, 2)
-	l := &learner{fsm: f}
+	l := &Learner{fsm: f}
 	for i := range 200 { // 64 of one job are kept
 		end("same", int64(i))
 		want := f.Samples()
@@ -230,7 +220,7 @@ func TestSamplesAreDecodedOnce(t *testing.T) {
 
 func BenchmarkPredictorAfterASample(b *testing.B) {
 	f, end := finishedJobs(b, 4096)
-	l := &learner{fsm: f, clock: time.Now, log: slog.New(slog.DiscardHandler), refused: map[uint64]struct{}{}}
+	l := &Learner{fsm: f, clock: time.Now, log: slog.New(slog.DiscardHandler), refused: map[uint64]struct{}{}}
 	for b.Loop() {
 		end("s1", 500)
 		l.predictor("s1")

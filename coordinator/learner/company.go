@@ -1,4 +1,4 @@
-package coordinator
+package learner
 
 import (
 	"cmp"
@@ -12,26 +12,26 @@ import (
 	"github.com/berth-scheduler/berth/model/interfere"
 )
 
-// company knows how jobs that share a GPU get on with each other: what the
+// Company knows how jobs that share a GPU get on with each other: what the
 // state machine holds of it, read once, and the same as plain numbers for the
 // scheduler.
-type company struct {
+type Company struct {
 	fsm *fsm.FSM
 	log *slog.Logger
 
 	mu      sync.Mutex
 	version uint64
 	model   *interfere.Model // nil before anything was learned, or when it cannot be read
-	cards   []kindOfCard     // of the cluster, when numbers was made
+	cards   []Card           // of the cluster, when numbers was made
 	names   map[uint64]struct{}
 	seen    map[string]struct{}   // signatures that were looked up
 	numbers *cluster.Interference // immutable; replaced when a signature comes
 }
 
-// kindOfCard is what makes cards alike as far as neighbours go.
-type kindOfCard struct {
-	gpuType string
-	mode    interfere.Mode
+// Card is a kind of card: what makes cards alike as far as neighbours go.
+type Card struct {
+	GPUType string
+	Mode    interfere.Mode
 }
 
 // maxSeen bounds the signatures that are remembered.
@@ -39,7 +39,7 @@ const maxSeen = 1 << 17
 
 // current returns the model in use, nil when nothing was learned. c.mu is
 // held.
-func (c *company) current() *interfere.Model {
+func (c *Company) current() *interfere.Model {
 	in := c.fsm.Interference()
 	if in.Version == c.version {
 		return c.model
@@ -57,24 +57,24 @@ func (c *company) current() *interfere.Model {
 	return m
 }
 
-// learned returns the model in use; a nil one answers by the built-in
+// Model returns the model in use; a nil one answers by the built-in
 // coefficients.
-func (c *company) learned() *interfere.Model {
+func (c *Company) Model() *interfere.Model {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.current()
 }
 
-// forScheduler returns the numbers for the cards of nodes and for all of the
+// ForScheduler returns the numbers for the cards of nodes and for all of the
 // jobs, nil when nothing was learned.
-func (c *company) forScheduler(nodes []*cluster.Node, jobs ...[]*cluster.Job) *cluster.Interference {
+func (c *Company) ForScheduler(nodes []*cluster.Node, jobs ...[]*cluster.Job) *cluster.Interference {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.current()
 	if m == nil {
 		return nil
 	}
-	if cards := kindsOf(nodes); c.numbers == nil || len(c.seen) > maxSeen || !slices.Equal(cards, c.cards) {
+	if cards := KindsOf(nodes); c.numbers == nil || len(c.seen) > maxSeen || !slices.Equal(cards, c.cards) {
 		c.cards = cards
 		c.reckon(m)
 	}
@@ -105,9 +105,9 @@ func (c *company) forScheduler(nodes []*cluster.Node, jobs ...[]*cluster.Job) *c
 	return c.numbers
 }
 
-// newest returns the numbers as they were asked for last: for the fast path,
+// Newest returns the numbers as they were asked for last: for the fast path,
 // whose jobs a pass has seen before.
-func (c *company) newest() *cluster.Interference {
+func (c *Company) Newest() *cluster.Interference {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current() == nil {
@@ -117,13 +117,13 @@ func (c *company) newest() *cluster.Interference {
 }
 
 // reckon makes the numbers anew. c.mu is held.
-func (c *company) reckon(m *interfere.Model) {
+func (c *Company) reckon(m *interfere.Model) {
 	c.seen, c.names = map[string]struct{}{}, map[uint64]struct{}{}
 	x := &cluster.Interference{
 		Jobs: map[string]cluster.Temper{}, MaxBend: interfere.MaxBend, BandwidthPerUtil: interfere.BandwidthPerUtil,
 	}
 	for _, k := range c.cards {
-		if s, ok := sharingOf(m, k); ok {
+		if s, ok := SharingOf(m, k); ok {
 			x.Cards = append(x.Cards, s)
 			for id := range s.Effects {
 				c.names[id] = struct{}{}
@@ -133,15 +133,15 @@ func (c *company) reckon(m *interfere.Model) {
 	c.numbers = x
 }
 
-// sharingOf says in plain numbers what a model knows of one kind of card; ok
+// SharingOf says in plain numbers what a model knows of one kind of card; ok
 // is false when that is nothing.
-func sharingOf(m *interfere.Model, k kindOfCard) (s cluster.Sharing, ok bool) {
-	t, a := m.Terms(k.gpuType, k.mode), m.Advice(k.gpuType, k.mode)
-	if k.mode == interfere.MIG || t.Observations == 0 {
+func SharingOf(m *interfere.Model, k Card) (s cluster.Sharing, ok bool) {
+	t, a := m.Terms(k.GPUType, k.Mode), m.Advice(k.GPUType, k.Mode)
+	if k.Mode == interfere.MIG || t.Observations == 0 {
 		return s, false
 	}
 	s = cluster.Sharing{
-		GPUType: k.gpuType, MPS: k.mode == interfere.MPS, Never: a.Verdict == interfere.Loses, Pairs: a.Pairs, SpeedSum: a.MeanSum,
+		GPUType: k.GPUType, MPS: k.Mode == interfere.MPS, Never: a.Verdict == interfere.Loses, Pairs: a.Pairs, SpeedSum: a.MeanSum,
 		Switch: t.Coefficients.Switch, Compute: t.Coefficients.Compute, Memory: t.Coefficients.Memory, Bandwidth: t.Coefficients.Bandwidth,
 		Effects: make(map[uint64]cluster.Effect, len(t.Effects)), Histories: t.Histories,
 	}
@@ -153,8 +153,8 @@ func sharingOf(m *interfere.Model, k kindOfCard) (s cluster.Sharing, ok bool) {
 
 // temper names what was learned of a job, nothing when that is nothing. c.mu
 // is held.
-func (c *company) temper(spec *cluster.Spec) cluster.Temper {
-	t := cluster.Temper{Self: interfere.ID(spec.Signature), Family: interfere.ID(familyIn(spec))}
+func (c *Company) temper(spec *cluster.Spec) cluster.Temper {
+	t := cluster.Temper{Self: interfere.ID(spec.Signature), Family: interfere.ID(FamilyIn(spec))}
 	if t.Family == t.Self {
 		t.Family = 0
 	}
@@ -167,8 +167,8 @@ func (c *company) temper(spec *cluster.Spec) cluster.Temper {
 	return t
 }
 
-// familyIn is the family of a job by its features, "" when it has none.
-func familyIn(spec *cluster.Spec) string {
+// FamilyIn is the family of a job by its features, "" when it has none.
+func FamilyIn(spec *cluster.Spec) string {
 	if len(spec.Features) == 0 {
 		return ""
 	}
@@ -179,32 +179,22 @@ func familyIn(spec *cluster.Spec) string {
 	return familyOf(&f)
 }
 
-// kindsOf lists the kinds of cards that jobs can share, sorted.
-func kindsOf(nodes []*cluster.Node) []kindOfCard {
-	have := map[kindOfCard]struct{}{}
-	var out []kindOfCard
+// KindsOf lists the kinds of cards that jobs can share, sorted.
+func KindsOf(nodes []*cluster.Node) []Card {
+	have := map[Card]struct{}{}
+	var out []Card
 	for _, n := range nodes {
 		for i := range n.GPUs {
 			g := &n.GPUs[i]
-			k := kindOfCard{g.Type, modeOf(g.CapMode)}
+			k := Card{g.Type, ModeOf(g.CapMode)}
 			if _, ok := have[k]; !ok && g.Shareable() {
 				have[k] = struct{}{}
 				out = append(out, k)
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b kindOfCard) int {
-		return cmp.Or(cmp.Compare(a.gpuType, b.gpuType), cmp.Compare(a.mode, b.mode))
+	slices.SortFunc(out, func(a, b Card) int {
+		return cmp.Or(cmp.Compare(a.GPUType, b.GPUType), cmp.Compare(a.Mode, b.Mode))
 	})
 	return out
 }
-
-// releaseView is the live state for the fast path, with what is known of
-// sharing.
-type releaseView struct {
-	*fsm.State
-	know *cluster.Interference
-}
-
-// Interference implements scheduler.CompanyView.
-func (v releaseView) Interference() *cluster.Interference { return v.know }
