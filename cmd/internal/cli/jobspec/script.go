@@ -261,7 +261,9 @@ func (r *Request) OwnFlags(asked *sbatch.Request) {
 	r.Flags = append(before, r.Flags...)
 }
 
-// report says what becomes of each option, and refuses what is refused.
+// report says what becomes of each option, and refuses what is refused. Who
+// types an option sees it done; of srun and salloc, whose own output is read by
+// programs, that goes for options that are done by other means, too.
 func (r *Request) report(e *console.Env, name string, script *sbatch.Script, outcomes []sbatch.Outcome) error {
 	refused, strict := 0, 0
 	quiet := r.Slurm.quiet || r.Slurm.Asked.Quiet
@@ -271,7 +273,8 @@ func (r *Request) report(e *console.Env, name string, script *sbatch.Script, out
 			where = fmt.Sprintf("%s:%d", name, o.From.Line)
 		}
 		bad := o.Fate == sbatch.Refused || r.Slurm.strict && o.Fate == sbatch.Ignored
-		own := o.Fate == sbatch.Honoured && o.From.Source == sbatch.FromCommandLine
+		done := o.Fate == sbatch.Honoured || o.Fate == sbatch.Mapped && script == nil
+		own := done && o.From.Source == sbatch.FromCommandLine
 		if bad || !quiet && !own {
 			e.Warnf("%s: %s", console.Escape(where), console.Escape(o.Line()))
 		}
