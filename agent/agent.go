@@ -19,9 +19,12 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/agent/gpu/health"
+	"github.com/berth-scheduler/berth/agent/journal"
+	"github.com/berth-scheduler/berth/agent/outbox"
 	"github.com/berth-scheduler/berth/agent/profile"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // Protocol is the version of the node link that this agent speaks.
@@ -131,8 +134,8 @@ func (c *Config) Validate() error {
 type Agent struct {
 	cfg      Config
 	log      *slog.Logger
-	journal  *Journal
-	out      *outbox
+	journal  *journal.Journal
+	out      *outbox.Outbox
 	sampler  *Sampler
 	recorder *profile.Recorder
 	power    *powerMeter
@@ -183,16 +186,16 @@ func New(ctx context.Context, cfg Config) (*Agent, error) {
 	if err := cfg.placeTools(); err != nil {
 		return nil, err
 	}
-	j, err := OpenJournal(cfg.Dir)
+	j, err := journal.Open(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
 	if cfg.Failpoint != nil {
-		j.step = cfg.Failpoint
+		j.Failpoint(cfg.Failpoint)
 	}
 	a := &Agent{
 		cfg: cfg, log: cfg.Log.With("component", "agent", "node", string(cfg.Node)),
-		journal: j, out: newOutbox(), power: newPowerMeter(), mem: newMemWatch(cfg.MemCaps.Watch), oomLog: caps.NewOOMLog(),
+		journal: j, out: outbox.New(), power: newPowerMeter(), mem: newMemWatch(cfg.MemCaps.Watch), oomLog: caps.NewOOMLog(),
 		cards: newCardStates(), tasks: map[cluster.AttemptID]*task{}, synced: make(chan struct{}), recheck: make(chan struct{}, 1),
 	}
 	a.sampler, a.recorder = NewSampler(cfg.GPUs, cfg.Log), profile.New(filepath.Join(cfg.Dir, profilesFile), a.log)
@@ -313,7 +316,7 @@ func (a *Agent) apply(d *nodev1.Desired) {
 	a.term, a.revision = d.Term, d.Revision
 	wanted := make(map[cluster.AttemptID]struct{}, len(d.Assignments))
 	for _, as := range d.Assignments {
-		wanted[attemptOf(as)] = struct{}{}
+		wanted[conv.AttemptOf(as)] = struct{}{}
 		a.assign(as)
 	}
 	for _, ref := range d.Released {
@@ -337,7 +340,7 @@ func (a *Agent) apply(d *nodev1.Desired) {
 
 // assign starts or updates one attempt. The caller holds a.mu.
 func (a *Agent) assign(as *nodev1.Assignment) {
-	id := attemptOf(as)
+	id := conv.AttemptOf(as)
 	if t := a.tasks[id]; t != nil {
 		t.update(as)
 		return
@@ -367,7 +370,7 @@ func (a *Agent) forget(t *task) {
 func (a *Agent) acked(acks []*nodev1.Ack) {
 	for _, k := range acks {
 		id := cluster.AttemptID{Job: cluster.JobID(k.Job), No: k.Attempt}
-		a.out.ack(id, k.State)
+		a.out.Ack(id, k.State)
 		if !terminal(k.State) {
 			continue
 		}
@@ -379,9 +382,6 @@ func (a *Agent) acked(acks []*nodev1.Ack) {
 		}
 	}
 }
-
-// JournalPath is where an agent with state directory dir keeps its journal.
-func JournalPath(dir string) string { return filepath.Join(dir, journalFile) }
 
 func terminal(s nodev1.AttemptState) bool {
 	return s >= nodev1.AttemptState_ATTEMPT_STATE_COMPLETED

@@ -26,7 +26,7 @@ func (t *task) barrier(ctx context.Context, as *nodev1.Assignment) (wait bool, e
 	if !t.ready {
 		t.ready = true
 		t.log.Info("ready; waiting for the other nodes")
-		t.agent.out.put(&nodev1.Report{
+		t.agent.out.Put(&nodev1.Report{
 			Job: uint64(t.id.Job), Attempt: t.id.No, Token: uint64(t.token),
 			State: nodev1.AttemptState_ATTEMPT_STATE_STARTING, Ready: true,
 		})

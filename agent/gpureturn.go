@@ -167,7 +167,7 @@ func (t *task) overdue(held string) {
 	l.reported = true
 	t.log.Warn("GPU memory of an attempt that ended is not back; its GPUs are quarantined until it is", "held", held)
 	if _, released := t.wants(); !released {
-		t.agent.out.put(t.end)
+		t.agent.out.Put(t.end)
 	}
 }
 
@@ -181,7 +181,7 @@ func (t *task) completing(code cluster.ReasonCode, why string) {
 	if t.end != nil {
 		r.Exit, r.Started = t.end.Exit, t.end.Started
 	}
-	t.agent.out.put(r)
+	t.agent.out.Put(r)
 }
 
 // deleteFirst takes down what the runtime keeps, with every process that is

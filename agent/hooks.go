@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // HookKind is when a hook runs.
@@ -67,7 +68,7 @@ type HookEnd struct {
 
 func (a *Agent) hookJob(kind HookKind, as *nodev1.Assignment, end *nodev1.Report) *HookJob {
 	j := &HookJob{
-		Hook: kind, Job: as.Job, Attempt: attemptOf(as).String(), Name: as.Name, User: as.User, UID: as.Uid, GID: as.Gid,
+		Hook: kind, Job: as.Job, Attempt: conv.AttemptOf(as).String(), Name: as.Name, User: as.User, UID: as.Uid, GID: as.Gid,
 		Node: string(a.cfg.Node), Restarts: max(1, as.Attempt) - 1, Partition: as.Partition, Image: as.Image,
 		CPUMilli: as.CpuMilli, MemMiB: as.MemMib, GPUs: []HookGPU{},
 	}
@@ -124,7 +125,7 @@ func (t *task) epilog(ctx context.Context) error {
 		}
 	}
 	if !t.started.IsZero() {
-		t.agent.out.put(&nodev1.Report{
+		t.agent.out.Put(&nodev1.Report{
 			Job: uint64(t.id.Job), Attempt: t.id.No, Token: uint64(t.token),
 			State: nodev1.AttemptState_ATTEMPT_STATE_COMPLETING, Started: t.end.Started,
 		})
@@ -161,7 +162,7 @@ func (t *task) drained(ctx context.Context) error {
 	if t.end.GetDrain() == "" {
 		return nil
 	}
-	for t.agent.out.has(t.id) {
+	for t.agent.out.Has(t.id) {
 		t.await(ctx, t.agent.cfg.Heartbeat)
 		if ctx.Err() != nil {
 			return ctx.Err()

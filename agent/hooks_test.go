@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/cgroup"
 	"github.com/berth-scheduler/berth/agent/hooks"
+	"github.com/berth-scheduler/berth/agent/journal"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
 
@@ -200,7 +201,7 @@ func TestARestartInTheMiddleOfAHook(t *testing.T) {
 func TestAnEndedAttemptKeepsItsEnd(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	j, err := agent.OpenJournal(dir)
+	j, err := journal.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +219,7 @@ func TestAnEndedAttemptKeepsItsEnd(t *testing.T) {
 		if err := j.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if j, err = agent.OpenJournal(dir); err != nil {
+		if j, err = journal.Open(dir); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // runtimeFor picks the runtime of an assignment: images need the one that has
@@ -33,7 +34,7 @@ func (a *Agent) admit(ctx context.Context, as *nodev1.Assignment) ([]string, err
 	if a.cfg.GPUs == nil {
 		return nil, &LaunchError{Code: 125, Reason: "GPU", Err: fmt.Errorf("this node has no GPUs, %d were assigned", len(as.Gpus))}
 	}
-	g := gpu.Grant{Attempt: attemptOf(as).String(), UID: as.Uid}
+	g := gpu.Grant{Attempt: conv.AttemptOf(as).String(), UID: as.Uid}
 	for _, s := range as.Gpus {
 		g.Cards = append(g.Cards, gpu.GrantCard{UUID: s.Uuid, MemMiB: s.MemMib, Milli: s.Milli, Exclusive: s.Exclusive})
 	}
@@ -61,7 +62,7 @@ func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*Launch, err
 		return nil, err
 	}
 	l := &Launch{
-		ID: attemptOf(as), Token: cluster.Token(as.Token),
+		ID: conv.AttemptOf(as), Token: cluster.Token(as.Token),
 		UID: as.Uid, GID: as.Gid, Groups: user.Groups,
 		Image: as.Image, MemBytes: as.MemMib << 20, CPUMilli: as.CpuMilli,
 	}
@@ -137,7 +138,7 @@ func (a *Agent) jobEnv(as *nodev1.Assignment, u User, submitDir string, gpuEnv [
 	for _, line := range gpuEnv {
 		set(line)
 	}
-	id := attemptOf(as)
+	id := conv.AttemptOf(as)
 	for _, line := range []string{
 		"BERTH_JOB_ID=" + id.Job.String(), "BERTH_JOB_NAME=" + as.Name, "BERTH_JOB_PARTITION=" + as.Partition,
 		"BERTH_ATTEMPT=" + id.String(), "BERTH_NODE=" + string(a.cfg.Node),

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // MemCaps says how jobs are held to their shares of GPU memory.
@@ -88,7 +89,7 @@ func (m *memWatch) hold(as *nodev1.Assignment) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.w.Hold(attemptOf(as).String(), limits)
+	m.w.Hold(conv.AttemptOf(as).String(), limits)
 }
 
 func (m *memWatch) drop(attempt string) {

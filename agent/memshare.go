@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // mpsEvery is how often the daemons of shared cards are asked how they are.
@@ -96,7 +97,7 @@ func (a *Agent) joinDaemon(ctx context.Context, as *nodev1.Assignment) ([]string
 		return nil, nil
 	}
 	env, err := a.cfg.MemCaps.Daemons.Join(ctx, s.Uuid, caps.Client{
-		Attempt: attemptOf(as).String(), MemMiB: s.MemMib, Milli: s.Milli, Processes: int(max(1, as.GetRanks().GetTasks())), // each has an equal part
+		Attempt: conv.AttemptOf(as).String(), MemMiB: s.MemMib, Milli: s.Milli, Processes: int(max(1, as.GetRanks().GetTasks())), // each has an equal part
 	})
 	if err != nil {
 		return nil, fmt.Errorf("share GPU %s: %w", s.Uuid, err)

@@ -43,7 +43,7 @@ func (a *Agent) placeScript(l *Launch, as *nodev1.Assignment) error {
 	if err != nil {
 		return refuse(126, err)
 	}
-	path, err := a.writeScript(attemptOf(as), script, as)
+	path, err := a.writeScript(conv.AttemptOf(as), script, as)
 	if err != nil {
 		return fmt.Errorf("write batch script: %w", err)
 	}

@@ -36,11 +36,11 @@ func TestPlaceScript(t *testing.T) {
 	as := &nodev1.Assignment{Job: 7, Attempt: 2, Uid: uint32(os.Getuid()), Gid: uint32(os.Getgid()), Script: packed, Image: "lab/torch"}
 	a := &Agent{cfg: Config{Scripts: filepath.Join(t.TempDir(), "scripts")}}
 	for range 2 { // what a crash left is replaced
-		l := &Launch{ID: attemptOf(as), Image: as.Image, Args: []string{"/home/ann/train.sh", "--epochs", "3"}}
+		l := &Launch{ID: conv.AttemptOf(as), Image: as.Image, Args: []string{"/home/ann/train.sh", "--epochs", "3"}}
 		if err := a.placeScript(l, as); err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(a.scriptDir(attemptOf(as)), "slurm_script")
+		path := filepath.Join(a.scriptDir(conv.AttemptOf(as)), "slurm_script")
 		if d := cmp.Diff([]string{"/bin/sh", "-e", path, "--epochs", "3"}, l.Args); d != "" {
 			t.Error(d)
 		}
@@ -58,7 +58,7 @@ func TestPlaceScript(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := a.removeScript(attemptOf(as)); err != nil {
+		if err := a.removeScript(conv.AttemptOf(as)); err != nil {
 			t.Error(err)
 		}
 	}

@@ -99,7 +99,7 @@ func (a *Agent) session(ctx context.Context, addr string) (leader string, err er
 			return ctx.Err()
 		case <-ready:
 		}
-		a.out.rewind()
+		a.out.Rewind()
 		return a.send(ctx, stream, granted)
 	})
 	return leader, g.Wait()
@@ -160,14 +160,14 @@ func (a *Agent) send(ctx context.Context, stream nodev1.NodeService_SessionClien
 				return err
 			}
 			continue
-		case <-a.out.ready:
+		case <-a.out.Ready():
 			// What holds of a card must be known before what it says frees it.
 			if a.cards.takeChanged() {
 				if err := a.sendHello(ctx, stream); err != nil {
 					return err
 				}
 			}
-			rs := a.out.take(reportsPerMessage)
+			rs := a.out.Take(reportsPerMessage)
 			if len(rs) == 0 {
 				continue
 			}

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-scheduler/berth/agent/outbox"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -305,7 +306,7 @@ func (t *task) runs(as *nodev1.Assignment, since time.Time) {
 }
 
 func (t *task) sayRunning() {
-	t.agent.out.put(&nodev1.Report{
+	t.agent.out.Put(&nodev1.Report{
 		Job: uint64(t.id.Job), Attempt: t.id.No, Token: uint64(t.token),
 		State: nodev1.AttemptState_ATTEMPT_STATE_RUNNING, Started: timestamppb.New(t.started),
 	})
@@ -446,7 +447,7 @@ func (t *task) ended(r *nodev1.Report) error {
 		r.Started = timestamppb.New(t.started)
 	}
 	r.Drain = t.drain
-	asText(r)
+	outbox.AsText(r)
 	if err := t.agent.journal.End(r); err != nil {
 		return err
 	}
@@ -470,7 +471,7 @@ func (t *task) finish(ctx context.Context) (done bool, err error) {
 	t.agent.mem.drop(t.id.String())
 	_, released := t.wants()
 	if !released || t.end.Drain != "" {
-		t.agent.out.put(t.end)
+		t.agent.out.Put(t.end)
 	}
 	if t.runtime() != nil {
 		if err := t.rt.Delete(ctx, t.id); err != nil {
@@ -491,6 +492,6 @@ func (t *task) finish(ctx context.Context) (done bool, err error) {
 	if err := t.drained(ctx); err != nil {
 		return false, err
 	}
-	t.agent.out.drop(t.id)
+	t.agent.out.Drop(t.id)
 	return true, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // Visitors serves users who look into the attempts of this node, for as long
@@ -68,7 +69,7 @@ func (a *Agent) visit(ctx context.Context, conn grpc.ClientConnInterface, ask *n
 // believes the leader only about one that is forgotten here.
 func (a *Agent) admitVisit(ask *nodev1.Visit) (*Visit, error) {
 	as := ask.GetOf()
-	id := attemptOf(as)
+	id := conv.AttemptOf(as)
 	a.mu.Lock()
 	t := a.tasks[id]
 	a.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/agenttest"
 	"github.com/berth-scheduler/berth/agent/cgroup"
 	"github.com/berth-scheduler/berth/agent/containerdrt/daemon"
+	"github.com/berth-scheduler/berth/agent/journal"
 	"github.com/berth-scheduler/berth/agent/processrt"
 	"github.com/berth-scheduler/berth/agent/runtimetest"
 	"github.com/berth-scheduler/berth/cluster"
@@ -299,7 +299,7 @@ func (s *site) records() (left []string) {
 	s.Helper()
 	for range 10 {
 		s.kill()
-		j, err := agent.OpenJournal(s.part.Dir)
+		j, err := journal.Open(s.part.Dir)
 		if err != nil {
 			return []string{"journal: " + err.Error()}
 		}

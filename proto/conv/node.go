@@ -137,6 +137,15 @@ func clip(s string, n int) string {
 	return strings.ToValidUTF8(s, "")
 }
 
+// AttemptOf names the attempt that a message of the agents' link is about; none
+// is what a nil one is about.
+func AttemptOf(m interface {
+	GetJob() uint64
+	GetAttempt() uint32
+}) cluster.AttemptID {
+	return cluster.AttemptID{Job: cluster.JobID(m.GetJob()), No: m.GetAttempt()}
+}
+
 // Assignment tells an agent to run its part of attempt a of j: that of the node
 // with the given rank.
 func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment {

@@ -1,4 +1,4 @@
-package agent
+package journal
 
 import (
 	"os"
@@ -16,7 +16,7 @@ import (
 
 func open(t *testing.T, dir string) *Journal {
 	t.Helper()
-	j, err := OpenJournal(dir)
+	j, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,16 +72,16 @@ func TestJournalDropsATornTail(t *testing.T) {
 	begin(t, j, 1)
 	begin(t, j, 2)
 	j.Close()
-	data, err := os.ReadFile(JournalPath(dir))
+	data, err := os.ReadFile(Path(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	whole := len(data)
 	for cut := whole - 1; cut > whole/2; cut-- {
-		if err := os.WriteFile(JournalPath(dir), data[:cut], 0o600); err != nil {
+		if err := os.WriteFile(Path(dir), data[:cut], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		j, err := OpenJournal(dir)
+		j, err := Open(dir)
 		if err != nil {
 			t.Fatalf("cut at %d of %d: %v", cut, whole, err)
 		}
@@ -99,16 +99,16 @@ func TestJournalNamesTheFileThatIsCorrupt(t *testing.T) {
 	begin(t, j, 1)
 	begin(t, j, 2)
 	j.Close()
-	data, err := os.ReadFile(JournalPath(dir))
+	data, err := os.ReadFile(Path(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	data[recordOverhead+1] ^= 1
-	if err := os.WriteFile(JournalPath(dir), data, 0o600); err != nil {
+	if err := os.WriteFile(Path(dir), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = OpenJournal(dir)
-	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, journalFile)) || !strings.Contains(err.Error(), "move it away") {
+	_, err = Open(dir)
+	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, file)) || !strings.Contains(err.Error(), "move it away") {
 		t.Errorf("error %v, want one that names file and remedy", err)
 	}
 }
@@ -138,31 +138,11 @@ func FuzzJournal(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 'X'})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := t.TempDir()
-		if err := os.WriteFile(JournalPath(dir), data, 0o600); err != nil {
+		if err := os.WriteFile(Path(dir), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if j, err := OpenJournal(dir); err == nil {
+		if j, err := Open(dir); err == nil {
 			j.Close()
 		}
 	})
-}
-
-func TestExpandPath(t *testing.T) {
-	t.Parallel()
-	as := &nodev1.Assignment{Job: 42, Attempt: 1, Name: "train", User: "alice"}
-	for pattern, want := range map[string]string{
-		"berth-%j.out":   "berth-42.out",
-		"%x-%j-%u-%N":    "train-42-alice-n1",
-		"%6j.%3a":        "000042.4294967294",
-		"100%%":          "100%",
-		"a%zb%":          "a%zb%",
-		`logs\%j`:        "logs%j",
-		"%99j":           "0000000042",
-		"plain":          "plain",
-		"%J/%A/%t-%n-%s": "42/42/0-0-0",
-	} {
-		if got := ExpandPath(pattern, as, "n1"); got != want {
-			t.Errorf("%q becomes %q, want %q", pattern, got, want)
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package agent
+package journal
 
 import (
 	"bufio"
@@ -15,11 +15,12 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // Journal is what an agent must not forget: the assignments it took on, and
 // the ends of attempts until the leader has committed them. Records are
-// appended with a checksum; Put returns when the record is on disk. One fsync
+// appended with a checksum; Begin and End return when the record is on disk. One fsync
 // serves all who wait for one.
 //
 // The file is rewritten with what is still of use when it is opened, and when
@@ -35,9 +36,7 @@ type Journal struct {
 	err     error // the first write error; the journal is dead after it
 	pending []chan error
 	syncing bool
-	// step is called at each step of a record's way to the disk; tests end the
-	// process there. It never changes once records are written.
-	step func(name string)
+	step    func(name string) // tests end the process there
 }
 
 // Record is what the journal holds of one attempt.
@@ -59,18 +58,18 @@ const (
 	maxRecord      = 4 << 20 // an assignment with all of its environment and its script
 	rewriteAbove   = 4 << 20
 	maxKeptTokens  = 10_000
-	journalFile    = "journal.log"
+	file           = "journal.log"
 	recordOverhead = 8
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// OpenJournal opens or makes the journal in dir. A torn last record, which a
+// Open opens or makes the journal in dir. A torn last record, which a
 // crash may leave, is dropped; a wrong checksum before that is an error that
 // names the file.
-func OpenJournal(dir string) (*Journal, error) {
+func Open(dir string) (*Journal, error) {
 	j := &Journal{
-		path:   filepath.Join(dir, journalFile),
+		path:   Path(dir),
 		live:   map[cluster.AttemptID]*Record{},
 		tokens: map[cluster.JobID]cluster.Token{},
 		step:   func(string) {},
@@ -149,7 +148,7 @@ func (j *Journal) replay(payload []byte) error {
 		if err := proto.Unmarshal(body, r); err != nil {
 			return err
 		}
-		if rec := j.live[reportOf(r)]; rec != nil {
+		if rec := j.live[conv.AttemptOf(r)]; rec != nil {
 			rec.End = r
 		}
 	case recForget:
@@ -157,7 +156,7 @@ func (j *Journal) replay(payload []byte) error {
 		if err := proto.Unmarshal(body, r); err != nil {
 			return err
 		}
-		delete(j.live, cluster.AttemptID{Job: cluster.JobID(r.Job), No: r.Attempt})
+		delete(j.live, conv.AttemptOf(r))
 	default:
 		return fmt.Errorf("unknown kind of record %q", kind)
 	}
@@ -169,6 +168,13 @@ func (j *Journal) noteToken(job cluster.JobID, t cluster.Token) {
 		j.tokens[job] = t
 	}
 }
+
+// Path is where the journal of an agent with state directory dir lies.
+func Path(dir string) string { return filepath.Join(dir, file) }
+
+// Failpoint makes step be called at each step of a record's way to the disk.
+// It is set before anything is recorded.
+func (j *Journal) Failpoint(step func(name string)) { j.step = step }
 
 // Records returns what is known of every attempt that is not forgotten.
 func (j *Journal) Records() map[cluster.AttemptID]Record {
@@ -191,11 +197,11 @@ func (j *Journal) Token(job cluster.JobID) cluster.Token {
 // intend takes over an assignment, or what is news of one; the end of its
 // attempt stays.
 func (j *Journal) intend(a *nodev1.Assignment) {
-	if rec := j.live[attemptOf(a)]; rec != nil {
+	if rec := j.live[conv.AttemptOf(a)]; rec != nil {
 		rec.Assignment = a
 		return
 	}
-	j.live[attemptOf(a)] = &Record{Assignment: a}
+	j.live[conv.AttemptOf(a)] = &Record{Assignment: a}
 }
 
 // Begin records that the agent takes a on, or how far it is with it. It is on disk when Begin returns.
@@ -209,7 +215,7 @@ func (j *Journal) Begin(a *nodev1.Assignment) error {
 // End records how an attempt ended. It is on disk when End returns.
 func (j *Journal) End(r *nodev1.Report) error {
 	return j.put(recEnd, r, func() {
-		if rec := j.live[reportOf(r)]; rec != nil {
+		if rec := j.live[conv.AttemptOf(r)]; rec != nil {
 			rec.End = r
 		}
 	})
@@ -383,12 +389,4 @@ func syncDir(dir string) error {
 	}
 	defer d.Close()
 	return d.Sync()
-}
-
-func attemptOf(a *nodev1.Assignment) cluster.AttemptID {
-	return cluster.AttemptID{Job: cluster.JobID(a.GetJob()), No: a.GetAttempt()}
-}
-
-func reportOf(r *nodev1.Report) cluster.AttemptID {
-	return cluster.AttemptID{Job: cluster.JobID(r.GetJob()), No: r.GetAttempt()}
 }

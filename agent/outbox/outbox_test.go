@@ -1,4 +1,4 @@
-package agent
+package outbox
 
 import (
 	"testing"
@@ -13,21 +13,11 @@ import (
 // anew, and one that could not be kept would leave its attempt without an end.
 func TestReportsCanBeSent(t *testing.T) {
 	t.Parallel()
-	o := newOutbox()
-	o.put(&nodev1.Report{Job: 1, Attempt: 1, Detail: "open /none/caf\xe9: no such file", Drain: "\xff"})
-	for _, r := range o.take(1) {
+	o := New()
+	o.Put(&nodev1.Report{Job: 1, Attempt: 1, Detail: "open /none/caf\xe9: no such file", Drain: "\xff"})
+	for _, r := range o.Take(1) {
 		if _, err := proto.Marshal(r); err != nil || r.Detail != "open /none/caf?: no such file" || r.Drain != "?" {
 			t.Errorf("got %q and %q, %v", r.Detail, r.Drain, err)
 		}
-	}
-	c := newCardStates()
-	c.set("GPU-1", whoCheck, GPUQuarantined, "says \xff")
-	c.setProblem("me", "says \xff")
-	h := &nodev1.Hello{Problem: c.problems()}
-	if _, h.Address = c.get("GPU-1"); h.Address == "" {
-		t.Fatal("the card has no reason")
-	}
-	if _, err := proto.Marshal(h); err != nil {
-		t.Errorf("a reason that a program gave breaks the session: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package agent
+package outbox
 
 import (
 	"strings"
@@ -7,27 +7,29 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// outbox holds the newest report of each attempt until it is acknowledged.
+// Outbox holds the newest report of each attempt until it is acknowledged.
 // A session takes what it has not sent yet; a new session begins anew.
-type outbox struct {
+type Outbox struct {
 	mu     sync.Mutex
 	latest map[cluster.AttemptID]*nodev1.Report
 	unsent []cluster.AttemptID
 	ready  chan struct{} // holds one token while unsent is not empty
 }
 
-func newOutbox() *outbox {
-	return &outbox{latest: map[cluster.AttemptID]*nodev1.Report{}, ready: make(chan struct{}, 1)}
+// New makes an empty one.
+func New() *Outbox {
+	return &Outbox{latest: map[cluster.AttemptID]*nodev1.Report{}, ready: make(chan struct{}, 1)}
 }
 
-// put replaces what there was to say of an attempt: states only go up, so the
+// Put replaces what there was to say of an attempt: states only go up, so the
 // newest report says it all.
-func (o *outbox) put(r *nodev1.Report) {
-	asText(r)
+func (o *Outbox) Put(r *nodev1.Report) {
+	AsText(r)
 	o.mu.Lock()
-	id := reportOf(r)
+	id := conv.AttemptOf(r)
 	if old := o.latest[id]; old != nil && old.State > r.State {
 		o.mu.Unlock()
 		return
@@ -38,9 +40,9 @@ func (o *outbox) put(r *nodev1.Report) {
 	o.wake()
 }
 
-// asText makes what r says UTF-8: it may quote paths, which are bytes, and could
+// AsText makes what r says UTF-8: it may quote paths, which are bytes, and could
 // neither be kept nor sent.
-func asText(r *nodev1.Report) {
+func AsText(r *nodev1.Report) {
 	for _, s := range []*string{&r.Detail, &r.Drain} {
 		if !utf8.ValidString(*s) { // else it may be read meanwhile
 			*s = strings.ToValidUTF8(*s, "?")
@@ -48,15 +50,18 @@ func asText(r *nodev1.Report) {
 	}
 }
 
-func (o *outbox) wake() {
+func (o *Outbox) wake() {
 	select {
 	case o.ready <- struct{}{}:
 	default:
 	}
 }
 
-// rewind makes everything unsent again, for a new session.
-func (o *outbox) rewind() {
+// Ready holds a token while there may be something to send.
+func (o *Outbox) Ready() <-chan struct{} { return o.ready }
+
+// Rewind makes everything unsent again, for a new session.
+func (o *Outbox) Rewind() {
 	o.mu.Lock()
 	o.unsent = o.unsent[:0]
 	for id := range o.latest {
@@ -66,8 +71,8 @@ func (o *outbox) rewind() {
 	o.wake()
 }
 
-// take returns up to n reports to send now.
-func (o *outbox) take(n int) []*nodev1.Report {
+// Take returns up to n reports to send now.
+func (o *Outbox) Take(n int) []*nodev1.Report {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var out []*nodev1.Report
@@ -83,8 +88,8 @@ func (o *outbox) take(n int) []*nodev1.Report {
 	return out
 }
 
-// ack drops a report that is committed, unless a newer one took its place.
-func (o *outbox) ack(id cluster.AttemptID, s nodev1.AttemptState) {
+// Ack drops a report that is committed, unless a newer one took its place.
+func (o *Outbox) Ack(id cluster.AttemptID, s nodev1.AttemptState) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if r := o.latest[id]; r != nil && r.State <= s {
@@ -92,15 +97,15 @@ func (o *outbox) ack(id cluster.AttemptID, s nodev1.AttemptState) {
 	}
 }
 
-// has tells whether something of an attempt waits to be acknowledged.
-func (o *outbox) has(id cluster.AttemptID) bool {
+// Has tells whether something of an attempt waits to be acknowledged.
+func (o *Outbox) Has(id cluster.AttemptID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.latest[id] != nil
 }
 
-// drop forgets an attempt whatever was to be said of it.
-func (o *outbox) drop(id cluster.AttemptID) {
+// Drop forgets an attempt whatever was to be said of it.
+func (o *Outbox) Drop(id cluster.AttemptID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.latest, id)

@@ -1,0 +1,4 @@
+// Package journal is an agent's memory on disk: which attempts it took on, how
+// far it is with each, and how each ended until the leader has committed that.
+// Nothing is begun before it is written there.
+package journal
