@@ -88,11 +88,13 @@ type Config struct {
 	GangTimeout time.Duration
 	GangPorts   [2]uint16
 	// HistoryKeep is for how long finished jobs are kept in this coordinator's
-	// store, HistoryMaxJobs how many; 0 means 90 days and 1,000,000. KeepFinished
-	// is how many of the newest a new cluster keeps in its state; 0 means 20,000.
-	HistoryKeep    time.Duration
-	HistoryMaxJobs int
-	KeepFinished   int
+	// store, HistoryMaxJobs how many; 0 means 90 days and 1,000,000. They go by
+	// files of HistoryFileJobs, 0 means 8,192. KeepFinished is how many of the
+	// newest a new cluster keeps in its state; 0 means 20,000.
+	HistoryKeep     time.Duration
+	HistoryMaxJobs  int
+	HistoryFileJobs int
+	KeepFinished    int
 	// CatchUp bounds how long a question about finished jobs waits here for this
 	// coordinator to be as far as the leader; 0 means five seconds.
 	CatchUp time.Duration

@@ -21,6 +21,9 @@ const (
 	historyRetry  = 5 * time.Second
 	historyMend   = 30 * time.Second // between looks at what is missing or too old
 	historyScrub  = 10 * time.Minute // between files that are read whole
+	// damageWait bounds how long who finds damage waits for it to be mended.
+	damageWait = 10 * time.Second
+	damageLook = 20 * time.Millisecond
 )
 
 // archive fills this coordinator's store of finished jobs from the feed of the
@@ -29,10 +32,12 @@ const (
 type archive struct {
 	c     *Coordinator
 	store atomic.Pointer[history.Store] // nil until it could be opened
-	// missing is poked when a hole appeared.
-	missing chan struct{}
-	failing atomic.Pointer[string] // why it cannot be written now
-	given   atomic.Uint64          // index of the last hole that nobody could fill
+	// missing is poked when a hole appeared. begun and over count the looks at
+	// what is missing.
+	missing     chan struct{}
+	begun, over atomic.Uint64
+	failing     atomic.Pointer[string] // why it cannot be written now
+	given       atomic.Uint64          // index of the last hole that nobody could fill
 }
 
 func newArchive(c *Coordinator) *archive {
@@ -46,7 +51,9 @@ func newArchive(c *Coordinator) *archive {
 func (a *archive) open() {
 	s, err := history.Open(history.Config{
 		Dir: filepath.Join(a.c.cfg.Dir, "history"), Keep: a.c.cfg.HistoryKeep, MaxJobs: a.c.cfg.HistoryMaxJobs,
-		Log: a.c.cfg.Log.With("component", "history"),
+		SegmentJobs: a.c.cfg.HistoryFileJobs,
+		OnDamage:    func() { poke(a.missing) },
+		Log:         a.c.cfg.Log.With("component", "history"),
 	})
 	a.note(err)
 	if err != nil {
@@ -141,7 +148,9 @@ func (a *archive) mend(ctx context.Context) error {
 	scrub, at := time.Now(), uint64(0)
 	for {
 		if s := a.store.Load(); s != nil {
+			n := a.begun.Add(1)
 			a.fillHoles(ctx, s)
+			a.over.Store(n)
 			if now := a.c.fsm.Now(); now > 0 {
 				if err := s.Retain(now); err != nil {
 					a.note(err)
@@ -170,14 +179,31 @@ func (a *archive) stats() history.Stats {
 	return history.Stats{}
 }
 
-// incomplete tells whether jobs may be missing in what is read here.
-func (a *archive) incomplete() bool {
-	s := a.store.Load()
-	return s == nil || len(s.Holes()) > 0
+// repaired waits until what was found damaged is there again, from the state or
+// another coordinator. It is not when nobody has it, or when that lasts too long.
+// An error that says something else is returned.
+func (a *archive) repaired(ctx context.Context, err error) (bool, error) {
+	d, ok := errors.AsType[*history.Damage](err)
+	if !ok {
+		return false, err
+	}
+	s, began := a.store.Load(), a.begun.Load()
+	poke(a.missing)
+	ctx, cancel := context.WithTimeout(ctx, damageWait)
+	defer cancel()
+	for {
+		over := a.over.Load() > began // a look at it began after it was found, and is over
+		if !missing(s, d.Span) {
+			return s.Stats().Floor < d.Span.To, nil // else it was given up
+		}
+		if over || !sleep(ctx, damageLook) {
+			return false, nil
+		}
+	}
 }
 
 // job returns a finished job that the state has forgotten, or nil.
-func (a *archive) job(id cluster.JobID) *cluster.Job {
+func (a *archive) job(ctx context.Context, id cluster.JobID) *cluster.Job {
 	s := a.store.Load()
 	if s == nil {
 		return nil
@@ -188,15 +214,18 @@ func (a *archive) job(id cluster.JobID) *cluster.Job {
 		return j
 	}
 	j, err := s.Job(id)
-	if err != nil {
-		a.c.log.Error("history cannot be read", "job", uint64(id), "err", err)
-		return nil
+	for err != nil {
+		if _, err = a.repaired(ctx, err); err != nil {
+			a.c.log.Error("history cannot be read", "job", uint64(id), "err", err)
+			return nil
+		}
+		j, err = s.Job(id)
 	}
 	if j != nil {
 		return j
 	}
 	// One of several tasks that ended together?
-	_ = a.scan(context.Background(), &history.Query{IDs: []cluster.JobID{id}}, func(f *cluster.Job) error {
+	_, _ = a.scan(ctx, &history.Query{IDs: []cluster.JobID{id}}, func(f *cluster.Job) error {
 		if f.Fold != nil && cluster.SpanHas(f.Fold, int(id-f.ArrayJobID)) {
 			j = f.Task(int(id - f.ArrayJobID))
 			return errFound
@@ -207,12 +236,12 @@ func (a *archive) job(id cluster.JobID) *cluster.Job {
 }
 
 // named is job, or the task of a number when the id is an array's.
-func (a *archive) named(id cluster.JobID, task *uint32) *cluster.Job {
+func (a *archive) named(ctx context.Context, id cluster.JobID, task *uint32) *cluster.Job {
 	if task == nil {
-		return a.job(id)
+		return a.job(ctx, id)
 	}
 	var found *cluster.Job
-	_ = a.scan(context.Background(), &history.Query{IDs: []cluster.JobID{id}}, func(j *cluster.Job) error {
+	_, _ = a.scan(ctx, &history.Query{IDs: []cluster.JobID{id}}, func(j *cluster.Job) error {
 		switch {
 		case j.ArrayJobID != id:
 			return nil

@@ -134,11 +134,12 @@ func (r *pastReplica) step() {
 // all returns what there is of ended jobs, from store and state together.
 func (r *pastReplica) all() []cluster.JobID {
 	var out []cluster.JobID
-	if err := r.a.scan(context.Background(), &history.Query{OldestFirst: true}, func(j *cluster.Job) error {
+	whole, err := r.a.scan(context.Background(), &history.Query{OldestFirst: true}, func(j *cluster.Job) error {
 		out = append(out, j.ID)
 		return nil
-	}); err != nil {
-		r.t.Fatal(err)
+	})
+	if err != nil || whole == r.holes() {
+		r.t.Fatalf("whole: %t, with holes %v: %v", whole, r.a.store.Load().Holes(), err)
 	}
 	return out
 }
@@ -160,6 +161,8 @@ func (r *pastReplica) check() {
 	}
 }
 
+func (r *pastReplica) holes() bool { return len(r.a.store.Load().Holes()) > 0 }
+
 // gaps tells whether it knows that it lacks something.
 func (r *pastReplica) gaps() bool {
 	for after := r.a.store.Load().UpTo(); ; {
@@ -168,7 +171,7 @@ func (r *pastReplica) gaps() bool {
 			return true
 		}
 		if e.UpTo <= after {
-			return r.a.incomplete()
+			return r.holes()
 		}
 		after = e.UpTo
 	}

@@ -20,20 +20,28 @@ func cancelled(t *testing.T, c *coordtest.Cluster, at int, n int) []uint64 {
 	t.Helper()
 	jobs := apiv1.NewJobServiceClient(c.Dial(at, "gate", "g"))
 	var ids []uint64
+	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 2*time.Minute)
+	defer cancel()
 	for len(ids) < n {
-		ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 30*time.Second)
 		req := &apiv1.SubmitJobsRequest{RequestId: fmt.Sprintf("history-test-%06d-%d", len(ids), time.Now().UnixNano())}
 		for range min(20, n-len(ids)) {
 			req.Jobs = append(req.Jobs, &apiv1.JobSpec{Name: "j", Command: [][]byte{[]byte("true"), []byte("secret")}, Dir: []byte("/"), Hold: true})
 		}
+		// Leaders may change: it is asked again until there is an answer.
 		r, err := jobs.SubmitJobs(ctx, req)
+		for ; err != nil && ctx.Err() == nil; r, err = jobs.SubmitJobs(ctx, req) {
+			time.Sleep(20 * time.Millisecond)
+		}
 		if err != nil {
 			t.Fatalf("submit: %v", err)
 		}
-		if _, err := jobs.CancelJobs(ctx, &apiv1.CancelJobsRequest{Ids: r.Ids}); err != nil {
-			t.Fatalf("cancel: %v", err)
+		for done := false; !done; {
+			a, err := jobs.CancelJobs(ctx, &apiv1.CancelJobsRequest{Ids: r.Ids})
+			if ctx.Err() != nil {
+				t.Fatalf("cancel: %v", err)
+			}
+			done = err == nil && len(a.Results) == len(r.Ids)
 		}
-		cancel()
 		ids = append(ids, r.Ids...)
 	}
 	return ids

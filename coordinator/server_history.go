@@ -40,10 +40,11 @@ func (s *historyServer) ListHistory(req *apiv1.ListHistoryRequest, stream grpc.S
 			}
 		}
 	}
-	if err := s.c.archive.scan(ctx, &q, out.add); err != nil {
+	whole, err := s.c.archive.scan(ctx, &q, out.add)
+	if err != nil {
 		return toStatus(ctx, s.c.log, err)
 	}
-	return out.flush()
+	return out.end(whole)
 }
 
 // historyPages gathers jobs into messages.
@@ -64,16 +65,24 @@ func (p *historyPages) add(j *cluster.Job) error {
 	return p.flush()
 }
 
-// flush sends what there is; at least one message is sent, so that the client
-// learns the index.
 func (p *historyPages) flush() error {
-	if len(p.jobs) == 0 && p.sent {
+	m := p.message()
+	p.jobs, p.sent = nil, true
+	return p.stream.Send(m)
+}
+
+func (p *historyPages) message() *apiv1.ListHistoryResponse {
+	return &apiv1.ListHistoryResponse{Jobs: p.jobs, Index: p.c.fsm.Index(), Behind: p.behind, LeaderIndex: p.want}
+}
+
+// end sends what is left, and whether jobs may be missing. At least one message
+// is sent, so that the client learns the index.
+func (p *historyPages) end(whole bool) error {
+	if len(p.jobs) == 0 && p.sent && whole {
 		return nil
 	}
-	m := &apiv1.ListHistoryResponse{
-		Jobs: p.jobs, Index: p.c.fsm.Index(), Incomplete: p.c.archive.incomplete(), Behind: p.behind, LeaderIndex: p.want,
-	}
-	p.jobs, p.sent = nil, true
+	m := p.message()
+	m.Incomplete = !whole
 	return p.stream.Send(m)
 }
 
@@ -124,51 +133,81 @@ func (c *Coordinator) unfinished(q *history.Query) []*cluster.Job {
 }
 
 // scan yields the finished jobs that a query chooses: those that wait to be
-// written, and those of the store.
-func (a *archive) scan(ctx context.Context, q *history.Query, yield func(*cluster.Job) error) error {
-	tail, view := a.present()
-	left, failed := q.Limit, error(nil)
-	each := func(r history.Result) bool {
-		if failed = ctx.Err(); failed != nil {
-			return false
+// written, and those of the store. What is found damaged on the way is mended and
+// read then. whole tells that nothing is missing.
+func (a *archive) scan(ctx context.Context, q *history.Query, yield func(*cluster.Job) error) (whole bool, err error) {
+	r := &reading{ctx: ctx, q: *q, left: q.Limit, yield: yield}
+	for lost := false; ; {
+		tail, view := a.present()
+		err := r.once(tail, view)
+		if err == nil {
+			return !lost && view != nil && len(view.Holes()) == 0, nil
 		}
-		var j *cluster.Job
-		if j, failed = r.Job(); failed != nil {
-			return false
+		there, err := a.repaired(ctx, err)
+		if err != nil {
+			return false, err
 		}
-		if j.Fold != nil && len(q.IDs) > 0 && !slices.ContainsFunc(q.IDs, func(id cluster.JobID) bool { return standsFor(j, id) }) {
-			return true
-		}
-		failed = yield(j)
-		left--
-		return failed == nil && left != 0
+		lost = lost || !there
 	}
+}
+
+// reading is a scan: it goes on behind the last job that was yielded.
+type reading struct {
+	ctx    context.Context
+	q      history.Query
+	left   int
+	yield  func(*cluster.Job) error
+	failed error
+	done   bool
+}
+
+// each yields one job and tells whether to go on.
+func (r *reading) each(x history.Result) bool {
+	if r.failed = r.ctx.Err(); r.failed != nil {
+		return false
+	}
+	var j *cluster.Job
+	if j, r.failed = x.Job(); r.failed != nil {
+		return false
+	}
+	r.q.Before = x.Row.Place()
+	if j.Fold != nil && len(r.q.IDs) > 0 && !slices.ContainsFunc(r.q.IDs, func(id cluster.JobID) bool { return standsFor(j, id) }) {
+		return true
+	}
+	r.failed = r.yield(j)
+	r.left--
+	r.done = r.left == 0
+	return r.failed == nil && !r.done
+}
+
+// once reads what there is now. After a *history.Damage it may be called again.
+func (r *reading) once(tail []*cluster.Job, view *history.View) error {
+	q := r.q // its place stays as it is while this lasts
+	q.Limit, r.failed = 0, nil
 	fresh := func() bool {
 		for i := range tail {
 			j := tail[i]
 			if !q.OldestFirst {
 				j = tail[len(tail)-1-i]
 			}
-			if row := history.RowOf(j); q.Match(&row) && !each(history.Of(j, &row)) {
+			if row := history.RowOf(j); q.Match(&row) && !r.each(history.Of(j, &row)) {
 				return false
 			}
 		}
 		return true
 	}
-	if !q.OldestFirst && !fresh() || failed != nil {
-		return failed
+	if !q.OldestFirst && !fresh() {
+		return r.failed
 	}
 	if view != nil {
-		sub := *q
-		sub.Limit = 0 // each counts, with what stands for others left out
-		if err := view.Scan(&sub, each); err != nil {
+		if err := view.Scan(&q, r.each); err != nil {
 			return err
 		}
 	}
-	if failed == nil && q.OldestFirst && (q.Limit == 0 || left > 0) {
+	if r.failed == nil && q.OldestFirst && !r.done {
 		fresh()
 	}
-	return failed
+	return r.failed
 }
 
 // standsFor tells whether j, which stands for several tasks, is meant by an id.
@@ -203,27 +242,41 @@ func (s *historyServer) GetReport(ctx context.Context, req *apiv1.GetReportReque
 		return nil, toStatus(ctx, s.c.log, cluster.Errorf(cluster.CodeInvalid, "by: is %.40q, want user, account, partition or gpu-type", req.By))
 	}
 	current := s.c.reach(ctx, 0)
-	sum := history.NewReport(by)
-	tail, view := s.c.archive.present()
-	for _, j := range tail {
-		if row := history.RowOf(j); q.Match(&row) {
-			sum.Add(&row)
-		}
+	sum, whole, err := s.c.archive.report(ctx, &q, by)
+	if err != nil {
+		return nil, toStatus(ctx, s.c.log, err)
 	}
-	if view != nil {
-		if err := view.Rows(&q, sum.Add); err != nil {
-			return nil, toStatus(ctx, s.c.log, err)
-		}
-	}
-	resp := &apiv1.GetReportResponse{
-		Index: s.c.fsm.Index(), Incomplete: s.c.archive.incomplete(), Behind: current.behind, LeaderIndex: current.want,
-	}
+	resp := &apiv1.GetReportResponse{Index: s.c.fsm.Index(), Incomplete: !whole, Behind: current.behind, LeaderIndex: current.want}
 	lines, total := sum.Lines()
 	for i := range lines {
 		resp.Lines = append(resp.Lines, lineToAPI(&lines[i]))
 	}
 	resp.Total = lineToAPI(&total)
 	return resp, nil
+}
+
+// report adds up what a query chooses; whole is that of scan.
+func (a *archive) report(ctx context.Context, q *history.Query, by history.By) (sum *history.Report, whole bool, err error) {
+	for lost := false; ; {
+		sum = history.NewReport(by)
+		tail, view := a.present()
+		for _, j := range tail {
+			if row := history.RowOf(j); q.Match(&row) {
+				sum.Add(&row)
+			}
+		}
+		if view == nil {
+			return sum, false, nil
+		}
+		if err = view.Rows(q, sum.Add); err == nil {
+			return sum, !lost && len(view.Holes()) == 0, nil
+		}
+		there, err := a.repaired(ctx, err)
+		if err != nil {
+			return nil, false, err
+		}
+		lost = lost || !there
+	}
 }
 
 func lineToAPI(l *history.Line) *apiv1.ReportLine {

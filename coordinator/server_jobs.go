@@ -158,7 +158,7 @@ func (s *jobServer) GetJob(ctx context.Context, req *apiv1.GetJobRequest) (*apiv
 	}
 	j, err := s.c.named(req.Id, req.Task)
 	if err != nil {
-		if j = s.c.archive.named(cluster.JobID(req.Id), req.Task); j == nil {
+		if j = s.c.archive.named(ctx, cluster.JobID(req.Id), req.Task); j == nil {
 			return nil, toStatus(ctx, s.c.log, err)
 		}
 	}

@@ -132,3 +132,31 @@ func TestQueries(t *testing.T) {
 		}
 	}
 }
+
+// TestScrubHead: damage to the newest file costs nothing, since it is in memory.
+func TestScrubHead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, log := testStore(t, dir, 100)
+	mustAppend(t, s, 30, finishedFrom(1, 30))
+	if s.Scrub(0); s.Stats().Damaged != 0 {
+		t.Fatalf("nothing is damaged: %s", log)
+	}
+	path := filepath.Join(dir, headName(0))
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s.Scrub(0); s.Stats().Damaged != 1 || !strings.Contains(log.String(), "written anew") {
+		t.Fatalf("damage is not found: %s", log)
+	}
+	checkAll(t, s, 30)
+	mustAppend(t, s, 40, finishedFrom(31, 40))
+	_ = s.Close()
+	again, _ := testStore(t, dir, 100)
+	checkAll(t, again, 40)
+}

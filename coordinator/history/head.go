@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -91,6 +92,31 @@ func (h *head) write(f *frame) (grew int64, err error) {
 		return 0, &os.PathError{Op: "fdatasync", Path: h.path, Err: err}
 	}
 	return int64(len(b)), nil
+}
+
+// check compares the file with what is in memory.
+func (h *head) check() error {
+	b := make([]byte, h.size)
+	if _, err := h.f.ReadAt(b, 0); err != nil {
+		return err
+	}
+	again, err := os.ReadFile(h.path) // by its name, too: it may have been removed
+	if err == nil && !bytes.HasPrefix(again, b) {
+		err = errors.New("is another file")
+	}
+	if err == nil && binary.LittleEndian.Uint32(b[headerSize-4:]) != checksum(b[:headerSize-4]) {
+		err = errors.New("wrong header")
+	}
+	n := 0
+	for rest := b[headerSize:]; err == nil && len(rest) > 0; {
+		var f frame
+		f, rest, err = decodeFrame(rest)
+		n += len(f.records)
+	}
+	if err == nil && n != len(h.entries) {
+		err = fmt.Errorf("has %d jobs of %d", n, len(h.entries))
+	}
+	return err
 }
 
 func (h *head) close() {

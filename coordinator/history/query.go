@@ -1,8 +1,8 @@
 package history
 
 import (
+	"cmp"
 	"encoding/binary"
-	"errors"
 	"slices"
 	"strconv"
 
@@ -105,6 +105,7 @@ type View struct {
 	segs       []*segment
 	entries    []entry
 	from, upTo uint64 // of the entries
+	floor      uint64
 }
 
 // UpTo is the index until which it has all that ended, but for the holes.
@@ -114,12 +115,16 @@ func (v *View) UpTo() uint64 { return v.upTo }
 func (s *Store) View() *View {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return &View{s, s.segs, s.head.entries, s.head.from, s.head.upTo}
+	return &View{s, s.segs, s.head.entries, s.head.from, s.head.upTo, s.floor}
 }
 
+// Holes are the parts of the log of which the view lacks the ended jobs.
+func (v *View) Holes() []Span { return holesOf(v.floor, v.segs, v.from) }
+
 // Scan calls yield with the jobs that the query chooses, in order, until yield
-// returns false or the limit is reached. A file that turns out to be damaged is
-// put aside and leaves a hole.
+// returns false or the limit is reached. A file that turns out to be damaged ends
+// it with a *Damage: whoever asks goes on behind the last job that it was given,
+// in another view.
 func (v *View) Scan(q *Query, yield func(Result) bool) error {
 	left := q.Limit
 	each := func(r Result) bool {
@@ -162,17 +167,14 @@ func scanHead(es []entry, q *Query, yield func(Result) bool) bool {
 	return true
 }
 
-// scanSegment reads one segment. Damage is told and passed over.
+// scanSegment reads one segment.
 func (s *Store) scanSegment(g *segment, q *Query, yield func(Result) bool) (bool, error) {
 	if !q.may(g) {
 		return true, nil
 	}
 	on, err := g.scan(q, yield)
 	if err != nil {
-		s.found(g, err)
-		if d := (*damaged)(nil); !errors.As(err, &d) {
-			return on, err
-		}
+		return on, s.found(g, err)
 	}
 	return on, nil
 }
@@ -306,7 +308,7 @@ func (o *opened) userPicker(users []string) func([]byte) bool {
 }
 
 // Job returns a job by its id, or nil. One that stands for several tasks is
-// found by the last of them.
+// found by the last of them. A *Damage is as in Scan.
 func (s *Store) Job(id cluster.JobID) (*cluster.Job, error) {
 	v := s.View()
 	for i := range v.entries {
@@ -320,13 +322,10 @@ func (s *Store) Job(id cluster.JobID) (*cluster.Job, error) {
 		}
 		j, err := g.job(id)
 		if err != nil {
-			s.found(g, err)
-			if d := (*damaged)(nil); !errors.As(err, &d) {
-				return nil, err
-			}
+			err = s.found(g, err)
 		}
-		if j != nil {
-			return j, nil
+		if j != nil || err != nil {
+			return j, err
 		}
 	}
 	return nil, nil
@@ -350,7 +349,8 @@ func (g *segment) job(id cluster.JobID) (*cluster.Job, error) {
 }
 
 // Rows calls fn with all rows that the query chooses, in no order. It is what
-// reports are made of: nothing is sorted and no record is read.
+// reports are made of: nothing is sorted and no record is read. After a *Damage,
+// as in Scan, it is to be begun anew.
 func (v *View) Rows(q *Query, fn func(*Row)) error {
 	for i := range v.entries {
 		if r := &v.entries[i].row; q.Match(r) {
@@ -363,11 +363,11 @@ func (v *View) Rows(q *Query, fn func(*Row)) error {
 			continue
 		}
 		var err error
-		if buf, err = g.rows(q, buf, fn); err != nil {
-			v.s.found(g, err)
-			if d := (*damaged)(nil); !errors.As(err, &d) {
-				return err
-			}
+		if buf, err = g.rows(q, buf, fn); err == nil {
+			continue
+		}
+		if err = v.s.found(g, err); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -420,8 +420,7 @@ func (s *Store) Read(after, to uint64, size int) (p Part, ok bool, err error) {
 		p.Span = Span{max(after, g.from), min(to, g.to)}
 		es, err := g.all()
 		if err != nil {
-			s.found(g, err)
-			return p, false, err
+			return p, false, cmp.Or(s.found(g, err), err)
 		}
 		p.fill(es, size)
 		return p, true, nil

@@ -96,19 +96,40 @@ func (s *Store) Retain(now cluster.Time) error {
 }
 
 // Scrub reads one file whole, the one after what it read last, and puts it
-// aside when it is damaged.
+// aside when it is damaged. The head comes last; it is in memory too, so that
+// damage to it costs nothing.
 func (s *Store) Scrub(after uint64) (next uint64) {
 	s.mu.RLock()
 	segs := s.segs
 	s.mu.RUnlock()
 	i := slices.IndexFunc(segs, func(g *segment) bool { return g.from >= after })
 	if i < 0 {
+		s.scrubHead()
 		return 0
 	}
 	if err := segs[i].check(); err != nil {
-		s.found(segs[i], err)
+		_ = s.found(segs[i], err)
 	}
 	return segs[i].to
+}
+
+// scrubHead writes what the head has in memory to another file when its own has
+// something else.
+func (s *Store) scrubHead() {
+	s.write.Lock()
+	defer s.write.Unlock()
+	if s.ready() != nil {
+		return
+	}
+	err := s.head.check()
+	if err == nil {
+		return
+	}
+	s.mu.Lock()
+	s.bad++
+	s.mu.Unlock()
+	s.cfg.Log.Error("history: the newest file is damaged; what it had is written anew", "file", filepath.Base(s.head.path), "err", err)
+	_ = s.noted(s.seal(s.head.upTo))
 }
 
 // check reads everything in a segment.
@@ -134,27 +155,48 @@ func (g *segment) check() error {
 	return nil
 }
 
-// found puts a segment aside that turned out to be damaged. One that is gone
-// was dropped meanwhile.
-func (s *Store) found(g *segment, err error) {
+// Damage says that a file was found damaged and put aside: what it had is
+// missing until it is filled again.
+type Damage struct {
+	Span Span
+	err  error
+}
+
+// Error implements error.
+func (d *Damage) Error() string {
+	return fmt.Sprintf("history: what ended after index %d and until %d cannot be read: %v", d.Span.From, d.Span.To, d.err)
+}
+
+// Unwrap returns what was wrong with the file.
+func (d *Damage) Unwrap() error { return d.err }
+
+// found puts a segment aside that could not be read. It returns a *Damage when
+// what the segment had is missing now, nil when it is kept no more, and err when
+// the fault is not in the file.
+func (s *Store) found(g *segment, err error) error {
 	var d *damaged
 	if !errors.As(err, &d) {
 		if !errors.Is(err, os.ErrNotExist) {
 			s.cfg.Log.Error("history: cannot read a file", "file", filepath.Base(g.path), "err", err)
-			return
+			return err
 		}
 		err = fmt.Errorf("is gone: %w", err)
 	}
 	s.write.Lock()
 	defer s.write.Unlock()
-	i := slices.Index(s.segs, g)
-	if i < 0 {
-		return
-	}
 	s.mu.Lock()
-	s.segs = slices.Delete(slices.Clone(s.segs), i, i+1)
+	i, kept := slices.Index(s.segs, g), g.to > s.floor
+	if i >= 0 {
+		s.segs = slices.Delete(slices.Clone(s.segs), i, i+1)
+	}
 	s.mu.Unlock()
-	s.aside(g.path, err)
+	if i >= 0 { // else somebody found it before
+		s.aside(g.path, err)
+	}
+	if !kept {
+		return nil
+	}
+	return &Damage{Span{g.from, g.to}, err}
 }
 
 func syncDir(path string) error {

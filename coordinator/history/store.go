@@ -38,7 +38,10 @@ type Config struct {
 	MaxJobs int
 	// SegmentJobs is how many jobs a file has; 0 means 8,192.
 	SegmentJobs int
-	Log         *slog.Logger
+	// OnDamage is called when a file was found damaged and put aside, so that what
+	// it had is fetched again at once; optional.
+	OnDamage func()
+	Log      *slog.Logger
 }
 
 // Span is a part of the log: after From and until To.
@@ -263,6 +266,9 @@ func (s *Store) aside(path string, err error) {
 	if err := os.Rename(path, path+".bad"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.cfg.Log.Error("history: cannot put a damaged file aside", "file", filepath.Base(path), "err", err)
 	}
+	if s.cfg.OnDamage != nil {
+		s.cfg.OnDamage()
+	}
 }
 
 // Append makes jobs durable that ended after UpTo and until an index, in order.
@@ -351,7 +357,10 @@ func (s *Store) seal(next uint64) error {
 	if h.path == fresh.path {
 		return nil
 	}
-	return os.Remove(h.path)
+	if err := os.Remove(h.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // Skip goes on after an index that lies ahead: what ended until there is not
@@ -408,17 +417,21 @@ func (s *Store) Holes() []Span {
 	return s.holes()
 }
 
-func (s *Store) holes() []Span {
+func (s *Store) holes() []Span { return holesOf(s.floor, s.segs, s.head.from) }
+
+// holesOf returns what is between segments, which begin after a floor, and until
+// an index.
+func holesOf(floor uint64, segs []*segment, until uint64) []Span {
 	var out []Span
-	end := s.floor
-	for _, g := range s.segs {
+	end := floor
+	for _, g := range segs {
 		if g.from > end {
 			out = append(out, Span{end, g.from})
 		}
 		end = max(end, g.to)
 	}
-	if s.head.from > end {
-		out = append(out, Span{end, s.head.from})
+	if until > end {
+		out = append(out, Span{end, until})
 	}
 	return out
 }
