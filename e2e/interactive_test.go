@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -188,7 +190,7 @@ func TestShellOutlivesItsConnection(t *testing.T) {
 // standIn is a Jupyter as far as the notebook command knows one: it reads the
 // configuration and serves with the token in it.
 const standIn = `#!/usr/bin/python3
-import sys, http.server
+import os, socket, sys, http.server
 class Section(dict):
     __getattr__ = dict.get
     __setattr__ = dict.__setitem__
@@ -205,13 +207,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(200 if ok else 403)
         self.end_headers()
         self.wfile.write(b"the notebook\n" if ok else b"a token is needed\n")
+    def address_string(self): return "user"
     def log_message(self, *args): pass
+class Server(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_UNIX
+    def server_bind(self):
+        os.umask(0o177)
+        self.socket.bind(self.server_address)
+        self.server_name, self.server_port = "localhost", 0
 print("token is", app.token, flush=True)
-http.server.ThreadingHTTPServer((app.ip, app.port), Handler).serve_forever()
+Server(app.sock, Handler).serve_forever()
 `
 
-// TestNotebook starts a notebook, reaches it by what is printed, and finds the
-// token nowhere that others can read.
+// TestNotebook starts a notebook, reaches it by what is printed, leaves it and
+// takes it up again, and finds it and its token nowhere that others can reach.
 func TestNotebook(t *testing.T) {
 	t.Parallel()
 	needPython(t, "import http.server, secrets")
@@ -225,29 +234,30 @@ func TestNotebook(t *testing.T) {
 	if r := c.runAs(alice, "notebook", "--jupyter", dir+"/none"); r.code != 2 || !strings.Contains(r.stderr, "there is no such program here") {
 		t.Errorf("without Jupyter: %+v", r)
 	}
-	r := c.runAs(alice, "notebook", "--lab", "--jupyter", bin, "--gpus", "1", "-D", dir)
-	if r.code != 0 {
-		t.Fatalf("notebook: %+v", r)
+	near := filepath.Join(dir, "near.sock")
+	term := c.atTerminal(alice, 24, 200, "notebook", "--lab", "--jupyter", bin, "--gpus", "1", "-D", dir, "--socket", near)
+	term.expect("berth notebook attach 1 takes it up again.\n")
+	token := regexp.MustCompile(`\n  http://localhost:8888/lab\?token=([0-9a-f]{48})\n`).FindStringSubmatch(term.shown())
+	if token == nil || !strings.Contains(term.shown(), "\n  ssh -N -L 8888:"+near+" ") {
+		t.Fatalf("it prints %q", term.shown())
 	}
-	tunnel := regexp.MustCompile(`\n  ssh -N -L 8888:n1:(\d+) \S+@\S+\n`).FindStringSubmatch(r.stdout)
-	token := regexp.MustCompile(`\n  http://localhost:8888/lab\?token=([0-9a-f]{48})\n`).FindStringSubmatch(r.stdout)
-	if tunnel == nil || token == nil {
-		t.Fatalf("it prints %q", r.stdout)
-	}
-	get := func(token string) int {
+	get := func(network, address, token string) int {
 		t.Helper()
-		resp, err := http.Get("http://127.0.0.1:" + tunnel[1] + "/lab?token=" + token)
+		client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}}}
+		resp, err := client.Get("http://localhost/lab?token=" + token)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("through %s: %v; it prints %q", address, err, term.shown())
 		}
 		defer resp.Body.Close()
 		return resp.StatusCode
 	}
-	if ok, no := get(token[1]), get("wrong"); ok != http.StatusOK || no != http.StatusForbidden {
+	if ok, no := get("unix", near, token[1]), get("unix", near, "wrong"); ok != http.StatusOK || no != http.StatusForbidden {
 		t.Errorf("with the token %d, without %d", ok, no)
 	}
 	home := "/tmp/.berth-notebook-1-0"
-	for name, want := range map[string]os.FileMode{home: 0o700, home + "/address": 0o600, home + "/log": 0o600, home + "/config.py": 0o600} {
+	for name, want := range map[string]os.FileMode{near: 0o600, home: 0o700, home + "/sock": 0o600, home + "/address": 0o600, home + "/log": 0o600, home + "/config.py": 0o600} {
 		if st, err := os.Stat(name); err != nil || st.Mode().Perm() != want {
 			t.Errorf("%s: %v %v, want %v", name, st, err, want)
 		}
@@ -262,8 +272,31 @@ func TestNotebook(t *testing.T) {
 	if out := c.run("show", "-o", "json", "1"); strings.Contains(out, token[1]) {
 		t.Error("the job's description holds the token")
 	}
+	for _, args := range [][]string{{"notebook", "attach", "1"}, {"tunnel", "1", home + "/sock"}} {
+		if r := c.runAs(bob, args...); r.code == 0 || strings.Contains(r.stdout, "token") {
+			t.Errorf("another user: %q: %+v", args, r)
+		}
+	}
+	term.typed("\x03")
+	term.expect("the notebook goes on")
+	if code := term.code(); code != 0 {
+		t.Errorf("left: %d", code)
+	}
+	if _, err := os.Lstat(near); err == nil {
+		t.Error("the socket is left")
+	}
+	term = c.atTerminal(alice, 24, 200, "notebook", "attach", "--listen", "0", "1")
+	term.expect("takes it up again.\n")
+	here := regexp.MustCompile(`\n  http://(127\.0\.0\.1:\d+)/lab\?token=([0-9a-f]{48})\n`).FindStringSubmatch(term.shown())
+	if here == nil || here[2] != token[1] {
+		t.Fatalf("again it prints %q", term.shown())
+	}
+	if ok := get("tcp", here[1], token[1]); ok != http.StatusOK { // root may, too
+		t.Errorf("at a port: %d", ok)
+	}
 	c.run("cancel", "1")
 	c.await(1, "CANCELLED")
+	term.expect("job 1 has ended")
 	if err := os.RemoveAll(home); err != nil {
 		t.Error(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/hold"
 	"github.com/berth-scheduler/berth/agent/step"
+	"github.com/berth-scheduler/berth/agent/tunnel"
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -73,7 +74,7 @@ func (s *Server) exec(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.
 }
 
 // ownCommands are those of Berth's own program that users may run in a job.
-var ownCommands = []string{step.Arg, hold.Arg}
+var ownCommands = []string{step.Arg, hold.Arg, tunnel.Arg}
 
 // executor waits until the attempt runs and returns what can enter it.
 func (s *Server) executor(ctx context.Context, v *agent.Visit) (agent.Executor, error) {

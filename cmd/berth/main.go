@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/launch"
 	"github.com/berth-scheduler/berth/agent/ranks"
 	"github.com/berth-scheduler/berth/agent/step"
+	"github.com/berth-scheduler/berth/agent/tunnel"
 	"github.com/berth-scheduler/berth/cmd/internal/cli"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
@@ -32,6 +33,8 @@ func main() {
 			os.Exit(hold.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 		case step.Arg:
 			os.Exit(step.Main(os.Stdin, os.Stdout, os.Stderr))
+		case tunnel.Arg:
+			os.Exit(tunnel.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 		}
 	}
 	os.Exit(cli.Main(slurmcmd.Applet(os.Args), console.SystemEnv(), commands()...))

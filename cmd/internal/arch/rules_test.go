@@ -156,7 +156,7 @@ func deterministic(f *file) []string {
 
 // processes are files whose code is all of a process of its own: the keeper,
 // and the helper that becomes a job. They begin where cmd ends, or instead.
-var processes = []string{"agent/processrt/keeper.go", "agent/jobside/jobside.go", "agent/ranks/ranks.go", "agent/hold/hold.go", "agent/step/step.go"}
+var processes = []string{"agent/processrt/keeper.go", "agent/jobside/jobside.go", "agent/ranks/ranks.go", "agent/hold/hold.go", "agent/step/step.go", "agent/tunnel/tunnel.go"}
 
 // ambient keeps standard streams, the environment and the global logger out
 // of the packages that are passed what they need.

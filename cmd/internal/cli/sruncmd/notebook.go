@@ -28,7 +28,8 @@ type notebookOptions struct {
 	lab     bool
 	jupyter string
 	idle    string
-	port    int
+	detach  bool
+	local   localOptions
 }
 
 // NewNotebookCmd returns the command notebook.
@@ -38,12 +39,14 @@ func NewNotebookCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "notebook [flags]",
 		Short: "Start Jupyter in a share of a GPU, and say how to reach it",
-		Long: "Submit a job that runs Jupyter, wait until it answers, and print the tunnel to open on your own\n" +
-			"machine and the address for its browser. What is asked for is said as for berth submit; the\n" +
-			"environment is this shell's, or the image's with --image. The token in the address is made in\n" +
-			"the job and kept in a file that only you can read; who has it can run anything as you.\n" +
-			"The notebook ends when nothing was done in it for --idle-limit, and with berth cancel.",
-		Example: "  berth notebook --gpus 1 --gpu-mem 8G --time 8h\n  berth notebook --lab --gpus 1 --idle-limit 30m",
+		Long: "Submit a job that runs Jupyter, wait until it answers, print the tunnel to open on your own machine\n" +
+			"and the address for its browser, and carry what the browser says: Jupyter listens on a socket in\n" +
+			"its job and on no network, and the way there is that of berth shell. An interrupt leaves the\n" +
+			"notebook running; berth notebook attach takes it up again.\n\n" +
+			"What is asked for is said as for berth submit; the environment is this shell's, or the image's\n" +
+			"with --image. The token in the address is made in the job and kept in a file that only you can\n" +
+			"read. The notebook ends when nothing was done in it for --idle-limit, and with berth cancel.",
+		Example: "  berth notebook --gpus 1 --gpu-mem 8G --time 8h\n  berth notebook --lab --gpus 1 --idle-limit 30m\n  berth notebook attach 12",
 		Args:    console.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runNotebook(cmd.Context(), e, c, args, &o)
@@ -55,8 +58,10 @@ func NewNotebookCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.BoolVar(&o.lab, "lab", false, "JupyterLab instead of the classic notebook")
 	fs.StringVar(&o.jupyter, "jupyter", "", "run this `PROGRAM`, a jupyter that is not in the PATH")
 	fs.StringVar(&o.idle, "idle-limit", "1h", "end it after so much `TIME` in which nothing is done in it; 0 never does")
-	fs.IntVar(&o.port, "local-port", 8888, "the `PORT` of your own machine that the tunnel begins at")
+	fs.BoolVar(&o.detach, "detach", false, "only start it; berth notebook attach reaches it")
+	o.local.register(fs, 8888)
 	jobspec.RegisterSlurm(fs, &args.Slurm)
+	cmd.AddCommand(newAttachCmd(e, c))
 	return cmd
 }
 
@@ -77,8 +82,8 @@ func (o *notebookOptions) script() (string, error) {
 		}
 		idle = d
 	}
-	if o.port < 1 || o.port > 65535 {
-		return "", console.Usagef("--local-port %d: want 1 to 65535", o.port)
+	if err := o.local.check(); err != nil {
+		return "", err
 	}
 	quoted := "'" + strings.ReplaceAll(o.jupyter, "'", `'\''`) + "'"
 	return strings.NewReplacer("@JUPYTER@", quoted, "@KIND@", o.kind(), "@IDLE@", strconv.Itoa(int(idle/time.Second))).Replace(notebookScript), nil
@@ -127,59 +132,120 @@ func runNotebook(ctx context.Context, e *console.Env, c *client.Client, args *jo
 	if err != nil {
 		return err
 	}
-	port, token, err := a.address(ctx)
+	at, err := a.address(ctx, 10*time.Second)
 	if err != nil {
 		return err
 	}
-	if port == "" {
+	if at == nil {
 		return a.noNotebook(o)
 	}
-	host, err := e.Hostname()
-	if err != nil {
-		host = "LOGIN-HOST"
+	if o.detach {
+		e.Printf("Jupyter runs in job %d on %s; berth notebook attach %[1]d says how to reach it, berth cancel %[1]d ends it.\n", a.id, a.job.GetNode())
+		return nil
 	}
-	user := e.Getenv("USER")
-	if user == "" {
-		user = e.User()
-	}
-	node, path := a.job.GetNode(), "tree"
-	if o.lab {
-		path = "lab"
-	}
-	e.Printf("Jupyter runs in job %d on %s; berth cancel %[1]d ends it.\n\nOn your own machine:\n  ssh -N -L %[3]d:%[2]s:%[4]s %[5]s@%[6]s\n\nThen, in its browser:\n  http://localhost:%[3]d/%[7]s?token=%[8]s\n",
-		a.id, node, o.port, port, console.Escape(user), console.Escape(host), path, token)
-	return nil
+	return a.carryNotebook(ctx, at, &o.local)
 }
 
-// address waits until Jupyter answers; the port is "" when it never will.
-func (a *allocation) address(ctx context.Context) (port, token string, err error) {
-	x := &apiv1.AttachExec{}
+// newAttachCmd returns the command notebook attach.
+func newAttachCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var o localOptions
+	cmd := &cobra.Command{
+		Use:   "attach JOB",
+		Short: "Reach a notebook that runs",
+		Long: "Carry a browser's connections to the notebook of a job of yours, as berth notebook does once it has\n" +
+			"started it, and print how to reach it. Only its owner and administrators may.",
+		Example: "  berth notebook attach 12\n  berth notebook attach --listen 8888 12",
+		Args:    console.OneArg("job id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := console.ParseID(args[0])
+			if err == nil {
+				err = o.check()
+			}
+			if err != nil {
+				return err
+			}
+			a := &allocation{e: e, c: c, id: id}
+			if a.job, err = c.GetJob(cmd.Context(), id); err != nil {
+				return err
+			}
+			at, err := a.address(cmd.Context(), 0)
+			if err != nil {
+				return err
+			}
+			if at == nil {
+				return &console.ExitError{Code: console.ExitFailed, Err: fmt.Errorf("job %d runs no notebook that answers (any more)", id)}
+			}
+			return a.carryNotebook(cmd.Context(), at, &o)
+		},
+	}
+	o.register(cmd.Flags(), 8888)
+	return cmd
+}
+
+// carryNotebook carries a browser's connections until the job has ended, or the
+// user leaves.
+func (a *allocation) carryNotebook(ctx context.Context, at *address, o *localOptions) error {
+	end, err := o.open(a.e, fmt.Sprintf("notebook-%d.sock", a.id))
+	if err != nil {
+		return fmt.Errorf("%w\nThe notebook runs: berth notebook attach %d reaches it", err, a.id)
+	}
+	t := &carrier{e: a.e, c: a.c, job: a.id, target: at.where}
+	err = t.run(ctx, end, func() {
+		a.e.Printf("Jupyter runs in job %d on %s; berth cancel %[1]d ends it.\n\n", a.id, a.job.GetNode())
+		if end.port > 0 {
+			a.e.Printf("In a browser here:\n  http://127.0.0.1:%d/%s?token=%s\n\n", end.port, at.path(), at.token)
+		}
+		a.e.Printf("On your own machine:\n  %s\n\nThen, in its browser:\n  http://localhost:%d/%s?token=%s\n\n",
+			end.line(a.e, o.own), o.own, at.path(), at.token)
+		a.e.Printf("This program carries it: leave it running. An interrupt ends it, and not the notebook;\nberth notebook attach %d takes it up again.\n", a.id)
+	})
+	if err == nil && ctx.Err() != nil {
+		a.e.Warnf("the notebook goes on: berth notebook attach %d takes it up again, berth cancel %[1]d ends it", a.id)
+	}
+	return err
+}
+
+// address is where Jupyter listens in its job.
+type address struct{ where, token, kind string }
+
+// path is what a browser opens.
+func (at *address) path() string {
+	if at.kind == "lab" {
+		return "lab"
+	}
+	return "tree"
+}
+
+// address waits until Jupyter answers, which is to be there within patience; it is
+// nil when it never will.
+func (a *allocation) address(ctx context.Context, patience time.Duration) (*address, error) {
+	x := &apiv1.AttachExec{Env: [][]byte{fmt.Appendf(nil, "BERTH_TRIES=%d", patience/(100*time.Millisecond))}}
 	for _, w := range []string{"/bin/sh", "-c", `d=/tmp/.berth-notebook-$BERTH_JOB_ID-$BERTH_RESTART_COUNT; n=0
-while [ ! -e "$d/ready.py" ] && [ $n -lt 100 ]; do n=$((n+1)); sleep 0.1; done
+while [ ! -e "$d/ready.py" ] && [ $n -lt "$BERTH_TRIES" ]; do n=$((n+1)); sleep 0.1; done
 p=python3; command -v $p >/dev/null || p=python; exec $p "$d/ready.py"`} {
 		x.Command = append(x.Command, []byte(w))
 	}
 	s, err := a.c.OpenSession(ctx, client.SessionConfig{}, &apiv1.AttachOpen{Job: a.id, What: &apiv1.AttachOpen_Exec{Exec: x}})
 	var ce *cluster.Error
 	if errors.As(err, &ce) && ce.Code == cluster.CodeConflict {
-		return "", "", nil // it has ended
+		return nil, nil // it has ended
 	}
 	if err != nil {
-		return "", "", err
+		return nil, err
 	}
 	defer s.Close()
 	var out []byte
 	for {
 		m, err := s.Recv()
 		if err != nil {
-			return "", "", err
+			return nil, err
 		}
 		out = append(out, m.GetStdout()...)
 		if end := m.GetEnded(); end != nil {
-			if words := strings.Fields(string(out)); end.GetCode() == 0 && len(words) == 2 {
-				return words[0], words[1], nil
+			if words := strings.Fields(string(out)); end.GetCode() == 0 && len(words) == 3 {
+				return &address{where: words[0], token: words[1], kind: words[2]}, nil
 			}
-			return "", "", nil
+			return nil, nil
 		}
 	}
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Starts Jupyter on a free port with a token that nobody else can read.
+# Starts Jupyter on a socket that only its user may open, with a token as well.
 umask 077
 dir=/tmp/.berth-notebook-$BERTH_JOB_ID-$BERTH_RESTART_COUNT
 mkdir "$dir" || exit 125 # somebody else's is not used
@@ -17,19 +17,30 @@ if [ $# = 0 ] || ! command -v "$1" >/dev/null; then
 	exit 127
 fi
 cat >"$dir/config.py" <<'PY'
-import os, secrets, socket
+import os, secrets, socket, sys
 d = "/tmp/.berth-notebook-%s-%s" % (os.environ["BERTH_JOB_ID"], os.environ["BERTH_RESTART_COUNT"])
+
+def sockets():
+    # Whether this Jupyter can listen on one, as all since 2020 can.
+    known = [getattr(sys.modules.get(m), a, None) for m, a in
+             (("jupyter_server.serverapp", "ServerApp"), ("notebook.notebookapp", "NotebookApp"))]
+    return all(hasattr(a, "sock") for a in known if a is not None)
+
 try:
-    port, token = open(d + "/address").read().split()
+    where, token, kind = open(d + "/address").read().split()
 except FileNotFoundError:  # it may be read more than once
-    s = socket.socket()
-    s.bind(("", 0))
-    port, token = str(s.getsockname()[1]), secrets.token_hex(24)
-    s.close()
+    where, token = d + "/sock", secrets.token_hex(24)
+    if not sockets():  # the token keeps others of the node out
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            where = str(s.getsockname()[1])
     with os.fdopen(os.open(d + "/address", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as f:
-        f.write(port + " " + token + "\n")
+        f.write(where + " " + token + " @KIND@\n")
 for app in (c.ServerApp, c.NotebookApp):
-    app.ip, app.port, app.port_retries = "0.0.0.0", int(port), 0
+    if where[0] == "/":
+        app.sock, app.sock_mode = where, "0600"
+    else:
+        app.ip, app.port, app.port_retries = "127.0.0.1", int(where), 0
     app.token, app.password, app.open_browser = token, "", False
     if @IDLE@:
         app.shutdown_no_activity_timeout = @IDLE@
@@ -41,18 +52,27 @@ if @IDLE@:
     c.MappingKernelManager.cull_interval = max(1, min(60, @IDLE@ // 4))
 PY
 cat >"$dir/ready.py" <<'PY'
-import os, sys, time, urllib.request, urllib.error
+import http.client, os, socket, sys, time
 d = os.path.dirname(os.path.abspath(__file__))
+
+class Answer(http.client.HTTPConnection):
+    def connect(self):
+        if where[0] != "/":
+            return super().connect()
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(5)
+        self.sock.connect(where)
+
 for _ in range(600):
     try:
-        port, token = open(d + "/address").read().split()
-        urllib.request.urlopen("http://127.0.0.1:%s/api" % port, timeout=5)
-    except urllib.error.HTTPError:
-        pass  # it asks for the token
-    except (OSError, ValueError):
+        where, token, kind = open(d + "/address").read().split()
+        a = Answer("127.0.0.1", 80 if where[0] == "/" else int(where), timeout=5)
+        a.request("GET", "/api")
+        a.getresponse()
+    except (OSError, ValueError, http.client.HTTPException):
         time.sleep(0.1)
         continue
-    print(port, token)
+    print(where, token, kind)
     sys.exit(0)
 sys.exit(1)
 PY
