@@ -199,6 +199,26 @@ func (p Period) Begin(t Time) Time {
 	return TimeOf(time.Date(y, m, d, 0, 0, 0, 0, time.UTC))
 }
 
+// End is when the next one begins after the period that holds t; 0 for Decaying.
+func (p Period) End(t Time) Time {
+	y, m, d := p.Begin(t).Std().Date()
+	switch p {
+	case Daily:
+		d++
+	case Weekly:
+		d += 7
+	case Monthly:
+		m++
+	case Quarterly:
+		m += 3
+	case Yearly:
+		y++
+	default:
+		return 0
+	}
+	return TimeOf(time.Date(y, m, d, 0, 0, 0, 0, time.UTC))
+}
+
 // Limits bound those whom a quota is for; 0 is no bound.
 type Limits struct {
 	// GPUMilli bounds the GPUs that are held at once, in thousandths: half a GPU

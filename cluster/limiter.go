@@ -125,6 +125,28 @@ func (l *Limiter) Budgets(h Holder, fn func(Subject, Period)) {
 	}
 }
 
+// Overspent calls fn for each budget of a holder of which nothing is left, with
+// the limits that it is of and what was used.
+func (l *Limiter) Overspent(h Holder, fn func(*Limits, GPUTime)) {
+	for _, b := range l.of(h) {
+		if used := l.Spent(b.subject, b.limits.Period); b.limits.GPUTime > 0 && used >= b.limits.GPUTime {
+			fn(&b.limits, used)
+		}
+	}
+}
+
+// Together tells whether some quota counts jobs of both holders as one.
+func (l *Limiter) Together(a, b Holder) bool {
+	for _, x := range l.of(a) {
+		for _, y := range l.of(b) {
+			if x.subject == y.subject {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // HasBudgets tells whether any quota has one.
 func (l *Limiter) HasBudgets() bool {
 	for _, q := range l.quotas {
@@ -223,9 +245,9 @@ func (l *Limiter) Enter(h Holder, s *Spec) Reason {
 		case lim.MaxGPUs > 0 && gpus > lim.MaxGPUs:
 			return Reason{b.code("JobGPUs"), fmt.Sprintf("%s may ask for %s, and %d are asked for", b.jobsOf(), plural(lim.MaxGPUs, "GPU"), gpus)}
 		case lim.GPUMilli > 0 && gpus > 0 && least > lim.GPUMilli:
-			return Reason{b.code("GPUs"), fmt.Sprintf("%s may hold %s GPUs at once, and this job alone would take %s", b.who(), Milli(lim.GPUMilli), Milli(least))}
+			return Reason{b.code("GPUs"), fmt.Sprintf("%s may hold %s GPUs at once and holds %s; this job alone would take %s", b.who(), Milli(lim.GPUMilli), Milli(b.tally.GPUMilli), Milli(least))}
 		case lim.GPUTime > 0 && cost > lim.GPUTime:
-			return Reason{b.code("Budget"), fmt.Sprintf("%s may use %s, and this job alone may use %s; give a shorter --time", b.who(), budget(lim), hours(cost))}
+			return Reason{b.code("Budget"), fmt.Sprintf("%s may use %s, and %s are used; this job alone may use %s; give a shorter --time", b.who(), budget(lim), hours(l.Spent(b.subject, lim.Period)), hours(cost))}
 		}
 	}
 	return Reason{}

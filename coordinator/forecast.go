@@ -63,7 +63,16 @@ func (c *Coordinator) forecast(snap *cluster.Snapshot, j *cluster.Job) (*apiv1.F
 		return nil, t.String()
 	}
 	pol := c.policyOf(j)
+	limit := limitReason(&view, j, own.Nodes, pol)
+	room, ok := c.quotaRoom(&view, j, own.Nodes, pol)
+	if !ok {
+		return nil, limit.String()
+	}
 	if f, ok := scheduler.ForecastStart(own, j, pol); ok {
+		f.P50, f.P90 = max(f.P50, room.P50), max(f.P90, room.P90)
+		if limit.Code != "" {
+			f.Missing = limit.String()
+		}
 		return forecastToAPI(&f), ""
 	}
 	for _, e := range scheduler.Explain(own, j, pol) {

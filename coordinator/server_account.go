@@ -157,8 +157,8 @@ func (v *standingView) tree(parent string) []*cluster.Account {
 	return out
 }
 
-// use adds what was used, and the order of fair shares.
-func (v *standingView) use() {
+// use adds what was used, and the order of fair shares, which it returns.
+func (v *standingView) use() *cluster.Fair {
 	d := v.d
 	by := map[cluster.Assoc]*apiv1.Use{}
 	of := func(who cluster.Assoc) *apiv1.Use {
@@ -202,6 +202,7 @@ func (v *standingView) use() {
 		}
 	}
 	v.parts(by, sums, fair)
+	return fair
 }
 
 // parts say what part of what its siblings have, and used, somebody has.

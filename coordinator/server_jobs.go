@@ -299,6 +299,7 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 		return resp, nil
 	}
 	snap, _ := s.c.fsm.SchedulerSnapshotAt(cluster.TimeOf(s.c.cfg.Clock()))
+	resp.FairShare = s.c.fairShareOf(j)
 	if r := s.c.fsm.Barred(j, snap.Now); r.Code != "" {
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: s.c.barredDetail(j, r), Count: 1})
 		return resp, nil
@@ -312,11 +313,15 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	snap.Interference = s.c.learn.Company.ForScheduler(snap.Nodes, snap.Running, []*cluster.Job{j})
 	pol, part := s.c.policyOf(j), partitionOf(snap, j)
 	resp.Explanations = explainPartition(snap, part)
+	all := snap
 	snap = within(snap, part)
 	if part != nil && len(snap.Nodes) == 0 {
 		return resp, nil // what there is to say has been said
 	}
 	if r := limitReason(snap, j, snap.Nodes, pol); r.Code != "" {
+		if room, ok := s.c.quotaRoom(all, j, snap.Nodes, pol); ok {
+			resp.Room = &apiv1.QuotaRoom{P50: timestamppb.New(room.P50.Std()), P90: timestamppb.New(room.P90.Std()), Words: room.Words}
+		}
 		resp.Explanations = append(resp.Explanations, &apiv1.Explanation{Code: string(r.Code), Detail: r.Detail, Count: 1})
 		return resp, nil // nothing else matters until then
 	}

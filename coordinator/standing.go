@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	"github.com/berth-scheduler/berth/scheduler"
 )
 
@@ -187,4 +188,47 @@ func limitReason(snap *cluster.Snapshot, j *cluster.Job, nodes []*cluster.Node, 
 		return cluster.Reason{}
 	}
 	return snap.Limits.MayStart(cluster.HolderOf(j), scheduler.LeastMilli(nodes, j, pol))
+}
+
+// quotaRoom is when quotas are expected to let a job start; snap is of the whole
+// cluster, since others count wherever they run.
+func (c *Coordinator) quotaRoom(snap *cluster.Snapshot, j *cluster.Job, nodes []*cluster.Node, pol scheduler.Policy) (scheduler.Room, bool) {
+	if snap.Limits == nil {
+		return scheduler.Room{}, true
+	}
+	half := c.fsm.AccountPolicy().HalfLife
+	return scheduler.LimitRoom(snap, j, scheduler.LeastMilli(nodes, j, pol), half, pol)
+}
+
+// fairShareOf is where a job stands by fair shares, nil where there are no
+// accounts.
+func (c *Coordinator) fairShareOf(j *cluster.Job) *apiv1.FairShare {
+	if has, _ := c.fsm.HasAccounts(); !has {
+		return nil
+	}
+	d, account, uid := c.fsm.Standing(cluster.TimeOf(c.cfg.Clock())), j.Spec.Account, j.Owner.UID
+	v := &standingView{d: d, req: &apiv1.ListStandingRequest{Uids: []uint32{uint32(uid)}}, resp: &apiv1.ListStandingResponse{}}
+	if account != "" {
+		v.req.Accounts = []string{account}
+	}
+	v.rules()
+	fair := v.use()
+	out := &apiv1.FairShare{
+		Account: account, Rank: uint32(fair.Place(cluster.Assoc{Account: account, UID: uid})), Of: uint32(fair.Of),
+		WeightMilli: uint32(max(0, min(cluster.WholeGPU, c.policyOf(j).FairMilli))),
+	}
+	if out.Of > 0 {
+		out.Factor = float64(out.Of-out.Rank+1) / float64(out.Of)
+	}
+	for _, a := range v.resp.Accounts {
+		if a.Name == account {
+			out.AccountShares, out.AccountUse = a.Use.SharesPart, a.Use.UsePart
+		}
+	}
+	for _, m := range v.resp.Members {
+		if m.Account == account {
+			out.UserShares, out.UserUse = m.Use.SharesPart, m.Use.UsePart
+		}
+	}
+	return out
 }

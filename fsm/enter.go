@@ -23,6 +23,11 @@ func (f *FSM) HasAccounts() (accounts, qos bool) {
 	return len(f.st.standing.accounts) > 0, len(f.st.standing.qos) > 0
 }
 
+// AccountPolicy is what holds for all accounts.
+func (f *FSM) AccountPolicy() cluster.AccountPolicy {
+	return read(f, func(s *State) cluster.AccountPolicy { return *s.standing.policyOf() })
+}
+
 // EnterStanding gives the job of a user the account and the quality of service
 // that it runs under, and the time limit that a quota gives to who asks for
 // none, or refuses it. Where there are no accounts, or no QOS, what the job names

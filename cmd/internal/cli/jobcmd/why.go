@@ -3,10 +3,12 @@ package jobcmd
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
@@ -34,6 +36,36 @@ type whyView struct {
 	Job          view.JobView      `json:"job"`
 	Explanations []explanationView `json:"explanations"`
 	Forecast     *forecastView     `json:"forecast"`
+	Room         *roomView         `json:"room"`
+	FairShare    *fairShareView    `json:"fair_share"`
+}
+
+// roomView is when quotas are expected to let the job start.
+type roomView struct {
+	P50   *time.Time `json:"p50"`
+	P90   *time.Time `json:"p90"`
+	Words string     `json:"words"`
+}
+
+type fairShareView struct {
+	Account       string  `json:"account"`
+	Rank          uint32  `json:"rank"`
+	Of            uint32  `json:"of"`
+	Factor        float64 `json:"factor"`
+	AccountShares float64 `json:"account_shares"`
+	AccountUse    float64 `json:"account_use"`
+	UserShares    float64 `json:"user_shares"`
+	UserUse       float64 `json:"user_use"`
+	WeightMilli   uint32  `json:"weight_milli"`
+}
+
+func viewStanding(v *whyView, r *apiv1.ExplainJobResponse) {
+	if m := r.GetRoom(); m != nil {
+		v.Room = &roomView{view.Stamp(m.GetP50()), view.Stamp(m.GetP90()), m.GetWords()}
+	}
+	if f := r.GetFairShare(); f != nil {
+		v.FairShare = &fairShareView{f.GetAccount(), f.GetRank(), f.GetOf(), f.GetFactor(), f.GetAccountShares(), f.GetAccountUse(), f.GetUserShares(), f.GetUserUse(), f.GetWeightMilli()}
+	}
 }
 
 type explanationView struct {
@@ -77,6 +109,7 @@ func runWhy(ctx context.Context, e *console.Env, c *client.Client, f console.For
 	for _, x := range resp.GetExplanations() {
 		view.Explanations = append(view.Explanations, explanationView{x.GetCode(), x.GetDetail(), x.GetCount(), x.GetGpuType()})
 	}
+	viewStanding(&view, resp)
 	if done, err := console.PrintList(e, f, view); done {
 		return err
 	}
@@ -95,7 +128,38 @@ func runWhy(ctx context.Context, e *console.Env, c *client.Client, f console.For
 		e.Printf("Nearest: %s\n", console.Escape(f.GetMissing()))
 		e.Printf("Expected start: %s (as predicted, and in nine cases of ten)\n", client.StartText(e, f, ""))
 	}
+	printStanding(e, resp)
 	return nil
+}
+
+// printStanding says when quotas have room, and where the job stands by fair
+// shares.
+func printStanding(e *console.Env, r *apiv1.ExplainJobResponse) {
+	if m := r.GetRoom(); m != nil {
+		e.Printf("Room in the quota: %s (as predicted, and in nine cases of ten), when %s\n",
+			client.StartText(e, &apiv1.Forecast{StartP50: m.GetP50(), StartP90: m.GetP90()}, ""), console.Escape(m.GetWords()))
+	}
+	if r.GetRoom() == nil && slices.ContainsFunc(r.GetExplanations(), func(x *apiv1.Explanation) bool { return cluster.LimitReason(cluster.ReasonCode(x.GetCode())) }) {
+		e.Printf("Room in the quota: none is expected by itself; ask an administrator for more\n")
+	}
+	f := r.GetFairShare()
+	if f == nil || !console.Waiting(r.GetJob().GetState()) {
+		return
+	}
+	text := fmt.Sprintf("Fair share: place %d of %d (factor %.2f)", f.GetRank(), f.GetOf(), f.GetFactor())
+	percent := func(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }
+	if a := f.GetAccount(); a != "" {
+		text += fmt.Sprintf(": account %s has %s of the shares beside it and had %s of the use; %s %s of the account's shares and %s of its use",
+			a, percent(f.GetAccountShares()), percent(f.GetAccountUse()), r.GetJob().GetUser(), percent(f.GetUserShares()), percent(f.GetUserUse()))
+	} else {
+		text += ": in no account, so in the middle until something is used"
+	}
+	e.Printf("%s\n", console.Escape(text))
+	if w := f.GetWeightMilli(); w == 0 {
+		e.Printf("Fair shares do not count in the order here (scheduling.fairshare is 0)\n")
+	} else {
+		e.Printf("Fair shares make %s of the order here, the length of jobs the rest\n", percent(float64(w)/1000))
+	}
 }
 
 // whySentence says where the job stands.

@@ -3540,7 +3540,12 @@ type ExplainJobResponse struct {
 	// What failed, worst first, one line each with its numbers.
 	Explanations []*Explanation `protobuf:"bytes,2,rep,name=explanations,proto3" json:"explanations,omitempty"`
 	// Where it is likely to start; missing when nothing could run it now.
-	Forecast      *Forecast `protobuf:"bytes,3,opt,name=forecast,proto3" json:"forecast,omitempty"`
+	Forecast *Forecast `protobuf:"bytes,3,opt,name=forecast,proto3" json:"forecast,omitempty"`
+	// When the quotas that hold it are expected to have room; missing when none
+	// holds it, or when they never have by themselves.
+	Room *QuotaRoom `protobuf:"bytes,4,opt,name=room,proto3" json:"room,omitempty"`
+	// Where there are accounts.
+	FairShare     *FairShare `protobuf:"bytes,5,opt,name=fair_share,json=fairShare,proto3" json:"fair_share,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3596,6 +3601,199 @@ func (x *ExplainJobResponse) GetForecast() *Forecast {
 	return nil
 }
 
+func (x *ExplainJobResponse) GetRoom() *QuotaRoom {
+	if x != nil {
+		return x.Room
+	}
+	return nil
+}
+
+func (x *ExplainJobResponse) GetFairShare() *FairShare {
+	if x != nil {
+		return x.FairShare
+	}
+	return nil
+}
+
+// QuotaRoom is when quotas are expected to let a job start.
+type QuotaRoom struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// If jobs take as long as predicted, and if they take as long as nine in ten do
+	// at most, bounded by their time limits.
+	P50 *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=p50,proto3" json:"p50,omitempty"`
+	P90 *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=p90,proto3" json:"p90,omitempty"`
+	// What must happen for that.
+	Words         string `protobuf:"bytes,3,opt,name=words,proto3" json:"words,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuotaRoom) Reset() {
+	*x = QuotaRoom{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuotaRoom) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuotaRoom) ProtoMessage() {}
+
+func (x *QuotaRoom) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuotaRoom.ProtoReflect.Descriptor instead.
+func (*QuotaRoom) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *QuotaRoom) GetP50() *timestamppb.Timestamp {
+	if x != nil {
+		return x.P50
+	}
+	return nil
+}
+
+func (x *QuotaRoom) GetP90() *timestamppb.Timestamp {
+	if x != nil {
+		return x.P90
+	}
+	return nil
+}
+
+func (x *QuotaRoom) GetWords() string {
+	if x != nil {
+		return x.Words
+	}
+	return ""
+}
+
+// FairShare is where somebody stands in the order of fair shares.
+type FairShare struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "" for a user of none.
+	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
+	// The place among all places, the least served first.
+	Rank uint32 `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`
+	Of   uint32 `protobuf:"varint,3,opt,name=of,proto3" json:"of,omitempty"`
+	// 1 for the least served, near 0 for who had most; as sshare's FairShare.
+	Factor float64 `protobuf:"fixed64,4,opt,name=factor,proto3" json:"factor,omitempty"`
+	// The parts of what those beside the account have of shares, and had of use.
+	AccountShares float64 `protobuf:"fixed64,5,opt,name=account_shares,json=accountShares,proto3" json:"account_shares,omitempty"`
+	AccountUse    float64 `protobuf:"fixed64,6,opt,name=account_use,json=accountUse,proto3" json:"account_use,omitempty"`
+	// The same of the user among those of the account.
+	UserShares float64 `protobuf:"fixed64,7,opt,name=user_shares,json=userShares,proto3" json:"user_shares,omitempty"`
+	UserUse    float64 `protobuf:"fixed64,8,opt,name=user_use,json=userUse,proto3" json:"user_use,omitempty"`
+	// How much fair shares count in the order of who waits, in thousandths.
+	WeightMilli   uint32 `protobuf:"varint,9,opt,name=weight_milli,json=weightMilli,proto3" json:"weight_milli,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FairShare) Reset() {
+	*x = FairShare{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FairShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FairShare) ProtoMessage() {}
+
+func (x *FairShare) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FairShare.ProtoReflect.Descriptor instead.
+func (*FairShare) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *FairShare) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *FairShare) GetRank() uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *FairShare) GetOf() uint32 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
+}
+
+func (x *FairShare) GetFactor() float64 {
+	if x != nil {
+		return x.Factor
+	}
+	return 0
+}
+
+func (x *FairShare) GetAccountShares() float64 {
+	if x != nil {
+		return x.AccountShares
+	}
+	return 0
+}
+
+func (x *FairShare) GetAccountUse() float64 {
+	if x != nil {
+		return x.AccountUse
+	}
+	return 0
+}
+
+func (x *FairShare) GetUserShares() float64 {
+	if x != nil {
+		return x.UserShares
+	}
+	return 0
+}
+
+func (x *FairShare) GetUserUse() float64 {
+	if x != nil {
+		return x.UserUse
+	}
+	return 0
+}
+
+func (x *FairShare) GetWeightMilli() uint32 {
+	if x != nil {
+		return x.WeightMilli
+	}
+	return 0
+}
+
 // Forecast is the place that is likely to take a waiting job, and when.
 type Forecast struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3617,7 +3815,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3629,7 +3827,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[32]
+	mi := &file_berth_api_v1_api_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3642,7 +3840,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{32}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Forecast) GetNode() string {
@@ -3704,7 +3902,7 @@ type ListForecastsRequest struct {
 
 func (x *ListForecastsRequest) Reset() {
 	*x = ListForecastsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3716,7 +3914,7 @@ func (x *ListForecastsRequest) String() string {
 func (*ListForecastsRequest) ProtoMessage() {}
 
 func (x *ListForecastsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[33]
+	mi := &file_berth_api_v1_api_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3729,7 +3927,7 @@ func (x *ListForecastsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListForecastsRequest.ProtoReflect.Descriptor instead.
 func (*ListForecastsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{33}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListForecastsRequest) GetIds() []uint64 {
@@ -3748,7 +3946,7 @@ type ListForecastsResponse struct {
 
 func (x *ListForecastsResponse) Reset() {
 	*x = ListForecastsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3760,7 +3958,7 @@ func (x *ListForecastsResponse) String() string {
 func (*ListForecastsResponse) ProtoMessage() {}
 
 func (x *ListForecastsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[34]
+	mi := &file_berth_api_v1_api_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3773,7 +3971,7 @@ func (x *ListForecastsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListForecastsResponse.ProtoReflect.Descriptor instead.
 func (*ListForecastsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{34}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListForecastsResponse) GetForecasts() []*JobForecast {
@@ -3795,7 +3993,7 @@ type JobForecast struct {
 
 func (x *JobForecast) Reset() {
 	*x = JobForecast{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3807,7 +4005,7 @@ func (x *JobForecast) String() string {
 func (*JobForecast) ProtoMessage() {}
 
 func (x *JobForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[35]
+	mi := &file_berth_api_v1_api_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3820,7 +4018,7 @@ func (x *JobForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobForecast.ProtoReflect.Descriptor instead.
 func (*JobForecast) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{35}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *JobForecast) GetId() uint64 {
@@ -3858,7 +4056,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3870,7 +4068,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[36]
+	mi := &file_berth_api_v1_api_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3883,7 +4081,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{36}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Explanation) GetCode() string {
@@ -3926,7 +4124,7 @@ type PredictRequest struct {
 
 func (x *PredictRequest) Reset() {
 	*x = PredictRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3938,7 +4136,7 @@ func (x *PredictRequest) String() string {
 func (*PredictRequest) ProtoMessage() {}
 
 func (x *PredictRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[37]
+	mi := &file_berth_api_v1_api_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3951,7 +4149,7 @@ func (x *PredictRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictRequest.ProtoReflect.Descriptor instead.
 func (*PredictRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{37}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PredictRequest) GetSpec() *JobSpec {
@@ -3985,7 +4183,7 @@ type PredictResponse struct {
 
 func (x *PredictResponse) Reset() {
 	*x = PredictResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3997,7 +4195,7 @@ func (x *PredictResponse) String() string {
 func (*PredictResponse) ProtoMessage() {}
 
 func (x *PredictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[38]
+	mi := &file_berth_api_v1_api_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4010,7 +4208,7 @@ func (x *PredictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictResponse.ProtoReflect.Descriptor instead.
 func (*PredictResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{38}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PredictResponse) GetPredictions() []*Prediction {
@@ -4066,7 +4264,7 @@ type Sharing struct {
 
 func (x *Sharing) Reset() {
 	*x = Sharing{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4078,7 +4276,7 @@ func (x *Sharing) String() string {
 func (*Sharing) ProtoMessage() {}
 
 func (x *Sharing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[39]
+	mi := &file_berth_api_v1_api_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4289,7 @@ func (x *Sharing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sharing.ProtoReflect.Descriptor instead.
 func (*Sharing) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{39}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Sharing) GetGpuType() string {
@@ -4145,7 +4343,7 @@ type SharedJob struct {
 
 func (x *SharedJob) Reset() {
 	*x = SharedJob{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4157,7 +4355,7 @@ func (x *SharedJob) String() string {
 func (*SharedJob) ProtoMessage() {}
 
 func (x *SharedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[40]
+	mi := &file_berth_api_v1_api_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4170,7 +4368,7 @@ func (x *SharedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedJob.ProtoReflect.Descriptor instead.
 func (*SharedJob) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{40}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SharedJob) GetId() uint64 {
@@ -4223,7 +4421,7 @@ type SharingAdvice struct {
 
 func (x *SharingAdvice) Reset() {
 	*x = SharingAdvice{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4235,7 +4433,7 @@ func (x *SharingAdvice) String() string {
 func (*SharingAdvice) ProtoMessage() {}
 
 func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[41]
+	mi := &file_berth_api_v1_api_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4248,7 +4446,7 @@ func (x *SharingAdvice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharingAdvice.ProtoReflect.Descriptor instead.
 func (*SharingAdvice) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{41}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SharingAdvice) GetGpuType() string {
@@ -4313,7 +4511,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4325,7 +4523,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[42]
+	mi := &file_berth_api_v1_api_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4338,7 +4536,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{42}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WatchJobsRequest) GetIds() []uint64 {
@@ -4368,7 +4566,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4380,7 +4578,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[43]
+	mi := &file_berth_api_v1_api_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4393,7 +4591,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{43}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WatchJobsResponse) GetJobs() []*Job {
@@ -4425,7 +4623,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4437,7 +4635,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[44]
+	mi := &file_berth_api_v1_api_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4450,7 +4648,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{44}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
 }
 
 type GetStatusResponse struct {
@@ -4474,7 +4672,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4486,7 +4684,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[45]
+	mi := &file_berth_api_v1_api_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4499,7 +4697,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{45}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetStatusResponse) GetClusterId() string {
@@ -4596,7 +4794,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4608,7 +4806,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[46]
+	mi := &file_berth_api_v1_api_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4621,7 +4819,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{46}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Member) GetId() string {
@@ -4760,7 +4958,7 @@ type JobCount struct {
 
 func (x *JobCount) Reset() {
 	*x = JobCount{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4772,7 +4970,7 @@ func (x *JobCount) String() string {
 func (*JobCount) ProtoMessage() {}
 
 func (x *JobCount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[47]
+	mi := &file_berth_api_v1_api_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4785,7 +4983,7 @@ func (x *JobCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
 func (*JobCount) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{47}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *JobCount) GetState() string {
@@ -4811,7 +5009,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4823,7 +5021,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[48]
+	mi := &file_berth_api_v1_api_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4836,7 +5034,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{48}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListNodesRequest) GetIds() []string {
@@ -4856,7 +5054,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4868,7 +5066,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[49]
+	mi := &file_berth_api_v1_api_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4881,7 +5079,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{49}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -4935,7 +5133,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4947,7 +5145,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[50]
+	mi := &file_berth_api_v1_api_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4960,7 +5158,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{50}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Node) GetId() string {
@@ -5166,7 +5364,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5178,7 +5376,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[51]
+	mi := &file_berth_api_v1_api_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5191,7 +5389,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{51}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GPU) GetUuid() string {
@@ -5400,7 +5598,7 @@ type GPUDetail struct {
 
 func (x *GPUDetail) Reset() {
 	*x = GPUDetail{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5412,7 +5610,7 @@ func (x *GPUDetail) String() string {
 func (*GPUDetail) ProtoMessage() {}
 
 func (x *GPUDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[52]
+	mi := &file_berth_api_v1_api_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5425,7 +5623,7 @@ func (x *GPUDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUDetail.ProtoReflect.Descriptor instead.
 func (*GPUDetail) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{52}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GPUDetail) GetName() string {
@@ -5533,7 +5731,7 @@ type GPUInstance struct {
 
 func (x *GPUInstance) Reset() {
 	*x = GPUInstance{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5545,7 +5743,7 @@ func (x *GPUInstance) String() string {
 func (*GPUInstance) ProtoMessage() {}
 
 func (x *GPUInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[53]
+	mi := &file_berth_api_v1_api_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5558,7 +5756,7 @@ func (x *GPUInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUInstance.ProtoReflect.Descriptor instead.
 func (*GPUInstance) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{53}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GPUInstance) GetUuid() string {
@@ -5603,7 +5801,7 @@ type StrayProcess struct {
 
 func (x *StrayProcess) Reset() {
 	*x = StrayProcess{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5615,7 +5813,7 @@ func (x *StrayProcess) String() string {
 func (*StrayProcess) ProtoMessage() {}
 
 func (x *StrayProcess) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[54]
+	mi := &file_berth_api_v1_api_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5628,7 +5826,7 @@ func (x *StrayProcess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StrayProcess.ProtoReflect.Descriptor instead.
 func (*StrayProcess) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{54}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *StrayProcess) GetPid() int64 {
@@ -5678,7 +5876,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5690,7 +5888,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[55]
+	mi := &file_berth_api_v1_api_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5703,7 +5901,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{55}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *NodeEvent) GetAt() *timestamppb.Timestamp {
@@ -5761,7 +5959,7 @@ type DrainGPURequest struct {
 
 func (x *DrainGPURequest) Reset() {
 	*x = DrainGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5773,7 +5971,7 @@ func (x *DrainGPURequest) String() string {
 func (*DrainGPURequest) ProtoMessage() {}
 
 func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[56]
+	mi := &file_berth_api_v1_api_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5786,7 +5984,7 @@ func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPURequest.ProtoReflect.Descriptor instead.
 func (*DrainGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{56}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DrainGPURequest) GetGpu() string {
@@ -5827,7 +6025,7 @@ type DrainGPUResponse struct {
 
 func (x *DrainGPUResponse) Reset() {
 	*x = DrainGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5839,7 +6037,7 @@ func (x *DrainGPUResponse) String() string {
 func (*DrainGPUResponse) ProtoMessage() {}
 
 func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[57]
+	mi := &file_berth_api_v1_api_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5852,7 +6050,7 @@ func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPUResponse.ProtoReflect.Descriptor instead.
 func (*DrainGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{57}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DrainGPUResponse) GetNode() *Node {
@@ -5880,7 +6078,7 @@ type ResumeGPURequest struct {
 
 func (x *ResumeGPURequest) Reset() {
 	*x = ResumeGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5892,7 +6090,7 @@ func (x *ResumeGPURequest) String() string {
 func (*ResumeGPURequest) ProtoMessage() {}
 
 func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[58]
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5905,7 +6103,7 @@ func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPURequest.ProtoReflect.Descriptor instead.
 func (*ResumeGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{58}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ResumeGPURequest) GetGpu() string {
@@ -5939,7 +6137,7 @@ type ResumeGPUResponse struct {
 
 func (x *ResumeGPUResponse) Reset() {
 	*x = ResumeGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5951,7 +6149,7 @@ func (x *ResumeGPUResponse) String() string {
 func (*ResumeGPUResponse) ProtoMessage() {}
 
 func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[59]
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5964,7 +6162,7 @@ func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPUResponse.ProtoReflect.Descriptor instead.
 func (*ResumeGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{59}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ResumeGPUResponse) GetNode() *Node {
@@ -5991,7 +6189,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6003,7 +6201,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6016,7 +6214,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -6042,7 +6240,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6054,7 +6252,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6067,7 +6265,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -6086,7 +6284,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6098,7 +6296,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6111,7 +6309,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -6130,7 +6328,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6142,7 +6340,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6155,7 +6353,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -6174,7 +6372,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6186,7 +6384,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6199,7 +6397,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -6221,7 +6419,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6233,7 +6431,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6246,7 +6444,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -6279,7 +6477,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6291,7 +6489,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6304,7 +6502,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -6322,7 +6520,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6334,7 +6532,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6347,7 +6545,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 type CreateTokenRequest struct {
@@ -6361,7 +6559,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6373,7 +6571,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6386,7 +6584,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -6420,7 +6618,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6432,7 +6630,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6445,7 +6643,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -6500,7 +6698,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6512,7 +6710,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6525,7 +6723,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Partition) GetName() string {
@@ -6650,7 +6848,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6662,7 +6860,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6675,7 +6873,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -6694,7 +6892,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6706,7 +6904,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6719,7 +6917,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -6754,7 +6952,7 @@ type SetPartitionRequest struct {
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6766,7 +6964,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6779,7 +6977,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -6869,7 +7067,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6881,7 +7079,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6894,7 +7092,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -6920,7 +7118,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	mi := &file_berth_api_v1_api_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6932,7 +7130,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	mi := &file_berth_api_v1_api_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6945,7 +7143,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -6963,7 +7161,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	mi := &file_berth_api_v1_api_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6975,7 +7173,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	mi := &file_berth_api_v1_api_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6988,7 +7186,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{78}
 }
 
 // Reservation keeps nodes or cards for some jobs, or for nobody, for a while.
@@ -7024,7 +7222,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	mi := &file_berth_api_v1_api_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7036,7 +7234,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	mi := &file_berth_api_v1_api_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7049,7 +7247,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{77}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Reservation) GetName() string {
@@ -7190,7 +7388,7 @@ type ReservedGPU struct {
 
 func (x *ReservedGPU) Reset() {
 	*x = ReservedGPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	mi := &file_berth_api_v1_api_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7202,7 +7400,7 @@ func (x *ReservedGPU) String() string {
 func (*ReservedGPU) ProtoMessage() {}
 
 func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	mi := &file_berth_api_v1_api_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7215,7 +7413,7 @@ func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedGPU.ProtoReflect.Descriptor instead.
 func (*ReservedGPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{78}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ReservedGPU) GetUuid() string {
@@ -7256,7 +7454,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	mi := &file_berth_api_v1_api_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7268,7 +7466,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	mi := &file_berth_api_v1_api_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7281,7 +7479,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{79}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListReservationsRequest) GetNames() []string {
@@ -7300,7 +7498,7 @@ type ListReservationsResponse struct {
 
 func (x *ListReservationsResponse) Reset() {
 	*x = ListReservationsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	mi := &file_berth_api_v1_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7312,7 +7510,7 @@ func (x *ListReservationsResponse) String() string {
 func (*ListReservationsResponse) ProtoMessage() {}
 
 func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	mi := &file_berth_api_v1_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7325,7 +7523,7 @@ func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsResponse.ProtoReflect.Descriptor instead.
 func (*ListReservationsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{80}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListReservationsResponse) GetReservations() []*Reservation {
@@ -7373,7 +7571,7 @@ type SetReservationRequest struct {
 
 func (x *SetReservationRequest) Reset() {
 	*x = SetReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	mi := &file_berth_api_v1_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7385,7 +7583,7 @@ func (x *SetReservationRequest) String() string {
 func (*SetReservationRequest) ProtoMessage() {}
 
 func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	mi := &file_berth_api_v1_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7398,7 +7596,7 @@ func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationRequest.ProtoReflect.Descriptor instead.
 func (*SetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SetReservationRequest) GetName() string {
@@ -7558,7 +7756,7 @@ type SetReservationResponse struct {
 
 func (x *SetReservationResponse) Reset() {
 	*x = SetReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	mi := &file_berth_api_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7570,7 +7768,7 @@ func (x *SetReservationResponse) String() string {
 func (*SetReservationResponse) ProtoMessage() {}
 
 func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	mi := &file_berth_api_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7583,7 +7781,7 @@ func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationResponse.ProtoReflect.Descriptor instead.
 func (*SetReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SetReservationResponse) GetReservation() *Reservation {
@@ -7609,7 +7807,7 @@ type RemoveReservationRequest struct {
 
 func (x *RemoveReservationRequest) Reset() {
 	*x = RemoveReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[83]
+	mi := &file_berth_api_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7621,7 +7819,7 @@ func (x *RemoveReservationRequest) String() string {
 func (*RemoveReservationRequest) ProtoMessage() {}
 
 func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[83]
+	mi := &file_berth_api_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7634,7 +7832,7 @@ func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationRequest.ProtoReflect.Descriptor instead.
 func (*RemoveReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RemoveReservationRequest) GetName() string {
@@ -7652,7 +7850,7 @@ type RemoveReservationResponse struct {
 
 func (x *RemoveReservationResponse) Reset() {
 	*x = RemoveReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	mi := &file_berth_api_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7664,7 +7862,7 @@ func (x *RemoveReservationResponse) String() string {
 func (*RemoveReservationResponse) ProtoMessage() {}
 
 func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	mi := &file_berth_api_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7677,7 +7875,7 @@ func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationResponse.ProtoReflect.Descriptor instead.
 func (*RemoveReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 // UpdateJobRequest changes what is named.
@@ -7715,7 +7913,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[85]
+	mi := &file_berth_api_v1_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7727,7 +7925,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[85]
+	mi := &file_berth_api_v1_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7740,7 +7938,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *UpdateJobRequest) GetId() uint64 {
@@ -7914,7 +8112,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[86]
+	mi := &file_berth_api_v1_api_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7926,7 +8124,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[86]
+	mi := &file_berth_api_v1_api_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7939,7 +8137,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -8309,11 +8507,30 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x11ExplainJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x17\n" +
 	"\x04task\x18\x02 \x01(\rH\x00R\x04task\x88\x01\x01B\a\n" +
-	"\x05_task\"\xac\x01\n" +
+	"\x05_task\"\x91\x02\n" +
 	"\x12ExplainJobResponse\x12#\n" +
 	"\x03job\x18\x01 \x01(\v2\x11.berth.api.v1.JobR\x03job\x12=\n" +
 	"\fexplanations\x18\x02 \x03(\v2\x19.berth.api.v1.ExplanationR\fexplanations\x122\n" +
-	"\bforecast\x18\x03 \x01(\v2\x16.berth.api.v1.ForecastR\bforecast\"\xed\x01\n" +
+	"\bforecast\x18\x03 \x01(\v2\x16.berth.api.v1.ForecastR\bforecast\x12+\n" +
+	"\x04room\x18\x04 \x01(\v2\x17.berth.api.v1.QuotaRoomR\x04room\x126\n" +
+	"\n" +
+	"fair_share\x18\x05 \x01(\v2\x17.berth.api.v1.FairShareR\tfairShare\"}\n" +
+	"\tQuotaRoom\x12,\n" +
+	"\x03p50\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x03p50\x12,\n" +
+	"\x03p90\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x03p90\x12\x14\n" +
+	"\x05words\x18\x03 \x01(\tR\x05words\"\x88\x02\n" +
+	"\tFairShare\x12\x18\n" +
+	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x12\n" +
+	"\x04rank\x18\x02 \x01(\rR\x04rank\x12\x0e\n" +
+	"\x02of\x18\x03 \x01(\rR\x02of\x12\x16\n" +
+	"\x06factor\x18\x04 \x01(\x01R\x06factor\x12%\n" +
+	"\x0eaccount_shares\x18\x05 \x01(\x01R\raccountShares\x12\x1f\n" +
+	"\vaccount_use\x18\x06 \x01(\x01R\n" +
+	"accountUse\x12\x1f\n" +
+	"\vuser_shares\x18\a \x01(\x01R\n" +
+	"userShares\x12\x19\n" +
+	"\buser_use\x18\b \x01(\x01R\auserUse\x12!\n" +
+	"\fweight_milli\x18\t \x01(\rR\vweightMilli\"\xed\x01\n" +
 	"\bForecast\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03gpu\x18\x02 \x01(\tR\x03gpu\x12\x19\n" +
@@ -8792,7 +9009,7 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(JobColumnsOf)(0),                 // 0: berth.api.v1.JobColumnsOf
 	(CancelOutcome)(0),                // 1: berth.api.v1.CancelOutcome
@@ -8829,99 +9046,101 @@ var file_berth_api_v1_api_proto_goTypes = []any{
 	(*ControlResult)(nil),             // 32: berth.api.v1.ControlResult
 	(*ExplainJobRequest)(nil),         // 33: berth.api.v1.ExplainJobRequest
 	(*ExplainJobResponse)(nil),        // 34: berth.api.v1.ExplainJobResponse
-	(*Forecast)(nil),                  // 35: berth.api.v1.Forecast
-	(*ListForecastsRequest)(nil),      // 36: berth.api.v1.ListForecastsRequest
-	(*ListForecastsResponse)(nil),     // 37: berth.api.v1.ListForecastsResponse
-	(*JobForecast)(nil),               // 38: berth.api.v1.JobForecast
-	(*Explanation)(nil),               // 39: berth.api.v1.Explanation
-	(*PredictRequest)(nil),            // 40: berth.api.v1.PredictRequest
-	(*PredictResponse)(nil),           // 41: berth.api.v1.PredictResponse
-	(*Sharing)(nil),                   // 42: berth.api.v1.Sharing
-	(*SharedJob)(nil),                 // 43: berth.api.v1.SharedJob
-	(*SharingAdvice)(nil),             // 44: berth.api.v1.SharingAdvice
-	(*WatchJobsRequest)(nil),          // 45: berth.api.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),         // 46: berth.api.v1.WatchJobsResponse
-	(*GetStatusRequest)(nil),          // 47: berth.api.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),         // 48: berth.api.v1.GetStatusResponse
-	(*Member)(nil),                    // 49: berth.api.v1.Member
-	(*JobCount)(nil),                  // 50: berth.api.v1.JobCount
-	(*ListNodesRequest)(nil),          // 51: berth.api.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),         // 52: berth.api.v1.ListNodesResponse
-	(*Node)(nil),                      // 53: berth.api.v1.Node
-	(*GPU)(nil),                       // 54: berth.api.v1.GPU
-	(*GPUDetail)(nil),                 // 55: berth.api.v1.GPUDetail
-	(*GPUInstance)(nil),               // 56: berth.api.v1.GPUInstance
-	(*StrayProcess)(nil),              // 57: berth.api.v1.StrayProcess
-	(*NodeEvent)(nil),                 // 58: berth.api.v1.NodeEvent
-	(*DrainGPURequest)(nil),           // 59: berth.api.v1.DrainGPURequest
-	(*DrainGPUResponse)(nil),          // 60: berth.api.v1.DrainGPUResponse
-	(*ResumeGPURequest)(nil),          // 61: berth.api.v1.ResumeGPURequest
-	(*ResumeGPUResponse)(nil),         // 62: berth.api.v1.ResumeGPUResponse
-	(*DrainNodeRequest)(nil),          // 63: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),         // 64: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),         // 65: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),        // 66: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),          // 67: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),         // 68: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),         // 69: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),        // 70: berth.api.v1.RemoveNodeResponse
-	(*CreateTokenRequest)(nil),        // 71: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),       // 72: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),                 // 73: berth.api.v1.Partition
-	(*ListPartitionsRequest)(nil),     // 74: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),    // 75: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),       // 76: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),      // 77: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),    // 78: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil),   // 79: berth.api.v1.RemovePartitionResponse
-	(*Reservation)(nil),               // 80: berth.api.v1.Reservation
-	(*ReservedGPU)(nil),               // 81: berth.api.v1.ReservedGPU
-	(*ListReservationsRequest)(nil),   // 82: berth.api.v1.ListReservationsRequest
-	(*ListReservationsResponse)(nil),  // 83: berth.api.v1.ListReservationsResponse
-	(*SetReservationRequest)(nil),     // 84: berth.api.v1.SetReservationRequest
-	(*SetReservationResponse)(nil),    // 85: berth.api.v1.SetReservationResponse
-	(*RemoveReservationRequest)(nil),  // 86: berth.api.v1.RemoveReservationRequest
-	(*RemoveReservationResponse)(nil), // 87: berth.api.v1.RemoveReservationResponse
-	(*UpdateJobRequest)(nil),          // 88: berth.api.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),         // 89: berth.api.v1.UpdateJobResponse
-	(*durationpb.Duration)(nil),       // 90: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 91: google.protobuf.Timestamp
+	(*QuotaRoom)(nil),                 // 35: berth.api.v1.QuotaRoom
+	(*FairShare)(nil),                 // 36: berth.api.v1.FairShare
+	(*Forecast)(nil),                  // 37: berth.api.v1.Forecast
+	(*ListForecastsRequest)(nil),      // 38: berth.api.v1.ListForecastsRequest
+	(*ListForecastsResponse)(nil),     // 39: berth.api.v1.ListForecastsResponse
+	(*JobForecast)(nil),               // 40: berth.api.v1.JobForecast
+	(*Explanation)(nil),               // 41: berth.api.v1.Explanation
+	(*PredictRequest)(nil),            // 42: berth.api.v1.PredictRequest
+	(*PredictResponse)(nil),           // 43: berth.api.v1.PredictResponse
+	(*Sharing)(nil),                   // 44: berth.api.v1.Sharing
+	(*SharedJob)(nil),                 // 45: berth.api.v1.SharedJob
+	(*SharingAdvice)(nil),             // 46: berth.api.v1.SharingAdvice
+	(*WatchJobsRequest)(nil),          // 47: berth.api.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),         // 48: berth.api.v1.WatchJobsResponse
+	(*GetStatusRequest)(nil),          // 49: berth.api.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),         // 50: berth.api.v1.GetStatusResponse
+	(*Member)(nil),                    // 51: berth.api.v1.Member
+	(*JobCount)(nil),                  // 52: berth.api.v1.JobCount
+	(*ListNodesRequest)(nil),          // 53: berth.api.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),         // 54: berth.api.v1.ListNodesResponse
+	(*Node)(nil),                      // 55: berth.api.v1.Node
+	(*GPU)(nil),                       // 56: berth.api.v1.GPU
+	(*GPUDetail)(nil),                 // 57: berth.api.v1.GPUDetail
+	(*GPUInstance)(nil),               // 58: berth.api.v1.GPUInstance
+	(*StrayProcess)(nil),              // 59: berth.api.v1.StrayProcess
+	(*NodeEvent)(nil),                 // 60: berth.api.v1.NodeEvent
+	(*DrainGPURequest)(nil),           // 61: berth.api.v1.DrainGPURequest
+	(*DrainGPUResponse)(nil),          // 62: berth.api.v1.DrainGPUResponse
+	(*ResumeGPURequest)(nil),          // 63: berth.api.v1.ResumeGPURequest
+	(*ResumeGPUResponse)(nil),         // 64: berth.api.v1.ResumeGPUResponse
+	(*DrainNodeRequest)(nil),          // 65: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),         // 66: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),         // 67: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),        // 68: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),          // 69: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),         // 70: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),         // 71: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),        // 72: berth.api.v1.RemoveNodeResponse
+	(*CreateTokenRequest)(nil),        // 73: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 74: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),                 // 75: berth.api.v1.Partition
+	(*ListPartitionsRequest)(nil),     // 76: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),    // 77: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),       // 78: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),      // 79: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),    // 80: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil),   // 81: berth.api.v1.RemovePartitionResponse
+	(*Reservation)(nil),               // 82: berth.api.v1.Reservation
+	(*ReservedGPU)(nil),               // 83: berth.api.v1.ReservedGPU
+	(*ListReservationsRequest)(nil),   // 84: berth.api.v1.ListReservationsRequest
+	(*ListReservationsResponse)(nil),  // 85: berth.api.v1.ListReservationsResponse
+	(*SetReservationRequest)(nil),     // 86: berth.api.v1.SetReservationRequest
+	(*SetReservationResponse)(nil),    // 87: berth.api.v1.SetReservationResponse
+	(*RemoveReservationRequest)(nil),  // 88: berth.api.v1.RemoveReservationRequest
+	(*RemoveReservationResponse)(nil), // 89: berth.api.v1.RemoveReservationResponse
+	(*UpdateJobRequest)(nil),          // 90: berth.api.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 91: berth.api.v1.UpdateJobResponse
+	(*durationpb.Duration)(nil),       // 92: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 93: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	5,   // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	90,  // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	90,  // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	91,  // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	90,  // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	90,  // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	91,  // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	92,  // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	92,  // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	93,  // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	92,  // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	92,  // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	93,  // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
 	10,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
 	9,   // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
 	7,   // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
-	90,  // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
+	92,  // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
 	6,   // 11: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
 	8,   // 12: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	90,  // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
-	90,  // 14: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
+	92,  // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	92,  // 14: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
 	12,  // 15: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	14,  // 16: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	16,  // 17: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	91,  // 18: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	91,  // 19: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	91,  // 20: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	91,  // 21: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	93,  // 18: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	93,  // 19: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	93,  // 20: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	93,  // 21: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
 	5,   // 22: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	19,  // 23: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	90,  // 24: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	92,  // 24: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
 	14,  // 25: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
 	13,  // 26: berth.api.v1.GPUShare.share:type_name -> berth.api.v1.Share
 	15,  // 27: berth.api.v1.Prediction.parts:type_name -> berth.api.v1.PredictionPart
 	17,  // 28: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
 	18,  // 29: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
 	12,  // 30: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	91,  // 31: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	91,  // 32: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	91,  // 33: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	93,  // 31: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	93,  // 32: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	93,  // 33: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
 	14,  // 34: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
 	16,  // 35: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
 	20,  // 36: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
@@ -8937,113 +9156,117 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	27,  // 46: berth.api.v1.ControlJobsRequest.tasks:type_name -> berth.api.v1.ArrayTasks
 	32,  // 47: berth.api.v1.ControlJobsResponse.results:type_name -> berth.api.v1.ControlResult
 	11,  // 48: berth.api.v1.ExplainJobResponse.job:type_name -> berth.api.v1.Job
-	39,  // 49: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
-	35,  // 50: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
-	91,  // 51: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	91,  // 52: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
-	38,  // 53: berth.api.v1.ListForecastsResponse.forecasts:type_name -> berth.api.v1.JobForecast
-	35,  // 54: berth.api.v1.JobForecast.forecast:type_name -> berth.api.v1.Forecast
-	5,   // 55: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
-	14,  // 56: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
-	42,  // 57: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
-	35,  // 58: berth.api.v1.PredictResponse.forecast:type_name -> berth.api.v1.Forecast
-	43,  // 59: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
-	44,  // 60: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
-	11,  // 61: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
-	49,  // 62: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
-	50,  // 63: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	91,  // 64: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
-	53,  // 65: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
-	54,  // 66: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	91,  // 67: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	91,  // 68: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
-	58,  // 69: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	91,  // 70: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	55,  // 71: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
-	56,  // 72: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
-	57,  // 73: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
-	91,  // 74: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	53,  // 75: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	53,  // 76: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	53,  // 77: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	53,  // 78: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	53,  // 79: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	90,  // 80: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	91,  // 81: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	90,  // 82: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	90,  // 83: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	73,  // 84: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	90,  // 85: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	90,  // 86: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	73,  // 87: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	91,  // 88: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
-	91,  // 89: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
-	81,  // 90: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
-	80,  // 91: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
-	91,  // 92: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
-	91,  // 93: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
-	90,  // 94: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
-	80,  // 95: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
-	90,  // 96: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
-	91,  // 97: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
-	10,  // 98: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
-	91,  // 99: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
-	11,  // 100: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
-	3,   // 101: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	21,  // 102: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	23,  // 103: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	26,  // 104: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	30,  // 105: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	88,  // 106: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
-	33,  // 107: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	36,  // 108: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
-	40,  // 109: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	45,  // 110: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	47,  // 111: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	51,  // 112: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	63,  // 113: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	65,  // 114: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	59,  // 115: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	61,  // 116: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	67,  // 117: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	69,  // 118: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	71,  // 119: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	74,  // 120: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	76,  // 121: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	78,  // 122: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	82,  // 123: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
-	84,  // 124: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
-	86,  // 125: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
-	4,   // 126: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	22,  // 127: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	24,  // 128: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	28,  // 129: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	31,  // 130: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	89,  // 131: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
-	34,  // 132: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	37,  // 133: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
-	41,  // 134: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	46,  // 135: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	48,  // 136: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	52,  // 137: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	64,  // 138: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	66,  // 139: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	60,  // 140: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	62,  // 141: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	68,  // 142: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	70,  // 143: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	72,  // 144: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	75,  // 145: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	77,  // 146: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	79,  // 147: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	83,  // 148: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
-	85,  // 149: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
-	87,  // 150: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
-	126, // [126:151] is the sub-list for method output_type
-	101, // [101:126] is the sub-list for method input_type
-	101, // [101:101] is the sub-list for extension type_name
-	101, // [101:101] is the sub-list for extension extendee
-	0,   // [0:101] is the sub-list for field type_name
+	41,  // 49: berth.api.v1.ExplainJobResponse.explanations:type_name -> berth.api.v1.Explanation
+	37,  // 50: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
+	35,  // 51: berth.api.v1.ExplainJobResponse.room:type_name -> berth.api.v1.QuotaRoom
+	36,  // 52: berth.api.v1.ExplainJobResponse.fair_share:type_name -> berth.api.v1.FairShare
+	93,  // 53: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
+	93,  // 54: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
+	93,  // 55: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	93,  // 56: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	40,  // 57: berth.api.v1.ListForecastsResponse.forecasts:type_name -> berth.api.v1.JobForecast
+	37,  // 58: berth.api.v1.JobForecast.forecast:type_name -> berth.api.v1.Forecast
+	5,   // 59: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
+	14,  // 60: berth.api.v1.PredictResponse.predictions:type_name -> berth.api.v1.Prediction
+	44,  // 61: berth.api.v1.PredictResponse.sharing:type_name -> berth.api.v1.Sharing
+	37,  // 62: berth.api.v1.PredictResponse.forecast:type_name -> berth.api.v1.Forecast
+	45,  // 63: berth.api.v1.Sharing.jobs:type_name -> berth.api.v1.SharedJob
+	46,  // 64: berth.api.v1.Sharing.advice:type_name -> berth.api.v1.SharingAdvice
+	11,  // 65: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
+	51,  // 66: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
+	52,  // 67: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
+	93,  // 68: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	55,  // 69: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
+	56,  // 70: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
+	93,  // 71: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	93,  // 72: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	60,  // 73: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
+	93,  // 74: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	57,  // 75: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	58,  // 76: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
+	59,  // 77: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
+	93,  // 78: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	55,  // 79: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	55,  // 80: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	55,  // 81: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	55,  // 82: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	55,  // 83: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	92,  // 84: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	93,  // 85: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	92,  // 86: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	92,  // 87: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	75,  // 88: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	92,  // 89: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	92,  // 90: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	75,  // 91: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	93,  // 92: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
+	93,  // 93: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
+	83,  // 94: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
+	82,  // 95: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
+	93,  // 96: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
+	93,  // 97: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
+	92,  // 98: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
+	82,  // 99: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
+	92,  // 100: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
+	93,  // 101: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
+	10,  // 102: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
+	93,  // 103: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
+	11,  // 104: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
+	3,   // 105: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	21,  // 106: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	23,  // 107: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	26,  // 108: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	30,  // 109: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	90,  // 110: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
+	33,  // 111: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	38,  // 112: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
+	42,  // 113: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	47,  // 114: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	49,  // 115: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	53,  // 116: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	65,  // 117: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	67,  // 118: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	61,  // 119: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	63,  // 120: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	69,  // 121: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	71,  // 122: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	73,  // 123: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	76,  // 124: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	78,  // 125: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	80,  // 126: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	84,  // 127: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
+	86,  // 128: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
+	88,  // 129: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
+	4,   // 130: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	22,  // 131: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	24,  // 132: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	28,  // 133: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	31,  // 134: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	91,  // 135: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
+	34,  // 136: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	39,  // 137: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
+	43,  // 138: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	48,  // 139: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	50,  // 140: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	54,  // 141: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	66,  // 142: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	68,  // 143: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	62,  // 144: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	64,  // 145: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	70,  // 146: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	72,  // 147: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	74,  // 148: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	77,  // 149: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	79,  // 150: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	81,  // 151: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	85,  // 152: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
+	87,  // 153: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
+	89,  // 154: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
+	130, // [130:155] is the sub-list for method output_type
+	105, // [105:130] is the sub-list for method input_type
+	105, // [105:105] is the sub-list for extension type_name
+	105, // [105:105] is the sub-list for extension extendee
+	0,   // [0:105] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -9057,19 +9280,19 @@ func file_berth_api_v1_api_proto_init() {
 	file_berth_api_v1_api_proto_msgTypes[17].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[18].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[30].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[55].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[56].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[57].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[58].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[73].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[81].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[85].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[60].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[75].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[83].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[87].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   87,
+			NumMessages:   89,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

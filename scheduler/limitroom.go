@@ -1,0 +1,123 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Room is when quotas are expected to have room for a job.
+type Room struct {
+	// P50 is when if jobs take as long as predicted, P90 if as long as nine in ten
+	// do at most, bounded by their time limits. Who waits for the same quota and
+	// goes first is not in these numbers.
+	P50, P90 cluster.Time
+	// Words says what must happen for that.
+	Words string
+}
+
+// LimitRoom says when the quotas that hold for a job are expected to let it
+// start, by when the jobs that count for them end and by when budgets are filled
+// again or use has decayed, which halves every half (0: never). gpuMilli is what
+// the job takes of GPUs, in thousandths. ok is false when nothing that is
+// expected makes room. Like Explain it is for a user who asks.
+func LimitRoom(snap *cluster.Snapshot, job *cluster.Job, gpuMilli int64, half time.Duration, pol Policy) (r Room, ok bool) {
+	if snap.Limits == nil {
+		return Room{P50: snap.Now, P90: snap.Now}, true
+	}
+	x := limitRoom{snap: snap, holder: cluster.HolderOf(job), milli: gpuMilli, half: half, pol: &pol}
+	var times [2]int64
+	for q := range times {
+		x.words = nil
+		ends, can := x.ends(quantile(q))
+		filled, fills := x.budgets(quantile(q))
+		if !can || !fills {
+			return Room{}, false
+		}
+		times[q] = max(ends, filled)
+	}
+	return Room{P50: cluster.Time(times[middle]), P90: cluster.Time(max(times[middle], times[tail])), Words: strings.Join(x.words, ", and ")}, true
+}
+
+type limitRoom struct {
+	snap   *cluster.Snapshot
+	holder cluster.Holder
+	milli  int64
+	half   time.Duration
+	pol    *Policy
+	words  []string
+}
+
+// counted is a job that runs and counts for a quota, and when it ends.
+type counted struct {
+	at    int64
+	job   *cluster.Job
+	milli int64 // of GPUs
+}
+
+// counting returns the running jobs that count for a quota that holds for the
+// job, by when they end.
+func (x *limitRoom) counting(q quantile) []counted {
+	var out []counted
+	for _, r := range x.snap.Running {
+		if a := r.Live(); a != nil && x.snap.Limits.Together(x.holder, cluster.HolderOf(r)) {
+			milli, _ := a.Rate()
+			out = append(out, counted{endAt(r, a, q, int64(x.snap.Now), x.pol), r, milli})
+		}
+	}
+	slices.SortFunc(out, func(a, b counted) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.job.ID, b.job.ID)) })
+	return out
+}
+
+// ends is when enough of those who run have ended for what is held at once.
+func (x *limitRoom) ends(q quantile) (int64, bool) {
+	lim := x.snap.Limits.Clone()
+	lim.Spend(nil)
+	at, ended := int64(x.snap.Now), 0
+	counting := x.counting(q)
+	for lim.MayStart(x.holder, x.milli).Code != "" {
+		if ended == len(counting) {
+			return 0, false
+		}
+		l := counting[ended]
+		lim.Count(cluster.HolderOf(l.job), 0, -1, -l.milli)
+		at, ended = l.at, ended+1
+	}
+	switch {
+	case ended == 1:
+		x.words = append(x.words, fmt.Sprintf("job %d ends, of %d that count for it", counting[0].job.ID, len(counting)))
+	case ended > 1:
+		x.words = append(x.words, fmt.Sprintf("%d of the %d jobs end that count for it, job %d first", ended, len(counting), counting[0].job.ID))
+	}
+	return at, true
+}
+
+// budgets is when no budget that holds for the job is spent any more.
+func (x *limitRoom) budgets(q quantile) (int64, bool) {
+	now, ok := int64(x.snap.Now), true
+	at := now
+	x.snap.Limits.Overspent(x.holder, func(l *cluster.Limits, used cluster.GPUTime) {
+		switch {
+		case l.Period != cluster.Decaying:
+			end := l.Period.End(x.snap.Now)
+			at = max(at, int64(end))
+			x.words = append(x.words, fmt.Sprintf("the budget is filled again when the next %s begins, at %s", l.Period, end.Std().Format("2006-01-02 15:04 MST")))
+		case x.half <= 0:
+			ok = false // what was used counts for ever
+		default:
+			more := int64(0)
+			for _, r := range x.counting(q) {
+				more += r.milli * max(0, r.at-now) / cluster.WholeGPU
+			}
+			halves := math.Log2(float64(int64(used)+more) / float64(l.GPUTime))
+			at = max(at, now+int64(halves*float64(x.half.Microseconds()))+1_000_000)
+			x.words = append(x.words, fmt.Sprintf("enough of the use has decayed, which halves in %s", x.half))
+		}
+	})
+	return at, ok
+}
