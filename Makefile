@@ -26,7 +26,7 @@ PART     ?= 1
 PREFIX   ?= /usr/local
 DESTDIR  ?=
 LINKDIR  ?= $(PREFIX)/lib/berth/slurm
-LINKS    := sbatch squeue scancel sinfo scontrol sacct srun salloc
+LINKS    := sbatch squeue scancel sinfo scontrol sacct seff sshare srun salloc
 
 .DEFAULT_GOAL := help
 .PHONY: help build install demo test hunt short e2e bench bench-slurm experiments fuzz soak lint generate check cover clean test-deps fmt vet tidy generate-check

@@ -173,6 +173,12 @@ func TestAccountingGolden(t *testing.T) {
 		"sacct-badjob":      "sacct -j abc",
 		"sacct-json-states": "sacct -a -s CA -S now-3days --json",
 		"sacct-helpformat":  "sacct -e",
+		"seff":              "seff 40",
+		"seff-task":         "seff -d 42_2",
+		"seff-running":      "seff 12",
+		"seff-waiting":      "seff 15",
+		"seff-missing":      "seff 999",
+		"seff-usage":        "seff",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -63,6 +63,7 @@ type fakeServer struct {
 	apiv1.UnimplementedClusterServiceServer
 	apiv1.UnimplementedModelServiceServer
 	apiv1.UnimplementedHistoryServiceServer
+	apiv1.UnimplementedAccountServiceServer
 	mu        sync.Mutex
 	jobs      []*apiv1.Job
 	nodes     []*apiv1.Node
@@ -427,6 +428,7 @@ func (w *world) serveWith(socket string, f *fakeServer, c apiv1.ClusterServiceSe
 	apiv1.RegisterClusterServiceServer(s, c)
 	apiv1.RegisterModelServiceServer(s, f)
 	apiv1.RegisterHistoryServiceServer(s, f)
+	apiv1.RegisterAccountServiceServer(s, f)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Serve(l) })
 	w.t.Cleanup(func() { s.Stop(); wg.Wait() })

@@ -46,7 +46,7 @@ func newRoot(env *console.Env, c *client.Client, extra ...*cobra.Command) *cobra
 	root.AddCommand(
 		jobcmd.NewSubmitCmd(env, c), jobcmd.NewQueueCmd(env, c), jobcmd.NewShowCmd(env, c), jobcmd.NewWhyCmd(env, c), enter.NewLogsCmd(env, c),
 		jobcmd.NewCancelCmd(env, c), jobcmd.NewHoldCmd(env, c), jobcmd.NewReleaseCmd(env, c), jobcmd.NewRequeueCmd(env, c), jobcmd.NewWaitCmd(env, c), admin.NewNodeCmd(env, c), admin.NewGPUCmd(env, c), admin.NewPartitionCmd(env, c), admin.NewReservationCmd(env, c), jobcmd.NewUpdateCmd(env, c), admin.NewClusterCmd(env, c), admin.NewTokenCmd(env, c),
-		modelcmd.NewPredictCmd(env, c), modelcmd.NewFeaturesCmd(env), modelcmd.NewModelCmd(env, c), simcmd.NewSimCmd(env, c), slurmcmd.NewLintCmd(env), slurmcmd.NewSbatchCmd(env, c), slurmcmd.NewSqueueCmd(env, c), slurmcmd.NewScancelCmd(env, c), slurmcmd.NewSinfoCmd(env, c), slurmcmd.NewScontrolCmd(env, c), slurmcmd.NewSacctCmd(env, c), newCompletionCmd(env), newVersionCmd(env), newReferenceCmd(env),
+		modelcmd.NewPredictCmd(env, c), modelcmd.NewFeaturesCmd(env), modelcmd.NewModelCmd(env, c), simcmd.NewSimCmd(env, c), slurmcmd.NewLintCmd(env), slurmcmd.NewSbatchCmd(env, c), slurmcmd.NewSqueueCmd(env, c), slurmcmd.NewScancelCmd(env, c), slurmcmd.NewSinfoCmd(env, c), slurmcmd.NewScontrolCmd(env, c), slurmcmd.NewSacctCmd(env, c), slurmcmd.NewSeffCmd(env, c), slurmcmd.NewSshareCmd(env, c), newCompletionCmd(env), newVersionCmd(env), newReferenceCmd(env),
 	)
 	root.AddCommand(sruncmd.NewRunCmd(env, c), sruncmd.NewNotebookCmd(env, c), sruncmd.NewTunnelCmd(env, c), sruncmd.NewSrunCmd(env, c), sruncmd.NewSallocCmd(env, c))
 	root.AddCommand(admin.NewAccountCmd(env, c), admin.NewQOSCmd(env, c), admin.NewQuotaCmd(env, c))

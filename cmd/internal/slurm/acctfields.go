@@ -5,17 +5,9 @@ import (
 	"time"
 )
 
-// acctField is a field of sacct: how wide it is, to the left if negative. Those
-// without a value are empty, as Slurm leaves what it does not know.
-type acctField struct {
-	name  string
-	width int
-	value func(*Job) string
-}
-
 // acctFields are all fields of sacct 22.05 in the order of --helpformat, with
 // their widths.
-var acctFields = []acctField{
+var acctFields = []field[Job]{
 	{"Account", 10, func(j *Job) string { return j.Account }},
 	{"AdminComment", 15, fixed("")},
 	{"AllocCPUS", 10, func(j *Job) string { return number(j.CPUs) }},

@@ -62,10 +62,10 @@ func TestSacctRecorded(t *testing.T) {
 	}
 	for name, a := range map[string]Sacct{
 		"sacct_c": {Format: "jobid,uid,jobname,partition,nnodes,nodelist,state,end"},
-		"sacct_P": {Format: "jobid,jobname,state,start,end", Parsable2: true},
-		"sacct_p": {Format: "jobid,jobname,state,end", Parsable: true, NoHead: true, Delimiter: ";"},
+		"sacct_P": {Format: "jobid,jobname,state,start,end", Layout: Layout{Parsable2: true}},
+		"sacct_p": {Format: "jobid,jobname,state,end", Layout: Layout{Parsable: true, NoHead: true, Delimiter: ";"}},
 		"sacct_w": {Format: "jobname%30,state%-20,jobid%3,nodelist%-6"},
-		"sacct_n": {Format: "jobid,state", NoHead: true},
+		"sacct_n": {Format: "jobid,state", Layout: Layout{NoHead: true}},
 	} {
 		var got strings.Builder
 		if err := a.Print(&got, jobs); err != nil {
@@ -80,7 +80,7 @@ func TestSacctRecorded(t *testing.T) {
 func TestAcctAmounts(t *testing.T) {
 	j := Job{ExitCode: 143, Signal: 15, CPUUsed: 62345 * time.Millisecond, EnergyJ: 1500, GPUMemMiB: 11264, GPUUtilMilli: 866, MaxRSSMiB: 3}
 	var got strings.Builder
-	if err := (&Sacct{NoHead: true, Parsable2: true, Format: "ExitCode,TotalCPU,ConsumedEnergy,ConsumedEnergyRaw,MaxRSS,TRESUsageInMax"}).Print(&got, []Job{j}); err != nil {
+	if err := (&Sacct{Layout: Layout{NoHead: true, Parsable2: true}, Format: "ExitCode,TotalCPU,ConsumedEnergy,ConsumedEnergyRaw,MaxRSS,TRESUsageInMax"}).Print(&got, []Job{j}); err != nil {
 		t.Fatal(err)
 	}
 	if want := "0:15|01:02.345|1.50K|1500|3072K|cpu=00:01:02,energy=1500,gres/gpumem=11264M,gres/gpuutil=87,mem=3072K\n"; got.String() != want {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,10 +11,9 @@ import (
 
 // What sacct prints without -o, with -b, and with -l.
 const (
-	acctFormat  = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
-	acctBrief   = "JobID,State,ExitCode"
-	acctLong    = "JobID,JobIDRaw,JobName,Partition,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSize,MaxRSS,MaxRSSNode,MaxRSSTask,AveRSS,MaxPages,MaxPagesNode,MaxPagesTask,AvePages,MinCPU,MinCPUNode,MinCPUTask,AveCPU,NTasks,AllocCPUS,Elapsed,State,ExitCode,AveCPUFreq,ReqCPUFreqMin,ReqCPUFreqMax,ReqCPUFreqGov,ReqMem,ConsumedEnergy,MaxDiskRead,MaxDiskReadNode,MaxDiskReadTask,AveDiskRead,MaxDiskWrite,MaxDiskWriteNode,MaxDiskWriteTask,AveDiskWrite,ReqTRES,AllocTRES,TRESUsageInAve,TRESUsageInMax,TRESUsageInMaxNode,TRESUsageInMaxTask,TRESUsageInMin,TRESUsageInMinNode,TRESUsageInMinTask,TRESUsageInTot,TRESUsageOutMax,TRESUsageOutMaxNode,TRESUsageOutMaxTask,TRESUsageOutAve,TRESUsageOutTot"
-	acctColumns = 4 // of --helpformat
+	acctFormat = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
+	acctBrief  = "JobID,State,ExitCode"
+	acctLong   = "JobID,JobIDRaw,JobName,Partition,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSize,MaxRSS,MaxRSSNode,MaxRSSTask,AveRSS,MaxPages,MaxPagesNode,MaxPagesTask,AvePages,MinCPU,MinCPUNode,MinCPUTask,AveCPU,NTasks,AllocCPUS,Elapsed,State,ExitCode,AveCPUFreq,ReqCPUFreqMin,ReqCPUFreqMax,ReqCPUFreqGov,ReqMem,ConsumedEnergy,MaxDiskRead,MaxDiskReadNode,MaxDiskReadTask,AveDiskRead,MaxDiskWrite,MaxDiskWriteNode,MaxDiskWriteTask,AveDiskWrite,ReqTRES,AllocTRES,TRESUsageInAve,TRESUsageInMax,TRESUsageInMaxNode,TRESUsageInMaxTask,TRESUsageInMin,TRESUsageInMinNode,TRESUsageInMinTask,TRESUsageInTot,TRESUsageOutMax,TRESUsageOutMaxNode,TRESUsageOutMaxTask,TRESUsageOutAve,TRESUsageOutTot"
 )
 
 // Sacct is what sacct was asked for.
@@ -24,33 +22,17 @@ type Sacct struct {
 	// Brief and Long choose others in its place.
 	Format      string
 	Brief, Long bool
-	// NoHead is -n; Parsable ends each field with Delimiter and Parsable2 parts
-	// them by it, none cut. "" is a vertical bar.
-	NoHead, Parsable, Parsable2 bool
-	Delimiter                   string
+	Layout
 }
 
 // HelpFormat lists the fields in columns, as -e does.
-func HelpFormat() string {
-	var b strings.Builder
-	for i, f := range acctFields {
-		switch {
-		case i == 0:
-		case i%acctColumns == 0:
-			b.WriteByte('\n')
-		default:
-			b.WriteByte(' ')
-		}
-		fmt.Fprintf(&b, "%-19s", f.name)
-	}
-	return b.String()
-}
+func HelpFormat() string { return fieldNames(acctFields, "%-19s") }
 
 // Printer prints jobs as they come.
 type Printer struct {
 	a      *Sacct
 	w      io.Writer
-	fields []acctField
+	fields []field[Job]
 	begun  bool
 }
 
@@ -63,15 +45,12 @@ func (a *Sacct) Printer(w io.Writer) (*Printer, error) {
 // Print writes jobs as sacct does, the heads before the first of them.
 func (p *Printer) Print(jobs []Job) error {
 	var b strings.Builder
-	if !p.begun && !p.a.NoHead {
-		p.a.line(&b, p.fields, func(f *acctField) string { return f.head(p.a) })
-		if !p.a.Parsable && !p.a.Parsable2 {
-			p.a.line(&b, p.fields, func(f *acctField) string { return strings.Repeat("-", max(f.width, -f.width)) })
-		}
+	if !p.begun {
+		fieldHeads(&p.a.Layout, &b, p.fields)
 	}
 	p.begun = true
 	for i := range jobs {
-		p.a.line(&b, p.fields, func(f *acctField) string { return f.value(&jobs[i]) })
+		fieldLine(&p.a.Layout, &b, p.fields, func(f *field[Job]) string { return f.value(&jobs[i]) })
 	}
 	_, err := io.WriteString(p.w, b.String())
 	return err
@@ -87,16 +66,7 @@ func (a *Sacct) Print(w io.Writer, jobs []Job) error {
 	return p.Print(jobs)
 }
 
-// head is the field's name, in tables cut to its width without a mark.
-func (f *acctField) head(a *Sacct) string {
-	if a.Parsable || a.Parsable2 {
-		return f.name
-	}
-	return f.name[:min(len(f.name), max(f.width, -f.width))]
-}
-
-func (a *Sacct) fields() ([]acctField, error) {
-	var out []acctField
+func (a *Sacct) fields() ([]field[Job], error) {
 	list := cmp.Or(a.Format, acctFormat)
 	switch {
 	case a.Format != "":
@@ -105,49 +75,7 @@ func (a *Sacct) fields() ([]acctField, error) {
 	case a.Long:
 		list = acctLong
 	}
-	for _, s := range strings.Split(list, ",") {
-		name, width, sized := strings.Cut(strings.TrimSpace(s), "%")
-		if strings.EqualFold(name, "all") {
-			out = append(out, acctFields...)
-			continue
-		}
-		k := slices.IndexFunc(acctFields, func(f acctField) bool { // the beginning of a name is enough
-			return len(f.name) >= len(name) && strings.EqualFold(f.name[:len(name)], name)
-		})
-		if k < 0 || name == "" {
-			return nil, Message(fmt.Sprintf("Invalid field requested: \"%s\"", name))
-		}
-		f := acctFields[k]
-		if n, err := strconv.Atoi(width); sized && err == nil && n != 0 && -maxWidth <= n && n <= maxWidth {
-			f.width = n
-		}
-		out = append(out, f)
-	}
-	return out, nil
-}
-
-func (a *Sacct) line(b *strings.Builder, fields []acctField, text func(*acctField) string) {
-	by := cmp.Or(a.Delimiter, "|")
-	for i := range fields {
-		f := &fields[i]
-		s := text(f)
-		switch {
-		case a.Parsable2:
-			if i > 0 {
-				b.WriteString(by)
-			}
-			b.WriteString(s)
-		case a.Parsable:
-			b.WriteString(s + by)
-		default:
-			width := max(f.width, -f.width)
-			if runes := []rune(s); len(runes) > width { // Slurm marks what it cut
-				s = string(runes[:width-1]) + "+"
-			}
-			b.WriteString(pad(s, width, f.width > 0) + " ")
-		}
-	}
-	b.WriteByte('\n')
+	return fieldsNamed(list, acctFields)
 }
 
 // exits is the exit code and the signal. A code that only stands for the signal,

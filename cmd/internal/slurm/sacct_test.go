@@ -23,9 +23,9 @@ func TestSacct(t *testing.T) {
 			"------------ ---------- ---------- ---------- ---------- ---------- -------- \n" +
 			"1                 train       main                     1    RUNNING      0:0 \n" +
 			"2            a-rather-+       main                     2 CANCELLED+     0:15 \n"},
-		{"parsable2", Sacct{Parsable2: true, NoHead: true, Format: "jobid,state,elapsed,nodelist"}, "1|RUNNING|00:00:04|n1\n2|CANCELLED by 1000|00:00:04|n2\n"},
-		{"parsable", Sacct{Parsable: true, Delimiter: ";", Format: "JobID,End"}, "JobID;End;\n1;Unknown;\n2;2026-11-21T10:41:23;\n"},
-		{"widths", Sacct{NoHead: true, Format: "JobName%-6,State%20"}, "train               RUNNING \na-rat+    CANCELLED by 1000 \n"},
+		{"parsable2", Sacct{Layout: Layout{Parsable2: true, NoHead: true}, Format: "jobid,state,elapsed,nodelist"}, "1|RUNNING|00:00:04|n1\n2|CANCELLED by 1000|00:00:04|n2\n"},
+		{"parsable", Sacct{Layout: Layout{Parsable: true, Delimiter: ";"}, Format: "JobID,End"}, "JobID;End;\n1;Unknown;\n2;2026-11-21T10:41:23;\n"},
+		{"widths", Sacct{Layout: Layout{NoHead: true}, Format: "JobName%-6,State%20"}, "train               RUNNING \na-rat+    CANCELLED by 1000 \n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got strings.Builder

@@ -18,7 +18,7 @@ import (
 
 // applets are the names of Slurm's commands under which the binary may be
 // called through a link.
-var applets = []string{"sbatch", "squeue", "scancel", "sinfo", "scontrol", "sacct", "srun", "salloc"}
+var applets = []string{"sbatch", "squeue", "scancel", "sinfo", "scontrol", "sacct", "seff", "sshare", "srun", "salloc"}
 
 // Applets are the names of Slurm's commands.
 func Applets() []string { return slices.Clone(applets) }

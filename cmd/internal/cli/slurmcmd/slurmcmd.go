@@ -67,11 +67,23 @@ type bare string
 
 func (b bare) Error() string { return string(b) }
 
+// coded is one with an exit code of its own.
+type coded struct {
+	code int
+	msg  string
+}
+
+func (c coded) Error() string { return c.msg }
+
 // asSlurm gives failures the exit code of Slurm's commands, which is 1.
 func asSlurm(e *console.Env, err error) error {
 	var exit *console.ExitError
 	var b bare
+	var own coded
 	switch {
+	case errors.As(err, &own):
+		fmt.Fprintln(e.Stderr, own.msg)
+		return &console.ExitError{Code: own.code}
 	case errors.As(err, &b):
 		fmt.Fprintln(e.Stderr, string(b))
 		return &console.ExitError{Code: console.ExitFailed}

@@ -1,0 +1,113 @@
+package slurm
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// field is a column of sacct and sshare: how wide it is, to the left if
+// negative. Those without a value are empty, as Slurm leaves what it does not know.
+type field[T any] struct {
+	name  string
+	width int
+	value func(*T) string
+}
+
+// Layout is how sacct and sshare write their tables. NoHead is -n; Parsable ends
+// each field with Delimiter and Parsable2 parts them by it, none cut. "" is a
+// vertical bar.
+type Layout struct {
+	NoHead, Parsable, Parsable2 bool
+	Delimiter                   string
+}
+
+// fieldsNamed are the fields that a list names, each with %WIDTH or %-WIDTH; the
+// beginning of a name is enough, and all is all. The error names one that is not
+// known.
+func fieldsNamed[T any](list string, all []field[T]) ([]field[T], error) {
+	var out []field[T]
+	for _, s := range strings.Split(list, ",") {
+		name, width, sized := strings.Cut(strings.TrimSpace(s), "%")
+		if strings.EqualFold(name, "all") {
+			out = append(out, all...)
+			continue
+		}
+		k := slices.IndexFunc(all, func(f field[T]) bool {
+			return len(f.name) >= len(name) && strings.EqualFold(f.name[:len(name)], name)
+		})
+		if k < 0 || name == "" {
+			return nil, Message(fmt.Sprintf("Invalid field requested: \"%s\"", name))
+		}
+		f := all[k]
+		if n, err := strconv.Atoi(width); sized && err == nil && n != 0 && -maxWidth <= n && n <= maxWidth {
+			f.width = n
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// fieldHeads writes the names of fields, in tables cut to their width without a
+// mark.
+func fieldHeads[T any](l *Layout, b *strings.Builder, fields []field[T]) {
+	if l.NoHead {
+		return
+	}
+	bars := l.Parsable || l.Parsable2
+	fieldLine(l, b, fields, func(f *field[T]) string {
+		if bars {
+			return f.name
+		}
+		return f.name[:min(len(f.name), max(f.width, -f.width))]
+	})
+	if !bars {
+		fieldLine(l, b, fields, func(f *field[T]) string { return strings.Repeat("-", max(f.width, -f.width)) })
+	}
+}
+
+// fieldLine writes a line.
+func fieldLine[T any](l *Layout, b *strings.Builder, fields []field[T], text func(*field[T]) string) {
+	by := cmp.Or(l.Delimiter, "|")
+	for i := range fields {
+		f := &fields[i]
+		s := text(f)
+		switch {
+		case l.Parsable2:
+			if i > 0 {
+				b.WriteString(by)
+			}
+			b.WriteString(s)
+		case l.Parsable:
+			b.WriteString(s + by)
+		default:
+			width := max(f.width, -f.width)
+			if runes := []rune(s); len(runes) > width { // Slurm marks what it cut
+				s = string(runes[:width-1]) + "+"
+			}
+			b.WriteString(pad(s, width, f.width > 0) + " ")
+		}
+	}
+	b.WriteByte('\n')
+}
+
+// fieldNames lists fields in columns, as -e does.
+func fieldNames[T any](all []field[T], each string) string {
+	var b strings.Builder
+	for i, f := range all {
+		switch {
+		case i == 0:
+		case i%fieldColumns == 0:
+			b.WriteByte('\n')
+		default:
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, each, f.name)
+	}
+	return b.String()
+}
+
+// fieldColumns is in how many columns -e lists fields.
+const fieldColumns = 4

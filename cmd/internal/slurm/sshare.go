@@ -1,0 +1,131 @@
+package slurm
+
+import (
+	"io"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// What sshare prints without -o, and with -l.
+const (
+	shareFormat = "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
+	shareLong   = "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,GrpTRESMins,TRESRunMins"
+)
+
+// Share is an account, or a user of one, in Slurm's terms.
+type Share struct {
+	Account, Cluster string
+	// User is "" for the account itself; Depth how far it is below the first of
+	// those above it that are shown.
+	User  string
+	Depth int
+	// Shares are its own, NormShares their part of those beside the same parent;
+	// the root of all has none.
+	Shares     int64
+	NormShares float64
+	// RawUsage is what it used in GPU-seconds, as far as that has not decayed;
+	// NormUsage its part of all, EffUsage that of what was used beside the same
+	// parent.
+	RawUsage            int64
+	NormUsage, EffUsage float64
+	// FairShare is 1 for who goes first and nearly 0 for who goes last.
+	FairShare float64
+}
+
+// Root is the name of what all accounts are below.
+const Root = "root"
+
+func (s *Share) root() bool { return s.User == "" && s.Account == Root && s.Depth == 0 }
+
+// levelFS is how much of its part is left to it: above 1 for one that used less
+// than its shares.
+func (s *Share) levelFS() string {
+	switch {
+	case s.root():
+		return ""
+	case s.EffUsage == 0:
+		return "inf"
+	}
+	return double(s.NormShares / s.EffUsage)
+}
+
+func double(f float64) string {
+	if math.IsInf(f, 1) {
+		return "inf"
+	}
+	return strconv.FormatFloat(f, 'f', 6, 64)
+}
+
+// shareFields are all fields of sshare 22.05 in the order of --helpformat, with
+// their widths.
+var shareFields = []field[Share]{
+	{"Account", -20, func(s *Share) string { return strings.Repeat(" ", s.Depth) + s.Account }},
+	{"Cluster", 10, func(s *Share) string { return s.Cluster }},
+	{"EffectvUsage", 13, func(s *Share) string { return double(s.EffUsage) }},
+	{"FairShare", 10, func(s *Share) string {
+		if s.User == "" {
+			return ""
+		}
+		return double(s.FairShare)
+	}},
+	{"GrpTRESMins", 30, func(*Share) string { return "" }},
+	{"GrpTRESRaw", 30, func(*Share) string { return "" }},
+	{"ID", 6, func(*Share) string { return "" }},
+	{"LevelFS", 10, (*Share).levelFS},
+	{"NormShares", 11, func(s *Share) string { return double(s.NormShares) }},
+	{"NormUsage", 11, func(s *Share) string { return double(s.NormUsage) }},
+	{"Partition", 12, func(*Share) string { return "" }},
+	{"RawShares", 10, func(s *Share) string {
+		if s.root() {
+			return ""
+		}
+		return strconv.FormatInt(s.Shares, 10)
+	}},
+	{"RawUsage", 11, func(s *Share) string { return strconv.FormatInt(s.RawUsage, 10) }},
+	{"TRESRunMins", 30, func(*Share) string { return "" }},
+	{"User", 10, func(s *Share) string { return s.User }},
+}
+
+// Sshare is what sshare was asked for.
+type Sshare struct {
+	Layout
+	// Format names fields as sacct's do; "" is Slurm's. Long and Partitions are -l
+	// and -m, UsersOnly is -U.
+	Format                      string
+	Long, Partitions, UsersOnly bool
+}
+
+// ShareFields lists the fields in columns, as -e does.
+func ShareFields() string { return fieldNames(shareFields, "%-17s") }
+
+// Print writes the shares as sshare does, in the order in which they come. The
+// error names a field that is not known; then nothing was written.
+func (a *Sshare) Print(w io.Writer, shares []Share) error {
+	list := a.Format
+	if list == "" {
+		if list = shareFormat; a.Long {
+			list = shareLong
+		}
+		if a.Partitions {
+			list = strings.Replace(list, "User,", "User,Partition,", 1)
+		}
+	}
+	fields, err := fieldsNamed(strings.TrimSuffix(list, ","), shareFields)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fieldHeads(&a.Layout, &b, fields)
+	for i := range shares {
+		s := shares[i]
+		if a.UsersOnly {
+			if s.Depth = 0; s.User == "" {
+				continue
+			}
+		}
+		fieldLine(&a.Layout, &b, fields, func(f *field[Share]) string { return f.value(&s) })
+	}
+	_, err = io.WriteString(w, b.String())
+	return err
+}
