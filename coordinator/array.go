@@ -29,11 +29,11 @@ func (c *Coordinator) arrayFits(who caller, spec *cluster.Spec, others int) erro
 // id of an array alone is its first task that has not ended, or its first.
 func (c *Coordinator) named(id uint64, task *uint32) (*cluster.Job, error) {
 	if task == nil {
-		if j, ok := c.fsm.Job(cluster.JobID(id)); ok {
-			return j, nil
-		}
 		if a, ok := c.fsm.Array(cluster.JobID(id)); ok {
 			return a.First, nil
+		}
+		if j, ok := c.fsm.Job(cluster.JobID(id)); ok {
+			return j, nil
 		}
 		return nil, noJob(id)
 	}
@@ -53,6 +53,28 @@ func (c *Coordinator) named(id uint64, task *uint32) (*cluster.Job, error) {
 		return nil, cluster.Errorf(cluster.CodeNotFound, "task %d of array %d ended long ago and was forgotten", *task, id)
 	}
 	return j, nil
+}
+
+// arrayInfo is what is told of the array with an id, of which j is a task; nil
+// where that is none.
+func (c *Coordinator) arrayInfo(id uint64, j *cluster.Job) *apiv1.ArrayInfo {
+	if !j.InArray() || uint64(j.ArrayJobID) != id || j.Spec == nil || j.Spec.Array == nil {
+		return nil
+	}
+	m := &apiv1.ArrayInfo{Tasks: j.Spec.Array.Tasks.String(), Size: uint32(j.Spec.Array.Tasks.Len())}
+	m.Ended = m.Size
+	a, ok := c.fsm.Array(cluster.JobID(id))
+	if !ok {
+		return m // all of it is in the history alone
+	}
+	m.Ended, m.Completed = uint32(a.Over), uint32(a.Good)
+	states := c.fsm.ArrayStates(cluster.JobID(id))
+	for st := cluster.JobPending; st <= cluster.JobDeadline; st++ {
+		if n := states[st]; n > 0 {
+			m.States = append(m.States, &apiv1.ArrayCount{State: st.String(), Count: uint32(n)})
+		}
+	}
+	return m
 }
 
 func clip(s string) string {

@@ -164,6 +164,9 @@ func (s *jobServer) GetJob(ctx context.Context, req *apiv1.GetJobRequest) (*apiv
 	}
 	m := s.c.view(j, callerOf(ctx), full)
 	nameTypes(m)
+	if req.Task == nil {
+		m.Array = s.c.arrayInfo(req.Id, j)
+	}
 	return &apiv1.GetJobResponse{Job: m, Index: s.c.fsm.Index()}, nil
 }
 

@@ -27,7 +27,10 @@ func (s *jobServer) WatchJobs(req *apiv1.WatchJobsRequest, stream grpc.ServerStr
 	if len(req.Ids) > maxWatchIDs {
 		return toStatus(ctx, s.c.log, cluster.Errorf(cluster.CodeInvalid, "ids: %d, at most %d can be watched at once; watch all instead", len(req.Ids), maxWatchIDs))
 	}
-	w := &watch{c: s.c, who: callerOf(ctx), stream: stream, ids: map[cluster.JobID]struct{}{}}
+	w := &watch{c: s.c, who: callerOf(ctx), stream: stream, ids: map[cluster.JobID]struct{}{}, detail: full}
+	if req.Brief {
+		w.detail = brief
+	}
 	for _, id := range req.Ids {
 		w.ids[cluster.JobID(id)] = struct{}{}
 	}
@@ -76,6 +79,7 @@ type watch struct {
 	who    caller
 	stream grpc.ServerStreamingServer[apiv1.WatchJobsResponse]
 	ids    map[cluster.JobID]struct{} // empty means all
+	detail detail
 }
 
 func (w *watch) wanted(j *cluster.Job) bool { return len(w.ids) == 0 || among(w.ids, j) }
@@ -127,7 +131,7 @@ func (w *watch) changes(cs []fsm.Change, upTo uint64) error {
 func (w *watch) send(jobs []*cluster.Job, index uint64, snapshot bool) error {
 	resp := &apiv1.WatchJobsResponse{Index: index, Snapshot: snapshot}
 	for _, j := range jobs {
-		resp.Jobs = append(resp.Jobs, w.c.view(j, w.who, full))
+		resp.Jobs = append(resp.Jobs, w.c.view(j, w.who, w.detail))
 	}
 	return w.stream.Send(resp)
 }

@@ -42,6 +42,22 @@ func (f *FSM) Array(id cluster.JobID) (ArrayInfo, bool) {
 	return out, true
 }
 
+// ArrayStates returns how many tasks of an array are in each state. Those that
+// were forgotten are in none.
+func (f *FSM) ArrayStates(id cluster.JobID) map[cluster.JobState]int {
+	return read(f, func(s *State) map[cluster.JobState]int {
+		a := s.arrays[id]
+		if a == nil {
+			return nil
+		}
+		out := map[cluster.JobState]int{}
+		for _, j := range s.overlapping(a, a.spec.Array.Tasks.All()) {
+			out[j.State] += j.Count()
+		}
+		return out
+	})
+}
+
 // AnyArray tells whether one of some ids is that of an array.
 func (f *FSM) AnyArray(ids []uint64) bool {
 	f.mu.RLock()

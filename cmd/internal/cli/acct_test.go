@@ -24,7 +24,7 @@ func (f *fakeServer) ListHistory(r *apiv1.ListHistoryRequest, s grpc.ServerStrea
 		return err
 	}
 	f.mu.Lock()
-	jobs := slices.Clone(f.jobs)
+	jobs := slices.Concat(f.jobs, f.hidden)
 	f.mu.Unlock()
 	slices.SortFunc(jobs, func(a, b *apiv1.Job) int { return endOrder(a, b, r.GetOldestFirst()) })
 	var out []*apiv1.Job

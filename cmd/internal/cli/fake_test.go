@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
 
@@ -74,6 +75,10 @@ type fakeServer struct {
 	changed   chan struct{} // closed and replaced on each change
 	warnings  []string
 	lastList  *apiv1.ListJobsRequest
+	// hidden jobs are in the history alone.
+	hidden []*apiv1.Job
+	// arrays are known as a whole, by id.
+	arrays map[uint64]*apiv1.ArrayInfo
 	// incomplete, behind and leaderIndex are what it says of its history.
 	incomplete, behind bool
 	leaderIndex        uint64
@@ -131,6 +136,36 @@ func (f *fakeServer) record(r *apiv1.SubmitJobsRequest) (ids []uint64, seen bool
 	return ids, false
 }
 
+// findTask is the job that stands for a task, and without one for the array as a
+// whole, where an id is that of an array.
+func (f *fakeServer) findTask(id uint64, task *uint32) *apiv1.Job {
+	if task == nil && f.arrays[id] == nil {
+		j := f.find(id)
+		for i := 0; j == nil && i < len(f.jobs); i++ {
+			if f.jobs[i].GetArrayCount() > 1 && wanted([]uint64{id}, f.jobs[i]) {
+				j = proto.CloneOf(f.jobs[i])
+				j.Id, j.ArrayCount = id, 1
+			}
+		}
+		return j
+	}
+	for _, j := range f.jobs {
+		if j.GetArrayJobId() == id && (task == nil || client.JobRef{ID: j.GetId(), Array: id, Task: *task}.Of(j) && (j.GetArrayCount() > 1 || j.GetArrayTaskId() == *task)) {
+			j = proto.CloneOf(j)
+			if j.Array = f.arrays[id]; task != nil {
+				j.Array, j.ArrayTaskId, j.ArrayCount, j.ArrayTasks = nil, task, 1, ""
+			}
+			return j
+		}
+	}
+	return nil
+}
+
+// wanted tells whether ids, if there are any, name a job or its array.
+func wanted(ids []uint64, j *apiv1.Job) bool {
+	return len(ids) == 0 || slices.ContainsFunc(ids, func(id uint64) bool { return client.JobRef{ID: id}.Of(j) })
+}
+
 func (f *fakeServer) find(id uint64) *apiv1.Job {
 	for _, j := range f.jobs {
 		if j.GetId() == id {
@@ -146,7 +181,7 @@ func (f *fakeServer) GetJob(ctx context.Context, r *apiv1.GetJobRequest) (*apiv1
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	j := f.find(r.GetId())
+	j := f.findTask(r.GetId(), r.Task)
 	if j == nil {
 		return nil, conv.Status(cluster.Errorf(cluster.CodeNotFound, "no such job: %d", r.GetId())).Err()
 	}
@@ -163,7 +198,7 @@ func (f *fakeServer) ListJobs(ctx context.Context, r *apiv1.ListJobsRequest) (*a
 	var out []*apiv1.Job
 	for _, j := range f.jobs {
 		switch {
-		case len(r.GetIds()) > 0 && !slices.Contains(r.GetIds(), j.GetId()),
+		case !wanted(r.GetIds(), j),
 			len(r.GetUsers()) > 0 && !slices.Contains(r.GetUsers(), j.GetUser()),
 			len(r.GetStates()) > 0 && !slices.Contains(r.GetStates(), j.GetState()),
 			len(r.GetStates()) == 0 && !r.GetFinished() && console.Terminal(j.GetState()):
@@ -239,7 +274,7 @@ func (f *fakeServer) CancelJobs(ctx context.Context, r *apiv1.CancelJobsRequest)
 }
 
 func (f *fakeServer) ExplainJob(ctx context.Context, r *apiv1.ExplainJobRequest) (*apiv1.ExplainJobResponse, error) {
-	g, err := f.GetJob(ctx, &apiv1.GetJobRequest{Id: r.GetId()})
+	g, err := f.GetJob(ctx, &apiv1.GetJobRequest{Id: r.GetId(), Task: r.Task})
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +338,7 @@ func (f *fakeServer) WatchJobs(r *apiv1.WatchJobsRequest, s grpc.ServerStreaming
 		f.mu.Lock()
 		var out []*apiv1.Job
 		for _, j := range f.jobs {
-			if len(r.GetIds()) == 0 || slices.Contains(r.GetIds(), j.GetId()) {
+			if wanted(r.GetIds(), j) {
 				out = append(out, proto.CloneOf(j))
 			}
 		}

@@ -70,11 +70,11 @@ type effAdvice struct {
 }
 
 func runEff(ctx context.Context, e *console.Env, c *client.Client, f console.Format, args []string) error {
-	ids, err := console.ParseIDs(args)
+	refs, err := client.ParseJobRefs(ctx, c, args)
 	if err != nil {
 		return err
 	}
-	jobs, err := effJobs(ctx, e, c, ids)
+	jobs, err := effJobs(ctx, e, c, refs)
 	if err != nil && len(jobs) == 0 {
 		return err
 	}
@@ -103,31 +103,18 @@ func runEff(ctx context.Context, e *console.Env, c *client.Client, f console.For
 
 // effJobs reads jobs, and the tasks of arrays; what is not there is an error
 // beside those that are.
-func effJobs(ctx context.Context, e *console.Env, c *client.Client, ids []uint64) ([]*apiv1.Job, error) {
+func effJobs(ctx context.Context, e *console.Env, c *client.Client, refs client.JobRefs) ([]*apiv1.Job, error) {
 	var jobs []*apiv1.Job
-	req := &apiv1.ListHistoryRequest{Filter: &apiv1.HistoryFilter{Ids: ids}, Unfinished: true}
+	req := &apiv1.ListHistoryRequest{Filter: &apiv1.HistoryFilter{Ids: refs.IDs()}, Unfinished: true}
 	gaps, err := client.ListHistory(ctx, c, req, func(page []*apiv1.Job) error {
-		jobs = append(jobs, page...)
+		jobs = append(jobs, refs.Keep(page)...)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	warnGaps(e, gaps)
-	var gone []uint64
-	for _, id := range ids {
-		found := false
-		for _, j := range jobs {
-			found = found || j.GetId() == id || j.GetArrayJobId() == id
-		}
-		if !found {
-			gone = append(gone, id)
-		}
-	}
-	if len(gone) > 0 {
-		return jobs, cluster.Errorf(cluster.CodeNotFound, "no such job: %s", console.IDRanges(gone))
-	}
-	return jobs, nil
+	return jobs, refs.Missing(jobs)
 }
 
 // nowOn says of the jobs that run, and have their cards to themselves, what those
@@ -179,7 +166,7 @@ func byArray(jobs []*apiv1.Job) [][]*apiv1.Job {
 // time, and peaks of what is held.
 func effOf(jobs []*apiv1.Job, now time.Time) effView {
 	j := jobs[0]
-	v := effView{Job: jobLabel(j), Name: j.GetName(), User: j.GetUser(), State: j.GetState(), Rows: []effRow{}, Advice: []effAdvice{}, Notes: []string{}}
+	v := effView{Job: client.JobLabel(j), Name: j.GetName(), User: j.GetUser(), State: j.GetState(), Rows: []effRow{}, Advice: []effAdvice{}, Notes: []string{}}
 	var s effSum
 	states := map[string]int{}
 	for _, x := range jobs {

@@ -1,6 +1,7 @@
 package acctcmd
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -38,17 +39,17 @@ func (f *filterFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.last, "last", "", "only jobs that ended in the last `TIME`, such as 12h, 7d, 4w")
 }
 
-// filter reads the flags and the ids that were typed.
-func (f *filterFlags) filter(e *console.Env, args []string) (*apiv1.HistoryFilter, error) {
-	ids, err := console.ParseIDs(args)
+// filter reads the flags, and the jobs and tasks that were typed.
+func (f *filterFlags) filter(ctx context.Context, e *console.Env, c *client.Client, args []string) (*apiv1.HistoryFilter, client.JobRefs, error) {
+	refs, err := client.ParseJobRefs(ctx, c, args)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	q := &apiv1.HistoryFilter{Ids: ids, Users: list(f.users), Accounts: list(f.accounts), Partitions: list(f.partitions), Names: list(f.names)}
+	q := &apiv1.HistoryFilter{Ids: refs.IDs(), Users: list(f.users), Accounts: list(f.accounts), Partitions: list(f.partitions), Names: list(f.names)}
 	if f.me {
 		me := e.User()
 		if me == "" {
-			return nil, console.Usagef("--me: it is not known who you are; give your name with --user")
+			return nil, nil, console.Usagef("--me: it is not known who you are; give your name with --user")
 		}
 		q.Users = append(q.Users, me)
 	}
@@ -59,11 +60,11 @@ func (f *filterFlags) filter(e *console.Env, args []string) (*apiv1.HistoryFilte
 			for k := cluster.JobCompleted; k <= cluster.JobDeadline; k++ {
 				known = append(known, k.String())
 			}
-			return nil, console.Usagef("--state %s: want some of %s%s", console.ShortQuote(s), strings.Join(known, ", "), console.DidYouMean(s, known))
+			return nil, nil, console.Usagef("--state %s: want some of %s%s", console.ShortQuote(s), strings.Join(known, ", "), console.DidYouMean(s, known))
 		}
 		q.States = append(q.States, st.String())
 	}
-	return q, f.times(q, e.Now())
+	return q, refs, f.times(q, e.Now())
 }
 
 func (f *filterFlags) times(q *apiv1.HistoryFilter, now time.Time) error {

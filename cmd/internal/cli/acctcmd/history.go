@@ -53,7 +53,7 @@ func NewHistoryCmd(e *console.Env, c *client.Client) *cobra.Command {
 }
 
 func runHistory(ctx context.Context, e *console.Env, c *client.Client, o *historyOptions, args []string, limited bool) error {
-	q, err := o.filter(e, args)
+	q, refs, err := o.filter(ctx, e, c, args)
 	if err != nil {
 		return err
 	}
@@ -71,6 +71,7 @@ func runHistory(ctx context.Context, e *console.Env, c *client.Client, o *histor
 	n, more := 0, false
 	req := &apiv1.ListHistoryRequest{Filter: q, Limit: uint32(min(limit, 1<<30)), OldestFirst: o.oldestFirst}
 	gaps, err := client.ListHistory(ctx, c, req, func(jobs []*apiv1.Job) error {
+		jobs = refs.Keep(jobs)
 		if cut && n+len(jobs) > defaultLimit {
 			jobs, more = jobs[:defaultLimit-n], true
 		}
@@ -185,7 +186,7 @@ func (w *tableWriter) end() error {
 	t.Cols = append(t.Cols, console.Column{Head: "TYPE", Shrink: true}, console.Column{Head: "GPU%", Right: true},
 		console.Column{Head: "GPU MEM", Right: true}, console.Column{Head: "NODE(REASON)", Shrink: true})
 	for _, j := range w.jobs {
-		row := []string{jobLabel(j)}
+		row := []string{client.JobLabel(j)}
 		if parted {
 			row = append(row, console.OrDash(j.GetPartition()))
 		}
@@ -203,19 +204,6 @@ func (w *tableWriter) end() error {
 	}
 	t.Print(w.e)
 	return nil
-}
-
-// jobLabel is what people call a job: 17, 1234_7, 1234_[8-99].
-func jobLabel(j *apiv1.Job) string {
-	id := strconv.FormatUint(j.GetId(), 10)
-	if j.GetArrayJobId() == 0 {
-		return id
-	}
-	array := strconv.FormatUint(j.GetArrayJobId(), 10)
-	if j.GetArrayCount() > 1 {
-		return array + "_[" + j.GetArrayTasks() + "]"
-	}
-	return array + "_" + strconv.FormatUint(uint64(j.GetArrayTaskId()), 10)
 }
 
 func exitShort(j *apiv1.Job) string {

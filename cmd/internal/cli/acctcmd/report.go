@@ -98,7 +98,7 @@ func runReport(ctx context.Context, e *console.Env, c *client.Client, o *reportO
 	if o.since == "" && o.last == "" {
 		o.last = "7d"
 	}
-	q, err := o.filter(e, nil)
+	q, _, err := o.filter(ctx, e, c, nil)
 	if err != nil {
 		return err
 	}

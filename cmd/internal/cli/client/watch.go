@@ -22,10 +22,20 @@ const streamFor = time.Minute
 // returns true. It outlives coordinators: it goes on with the next one from
 // the last index, and gives up when none answered for the client's time-out.
 func (c *Client) WatchJobs(ctx context.Context, ids []uint64, see func([]*apiv1.Job) bool) error {
+	return c.watchJobs(ctx, &watcher{ids: ids, see: see})
+}
+
+// WatchBrief is WatchJobs of jobs as listings have them, which makes the changes of
+// large arrays cheap.
+func (c *Client) WatchBrief(ctx context.Context, ids []uint64, see func([]*apiv1.Job) bool) error {
+	return c.watchJobs(ctx, &watcher{ids: ids, see: see, brief: true})
+}
+
+func (c *Client) watchJobs(ctx context.Context, w *watcher) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
-	w := &watcher{ids: ids, see: see, heard: time.Now()}
+	w.heard = time.Now()
 	wait := FirstWait
 	for k := c.best; ; k++ {
 		cn := c.conns[k%len(c.conns)]
@@ -75,6 +85,7 @@ func (c *Client) look(ctx context.Context, w *watcher) (done bool, err error) {
 // watcher is where a watch stands.
 type watcher struct {
 	ids      []uint64
+	brief    bool
 	see      func([]*apiv1.Job) bool
 	index    uint64
 	heard    time.Time
@@ -86,7 +97,7 @@ func (w *watcher) stream(ctx context.Context, cn *conn) *cluster.Error {
 	w.progress = false
 	ctx, cancel := context.WithTimeout(ctx, streamFor)
 	defer cancel()
-	s, err := apiv1.NewJobServiceClient(cn.grpc).WatchJobs(ctx, &apiv1.WatchJobsRequest{Ids: w.ids, FromIndex: w.index}, grpc.WaitForReady(false))
+	s, err := apiv1.NewJobServiceClient(cn.grpc).WatchJobs(ctx, &apiv1.WatchJobsRequest{Ids: w.ids, FromIndex: w.index, Brief: w.brief}, grpc.WaitForReady(false))
 	for err == nil {
 		var m *apiv1.WatchJobsResponse
 		if m, err = s.Recv(); err == nil {

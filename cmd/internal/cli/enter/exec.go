@@ -21,7 +21,7 @@ type execOptions struct {
 func NewExecCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o execOptions
 	cmd := &cobra.Command{
-		Use:   "exec JOB [--] COMMAND [ARG...]",
+		Use:   "exec (JOB|ARRAY_TASK) [--] COMMAND [ARG...]",
 		Short: "Run a command inside of a running job",
 		Long: "Run a command inside of a job of yours: on its node, as its user, with its environment, in its\n" +
 			"directory, its container and its limits. What it uses counts as the job's: at the job's cap of\n" +
@@ -65,7 +65,7 @@ func commandOf(args []string) []string {
 }
 
 func runExec(ctx context.Context, e *console.Env, c *client.Client, o execOptions, arg string, command []string) error {
-	id, err := console.ParseID(arg)
+	job, err := client.OneJob(ctx, c, arg)
 	if err != nil {
 		return err
 	}
@@ -77,6 +77,6 @@ func runExec(ctx context.Context, e *console.Env, c *client.Client, o execOption
 		x.Term = e.Getenv("TERM")
 	}
 	return runInJob(ctx, e, c, &InsideJob{
-		Open: &apiv1.AttachOpen{Job: id, Node: o.node, What: &apiv1.AttachOpen_Exec{Exec: x}}, NoInput: o.noInput,
+		Open: &apiv1.AttachOpen{Job: job.GetId(), Node: o.node, What: &apiv1.AttachOpen_Exec{Exec: x}}, NoInput: o.noInput,
 	})
 }

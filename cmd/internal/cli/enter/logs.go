@@ -23,14 +23,14 @@ type logsOptions struct {
 func NewLogsCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o logsOptions
 	cmd := &cobra.Command{
-		Use:   "logs JOB",
+		Use:   "logs (JOB|ARRAY_TASK)",
 		Short: "Print what a job has written",
 		Long: "Print the output file of a job. The agent of the job's node reads it, as the job's user, and\n" +
 			"sends it through the coordinators; on that node itself it is read directly. With --follow it\n" +
 			"goes on until the job has ended, also over a change of the leader, and over the job's next\n" +
 			"attempts if it has any. Where the node cannot be asked and a file of that name is here, that\n" +
 			"one is shown, and a line says so.",
-		Example: "  berth logs 12\n  berth logs -f 12\n  berth logs --tail 20 12\n  berth logs --since-offset 4096 12",
+		Example: "  berth logs 12\n  berth logs -f 12\n  berth logs --tail 20 30_7\n  berth logs --since-offset 4096 12",
 		Args:    console.OneArg("job id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runLogs(cmd.Context(), e, c, o, args[0])
@@ -59,19 +59,15 @@ func (o *logsOptions) check() error {
 }
 
 func runLogs(ctx context.Context, e *console.Env, c *client.Client, o logsOptions, arg string) error {
-	id, err := console.ParseID(arg)
-	if err == nil {
-		err = o.check()
-	}
-	if err != nil {
+	if err := o.check(); err != nil {
 		return err
 	}
-	job, err := c.GetJob(ctx, id)
+	job, err := client.OneJob(ctx, c, arg)
 	if err != nil {
 		return err
 	}
 	if job.GetSpec() == nil || len(job.GetSpec().GetDir()) == 0 {
-		return cluster.Errorf(cluster.CodeDenied, "job %d: only its owner and administrators may see where its output goes", id)
+		return cluster.Errorf(cluster.CodeDenied, "job %s: only its owner and administrators may see where its output goes", client.JobLabel(job))
 	}
 	if job.GetNode() == "" {
 		if job, err = awaitStart(ctx, e, c, o, job); err != nil {
@@ -102,16 +98,16 @@ func runLogs(ctx context.Context, e *console.Env, c *client.Client, o logsOption
 // there is nothing to read.
 func awaitStart(ctx context.Context, e *console.Env, c *client.Client, o logsOptions, job *apiv1.Job) (*apiv1.Job, error) {
 	if console.Terminal(job.GetState()) {
-		return nil, cluster.Errorf(cluster.CodeConflict, "job %d never started (%s), so it wrote nothing", job.GetId(), job.GetState())
+		return nil, cluster.Errorf(cluster.CodeConflict, "job %s never started (%s), so it wrote nothing", client.JobLabel(job), job.GetState())
 	}
 	if !o.follow {
-		return nil, cluster.Errorf(cluster.CodeConflict, "job %d has not started (%s): berth why %d says why; berth logs -f waits for it",
-			job.GetId(), job.GetState(), job.GetId())
+		return nil, cluster.Errorf(cluster.CodeConflict, "job %s has not started (%s): berth why %[1]s says why; berth logs -f waits for it",
+			client.JobLabel(job), job.GetState())
 	}
-	e.Warnf("job %d has not started (%s); waiting", job.GetId(), job.GetState())
+	e.Warnf("job %s has not started (%s); waiting", client.JobLabel(job), job.GetState())
 	err := c.WatchJobs(ctx, []uint64{job.GetId()}, func(news []*apiv1.Job) bool {
 		for _, j := range news {
-			if j.GetId() == job.GetId() && (j.GetNode() != "" || console.Terminal(j.GetState())) {
+			if client.RefTo(job).Of(j) && (j.GetNode() != "" || console.Terminal(j.GetState())) {
 				return true
 			}
 		}
@@ -120,7 +116,7 @@ func awaitStart(ctx context.Context, e *console.Env, c *client.Client, o logsOpt
 	if err != nil {
 		return nil, err
 	}
-	if job, err = c.GetJob(ctx, job.GetId()); err != nil {
+	if job, err = client.Again(ctx, c, job); err != nil {
 		return nil, err
 	}
 	if job.GetNode() == "" && console.Terminal(job.GetState()) {

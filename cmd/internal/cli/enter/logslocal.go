@@ -109,7 +109,7 @@ func (l *logReader) followFile(ctx context.Context) error {
 	for {
 		ended := false
 		if now := time.Now(); now.Sub(asked) >= jobEvery {
-			j, err := l.c.GetJob(ctx, l.job.GetId())
+			j, err := client.Again(ctx, l.c, l.job)
 			if err != nil {
 				return err
 			}
@@ -148,11 +148,11 @@ func (l *logReader) elsewhere() bool {
 func (l *logReader) explain(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && l.elsewhere():
-		return cluster.Errorf(cluster.CodeNotFound, "job %d ran on node %s, and its output file %s is not on this machine; read it there, or give jobs a directory that all machines share",
-			l.job.GetId(), l.job.GetNode(), l.name)
+		return cluster.Errorf(cluster.CodeNotFound, "job %s ran on node %s, and its output file %s is not on this machine; read it there, or give jobs a directory that all machines share",
+			client.JobLabel(l.job), l.job.GetNode(), l.name)
 	case errors.Is(err, fs.ErrNotExist):
-		return cluster.Errorf(cluster.CodeNotFound, "job %d: its output file %s is not there (yet); it may have been removed", l.job.GetId(), l.name)
+		return cluster.Errorf(cluster.CodeNotFound, "job %s: its output file %s is not there (yet); it may have been removed", client.JobLabel(l.job), l.name)
 	default:
-		return fmt.Errorf("job %d: its output: %w", l.job.GetId(), err)
+		return fmt.Errorf("job %s: its output: %w", client.JobLabel(l.job), err)
 	}
 }

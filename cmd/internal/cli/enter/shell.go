@@ -27,7 +27,7 @@ type shellOptions struct {
 func NewShellCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var o shellOptions
 	cmd := &cobra.Command{
-		Use:   "shell JOB",
+		Use:   "shell (JOB|ARRAY_TASK)",
 		Short: "Open a shell inside of a running job, or take one up again",
 		Long: "Open your shell ($SHELL as the job has it) inside of a job of yours, as berth exec runs a command\n" +
 			"there, with a terminal if standard input and output are one.\n\n" +
@@ -52,10 +52,11 @@ func NewShellCmd(e *console.Env, c *client.Client) *cobra.Command {
 }
 
 func runShell(ctx context.Context, e *console.Env, c *client.Client, o *shellOptions, arg string) error {
-	id, err := console.ParseID(arg)
+	one, err := client.OneJob(ctx, c, arg)
 	if err != nil {
 		return err
 	}
+	id := one.GetId()
 	if o.list {
 		return listSessions(ctx, e, c, o, id)
 	}

@@ -58,12 +58,16 @@ func NewQueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 // RunQueue lists jobs as o says, once or until ctx ends.
 func RunQueue(ctx context.Context, e *console.Env, c *client.Client, o *QueueOptions, args []string) error {
-	req, err := o.request(e, args)
+	refs, err := client.ParseJobRefs(ctx, c, args)
+	if err != nil {
+		return err
+	}
+	req, err := o.request(e, refs.IDs())
 	if err != nil {
 		return err
 	}
 	if !o.watch {
-		return listOnce(ctx, e, c, o, req)
+		return listOnce(ctx, e, c, o, req, refs)
 	}
 	if o.interval < time.Second {
 		return console.Usagef("--interval %s: must be at least 1s", o.interval)
@@ -74,7 +78,7 @@ func RunQueue(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 		} else if !first {
 			e.Printf("\n")
 		}
-		if err := listOnce(ctx, e, c, o, req); err != nil {
+		if err := listOnce(ctx, e, c, o, req, refs); err != nil {
 			return err
 		}
 		if err := e.Flush(); err != nil {
@@ -86,13 +90,9 @@ func RunQueue(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 	}
 }
 
-func (o *QueueOptions) request(e *console.Env, args []string) (*apiv1.ListJobsRequest, error) {
-	ids, err := console.ParseIDs(args)
-	if err != nil {
-		return nil, err
-	}
+func (o *QueueOptions) request(e *console.Env, ids []uint64) (req *apiv1.ListJobsRequest, err error) {
 	f := console.Format(o.Output)
-	req := &apiv1.ListJobsRequest{Ids: ids, Finished: o.all || len(ids) > 0, Brief: f == console.FormatTable || f == console.FormatName}
+	req = &apiv1.ListJobsRequest{Ids: ids, Finished: o.all || len(ids) > 0, Brief: f == console.FormatTable || f == console.FormatName}
 	for u := range strings.SplitSeq(o.User, ",") {
 		if u != "" {
 			req.Users = append(req.Users, u)
@@ -134,7 +134,7 @@ func parseStates(list string) ([]string, error) {
 	return out, nil
 }
 
-func listOnce(ctx context.Context, e *console.Env, c *client.Client, o *QueueOptions, req *apiv1.ListJobsRequest) error {
+func listOnce(ctx context.Context, e *console.Env, c *client.Client, o *QueueOptions, req *apiv1.ListJobsRequest, refs client.JobRefs) error {
 	list := client.ListJobs
 	if req.Brief {
 		list = client.ListBrief
@@ -143,30 +143,17 @@ func listOnce(ctx context.Context, e *console.Env, c *client.Client, o *QueueOpt
 	if err != nil {
 		return err
 	}
+	jobs = refs.Keep(jobs)
 	if o.start {
 		return printStarts(ctx, e, c, o, jobs)
 	}
 	if err := printJobs(e, o, jobs); err != nil {
 		return err
 	}
-	return missing(req, jobs)
-}
-
-// missing says which of the ids asked for are not there.
-func missing(req *apiv1.ListJobsRequest, jobs []*apiv1.Job) error {
 	if len(req.States) > 0 || len(req.Users) > 0 || len(req.Partitions) > 0 {
 		return nil
 	}
-	var gone []uint64
-	for _, id := range req.Ids {
-		if !slices.ContainsFunc(jobs, func(j *apiv1.Job) bool { return isOf(j, id) }) {
-			gone = append(gone, id)
-		}
-	}
-	if len(gone) == 0 {
-		return nil
-	}
-	return cluster.Errorf(cluster.CodeNotFound, "no such job: %s", console.IDRanges(gone))
+	return refs.Missing(jobs)
 }
 
 func printJobs(e *console.Env, o *QueueOptions, jobs []*apiv1.Job) error {
@@ -181,7 +168,7 @@ func printJobs(e *console.Env, o *QueueOptions, jobs []*apiv1.Job) error {
 	}
 	if f == console.FormatName {
 		for _, j := range jobs {
-			e.Printf("%s\n", jobLabel(j, false))
+			e.Printf("%s\n", client.JobLabel(j))
 		}
 		return nil
 	}
@@ -204,7 +191,7 @@ func jobTable(e *console.Env, f console.Format, jobs []*apiv1.Job) *console.Tabl
 	}
 	t.Cols = append(t.Cols, console.Column{Head: "NODE(REASON)", Shrink: true})
 	for _, j := range jobs {
-		row := []string{jobLabel(j, true)}
+		row := []string{jobLabel(j)}
 		if parted {
 			row = append(row, console.OrDash(j.GetPartition()))
 		}

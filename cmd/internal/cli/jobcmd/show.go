@@ -110,7 +110,7 @@ func printShown(e *console.Env, f console.Format, jobs []*apiv1.Job, single bool
 	}
 	for i, j := range jobs {
 		if f == console.FormatName {
-			e.Printf("%d\n", j.GetId())
+			e.Printf("%s\n", client.JobLabel(j))
 			continue
 		}
 		if i > 0 {
@@ -135,7 +135,9 @@ func showJob(e *console.Env, j *apiv1.Job) {
 		state += " (saves its state to make room)"
 	}
 	kv := []string{
-		"Job", fmt.Sprintf("%d  %s", j.GetId(), j.GetName()),
+		"Array", arrayText(j.GetArray()),
+		"Tasks", tasksText(j),
+		"Job", fmt.Sprintf("%s  %s", numbered(j), j.GetName()),
 		"User", fmt.Sprintf("%s (%d)", j.GetUser(), j.GetUid()),
 		"Partition", j.GetPartition(),
 		"Account", j.GetAccount(),

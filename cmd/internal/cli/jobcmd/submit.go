@@ -117,7 +117,11 @@ func RunSubmit(ctx context.Context, e *console.Env, c *client.Client, o *SubmitO
 		return err
 	}
 	if a := o.Slurm.Asked; o.wait || a != nil && a.Wait {
-		return waitJobs(ctx, e, c, resp.GetIds(), 0)
+		w := &waiter{env: e, c: c}
+		for _, id := range resp.GetIds() {
+			w.jobs = append(w.jobs, client.JobRef{ID: id})
+		}
+		return w.run(ctx, 0)
 	}
 	return nil
 }

@@ -2,7 +2,10 @@ package jobcmd
 
 import (
 	"fmt"
-	"strconv"
+	"strings"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -18,24 +21,49 @@ func taskCount(n uint32) string {
 	return fmt.Sprintf(" (%d tasks)", n)
 }
 
-// jobLabel is what people call a job: 17, 1234_7, or 1234_[8-99] for tasks that
-// are listed as one, with %N where only so many may run at once, if asked for.
-func jobLabel(j *apiv1.Job, throttle bool) string {
-	if j.GetArrayJobId() == 0 {
-		return strconv.FormatUint(j.GetId(), 10)
+// jobLabel is client.JobLabel with %N where only so many of the tasks may run at once.
+func jobLabel(j *apiv1.Job) string {
+	label, list := strings.CutSuffix(client.JobLabel(j), "]")
+	if !list {
+		return label
 	}
-	id := strconv.FormatUint(j.GetArrayJobId(), 10)
-	if j.GetArrayCount() < 2 {
-		return id + "_" + j.GetArrayTasks()
+	if n := j.GetArrayThrottle(); n > 0 && console.Waiting(j.GetState()) {
+		return fmt.Sprintf("%s%%%d]", label, n)
 	}
-	if n := j.GetArrayThrottle(); throttle && n > 0 && (j.GetState() == "PENDING" || j.GetState() == "QUEUED") {
-		return fmt.Sprintf("%s_[%s%%%d]", id, j.GetArrayTasks(), n)
-	}
-	return id + "_[" + j.GetArrayTasks() + "]"
+	return label + "]"
 }
 
-// isOf tells whether an id names a job, its array, or may name one of the tasks
-// that are listed as one.
-func isOf(j *apiv1.Job, id uint64) bool {
-	return j.GetId() == id || j.GetArrayJobId() != 0 && (j.GetArrayJobId() == id || j.GetArrayCount() > 1 && id > j.GetArrayJobId() && id < j.GetId())
+// arrayText is an array as a whole, of which one task is shown.
+func arrayText(a *apiv1.ArrayInfo) string {
+	if a == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s: %s", console.Plural(int(a.GetSize()), "task", "tasks"), clip(a.GetTasks()))
+}
+
+func tasksText(j *apiv1.Job) string {
+	if j.GetArray() == nil {
+		return ""
+	}
+	text := client.TaskStates(j.GetArray())
+	if n := j.GetArrayThrottle(); n > 0 {
+		text += fmt.Sprintf("; at most %d at once", n)
+	}
+	return text
+}
+
+// numbered is the label of a job, with its id where that is another.
+func numbered(j *apiv1.Job) string {
+	if j.GetArrayJobId() == 0 {
+		return client.JobLabel(j)
+	}
+	return fmt.Sprintf("%s (job %d)", client.JobLabel(j), j.GetId())
+}
+
+// clip shortens a list of tasks for people.
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "…"
+	}
+	return s
 }

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,6 +53,50 @@ type JobView struct {
 	Spec         *specView     `json:"spec"`
 	Attempts     []attemptView `json:"attempts"`
 	Revision     uint64        `json:"revision"`
+
+	arrayFields
+}
+
+// arrayFields are those of tasks of arrays; null of other jobs.
+type arrayFields struct {
+	ArrayJobID *uint64 `json:"array_job_id"`
+	// ArrayTaskID is null where several tasks are listed as one: ArrayTasks and
+	// ArrayCount say which, as 8-99, and how many.
+	ArrayTaskID *uint32 `json:"array_task_id"`
+	ArrayTasks  *string `json:"array_tasks"`
+	ArrayCount  *uint32 `json:"array_count"`
+	// ArrayThrottle is how many tasks may run at once, 0 any number.
+	ArrayThrottle *uint32 `json:"array_throttle"`
+	// Array is only there where an array was asked for by its id.
+	Array *arrayView `json:"array"`
+}
+
+type arrayView struct {
+	Tasks     string            `json:"tasks"`
+	Size      uint32            `json:"size"`
+	Ended     uint32            `json:"ended"`
+	Completed uint32            `json:"completed"`
+	States    map[string]uint32 `json:"states"`
+}
+
+func viewArray(j *apiv1.Job) (v arrayFields) {
+	if j.GetArrayJobId() == 0 {
+		return v
+	}
+	id, count, throttle := j.GetArrayJobId(), max(1, j.GetArrayCount()), j.GetArrayThrottle()
+	tasks := j.GetArrayTasks()
+	if count == 1 {
+		task := j.GetArrayTaskId()
+		tasks, v.ArrayTaskID = strconv.FormatUint(uint64(task), 10), &task
+	}
+	v.ArrayJobID, v.ArrayTasks, v.ArrayCount, v.ArrayThrottle = &id, &tasks, &count, &throttle
+	if a := j.GetArray(); a != nil {
+		v.Array = &arrayView{a.GetTasks(), a.GetSize(), a.GetEnded(), a.GetCompleted(), map[string]uint32{}}
+		for _, s := range a.GetStates() {
+			v.Array.States[s.GetState()] = s.GetCount()
+		}
+	}
+	return v
 }
 
 type gpuShareView struct {
@@ -203,6 +248,7 @@ func Job(j *apiv1.Job) JobView {
 		CancelRequested: j.GetCancelRequested(), Neighbours: list(j.GetNeighbours()),
 		PredictedSlowdown: j.GetPredictedSlowdown(), SlackSeconds: slackSeconds(j),
 		Spec: viewSpec(j.GetSpec()), Attempts: []attemptView{}, Revision: j.GetRevision(),
+		arrayFields: viewArray(j),
 	}
 	for _, a := range j.GetAttempts() {
 		v.Attempts = append(v.Attempts, attemptView{

@@ -1,0 +1,270 @@
+package jobcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// againAfter is how soon a wait looks again where news and listing disagree, which
+// they do for a moment while an array changes.
+const againAfter = time.Second
+
+// maxBlamed is how many failed tasks of one array are named.
+const maxBlamed = 10
+
+// waiter waits for jobs and whole arrays.
+type waiter struct {
+	env *console.Env
+	c   *client.Client
+	// jobs are awaited; with any, one of them is enough.
+	jobs client.JobRefs
+	any  bool
+
+	// entries are the jobs, and the tasks of arrays that are listed as one, by id;
+	// those of arrays also by array, and of these the open ones.
+	entries map[uint64]*apiv1.Job
+	tasks   map[uint64][]uint64
+	open    map[uint64]map[uint64]struct{}
+}
+
+// run waits until all, or one, have ended. A limit of 0 is none.
+func (w *waiter) run(ctx context.Context, limit time.Duration) error {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, errWaitTimeout)
+		defer cancel()
+	}
+	for first := true; ; first = false {
+		if err := w.list(ctx, first); err != nil {
+			return w.failed(err, limit)
+		}
+		if !w.enough() {
+			if err := w.c.WatchBrief(ctx, w.jobs.IDs(), w.see); err != nil {
+				return w.failed(err, limit)
+			}
+		}
+		ended, err := w.ended(ctx)
+		switch {
+		case err != nil:
+			return w.failed(err, limit)
+		case w.any && len(ended) > 0:
+			w.env.Printf("%s\n", ended[0])
+			return w.verdict(ended[:1])
+		case len(ended) == len(w.jobs):
+			return w.verdict(ended)
+		}
+		if !client.Sleep(ctx, againAfter) {
+			return w.failed(context.Cause(ctx), limit)
+		}
+	}
+}
+
+// list reads all anew.
+func (w *waiter) list(ctx context.Context, first bool) error {
+	req := &apiv1.ListJobsRequest{Ids: w.jobs.IDs(), Finished: true, Brief: true}
+	jobs, err := client.ListJobs(ctx, w.c, req)
+	if err != nil {
+		return err
+	}
+	if first {
+		if err := w.jobs.Missing(jobs); err != nil {
+			return err
+		}
+	}
+	w.entries, w.tasks, w.open = map[uint64]*apiv1.Job{}, map[uint64][]uint64{}, map[uint64]map[uint64]struct{}{}
+	w.see(jobs)
+	return nil
+}
+
+// see takes in news and tells whether to look closer.
+func (w *waiter) see(news []*apiv1.Job) bool {
+	for _, j := range news {
+		id, array := j.GetId(), j.GetArrayJobId()
+		_, known := w.entries[id]
+		w.entries[id] = j
+		if array == 0 {
+			continue
+		}
+		if !known {
+			w.tasks[array] = append(w.tasks[array], id)
+		}
+		if w.open[array] == nil {
+			w.open[array] = map[uint64]struct{}{}
+		}
+		if console.Terminal(j.GetState()) {
+			delete(w.open[array], id)
+		} else {
+			w.open[array][id] = struct{}{}
+		}
+	}
+	return w.enough()
+}
+
+// enough tells whether what is awaited seems to have happened.
+func (w *waiter) enough() bool {
+	if w.any {
+		return slices.ContainsFunc(w.jobs, w.seemsOver)
+	}
+	return !slices.ContainsFunc(w.jobs, func(r client.JobRef) bool { return !w.seemsOver(r) })
+}
+
+// all tells whether a job is an array that is waited for as a whole.
+func (w *waiter) all(r client.JobRef) bool { return r.Array == 0 && len(w.tasks[r.ID]) > 0 }
+
+// seemsOver tells whether a job or all of an array that is known here has ended. Of
+// the own id of a task that is listed with others it says so too early, never too late.
+func (w *waiter) seemsOver(r client.JobRef) bool {
+	if w.all(r) {
+		return len(w.open[r.ID]) == 0
+	}
+	return console.Terminal(w.entry(r).GetState())
+}
+
+// entry is what is known of a job that is no array: by itself, or with others, and
+// then rather of those that have ended.
+func (w *waiter) entry(r client.JobRef) (found *apiv1.Job) {
+	if j := w.entries[r.ID]; j != nil && j.GetArrayCount() < 2 {
+		return j
+	}
+	for _, j := range w.entries {
+		if r.Of(j) && (found == nil || console.Terminal(j.GetState())) {
+			found = j
+		}
+	}
+	return found
+}
+
+// ended are those that have ended without doubt, in the order in which they were
+// given. Their last tasks are known then, too.
+func (w *waiter) ended(ctx context.Context) (out client.JobRefs, err error) {
+	for _, r := range w.jobs {
+		if !w.seemsOver(r) {
+			continue
+		}
+		over, err := w.surelyOver(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		if over {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+func (w *waiter) surelyOver(ctx context.Context, r client.JobRef) (bool, error) {
+	whole := w.all(r)
+	if !whole && (r.Array != 0 || w.entry(r).GetArrayCount() < 2) {
+		return true, nil
+	}
+	j, err := w.c.GetJob(ctx, r.ID)
+	if err != nil {
+		return false, err
+	}
+	if !whole {
+		w.entries[r.ID] = j
+		return console.Terminal(j.GetState()), nil
+	}
+	a := j.GetArray()
+	if a.GetEnded() < a.GetSize() {
+		return false, nil
+	}
+	if w.counted(r.ID) < a.GetSize() { // they changed while they were listed
+		if err := w.list(ctx, false); err != nil {
+			return false, err
+		}
+	}
+	if w.counted(r.ID) < a.GetSize() {
+		req := &apiv1.ListHistoryRequest{Filter: &apiv1.HistoryFilter{Ids: []uint64{r.ID}}}
+		_, err = client.ListHistory(ctx, w.c, req, func(jobs []*apiv1.Job) error {
+			w.see(slices.DeleteFunc(jobs, func(j *apiv1.Job) bool { return w.entries[j.GetId()] != nil }))
+			return nil
+		})
+	}
+	return true, err
+}
+
+// counted is how many tasks of an array are known here.
+func (w *waiter) counted(array uint64) (n uint32) {
+	for _, id := range w.tasks[array] {
+		n += max(1, w.entries[id].GetArrayCount())
+	}
+	return n
+}
+
+// verdict says which did not end with 0, and returns the exit code of the first
+// of them; that of an array is the highest of its tasks.
+func (w *waiter) verdict(jobs client.JobRefs) error {
+	code := 0
+	for _, r := range jobs {
+		worst := 0
+		if w.all(r) {
+			worst = w.blameArray(r.ID, w.tasks[r.ID])
+		} else {
+			j := w.entry(r)
+			worst = jobExitCode(j)
+			w.blame(r.String(), j)
+		}
+		if code == 0 {
+			code = worst
+		}
+	}
+	if code != 0 {
+		return &console.ExitError{Code: code}
+	}
+	return nil
+}
+
+func (w *waiter) blameArray(array uint64, tasks []uint64) (worst int) {
+	bad, said := uint32(0), 0
+	slices.Sort(tasks)
+	for _, id := range tasks {
+		j := w.entries[id]
+		n := jobExitCode(j)
+		if n == 0 {
+			continue
+		}
+		worst, bad = max(worst, n), bad+max(1, j.GetArrayCount())
+		if said++; said <= maxBlamed {
+			w.blame(client.JobLabel(j), j)
+		}
+	}
+	if said > maxBlamed {
+		w.env.Warnf("array %d: %d tasks did not end well, and these are the first of them; all: berth history %d", array, bad, array)
+	}
+	return worst
+}
+
+func (w *waiter) blame(name string, j *apiv1.Job) {
+	if jobExitCode(j) == 0 {
+		return
+	}
+	x := exitText(j.ExitCode, j.GetSignal())
+	if x != "" {
+		x = ", " + x
+	}
+	w.env.Warnf("job %s: %s%s%s", name, j.GetState(), x, console.Escape(endReason(j)))
+}
+
+// failed tells, when the time was up, who has not ended.
+func (w *waiter) failed(err error, limit time.Duration) error {
+	if !errors.Is(err, errWaitTimeout) {
+		return err
+	}
+	var open client.JobRefs
+	for _, r := range w.jobs {
+		if !w.seemsOver(r) {
+			open = append(open, r)
+		}
+	}
+	return &cluster.Error{Code: cluster.CodeUnknown, Msg: fmt.Sprintf("not ended after %s: %s\nWait on with: berth wait %s", limit, open, open)}
+}

@@ -1,0 +1,82 @@
+package coordinator_test
+
+import (
+	"testing"
+
+	"google.golang.org/grpc"
+
+	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// array submits one of the tasks given, once all coordinators have said that they
+// know arrays.
+func array(t *testing.T, cc *grpc.ClientConn, uid uint32, id, tasks string, s *apiv1.JobSpec) uint64 {
+	t.Helper()
+	s.Array = tasks
+	var ids []uint64
+	until(t, "the array to be taken", func() (ok bool) {
+		var err error
+		ids, err = submit(t, cc, uid, id, s)
+		return err == nil
+	})
+	return ids[0]
+}
+
+// whole is an array as it is told of.
+func whole(t *testing.T, cc *grpc.ClientConn, id uint64) *apiv1.ArrayInfo {
+	t.Helper()
+	a := job(t, cc, alice, id).GetArray()
+	if a == nil {
+		t.Fatalf("%d is told of as no array", id)
+	}
+	return a
+}
+
+// TestAnArrayIsToldOf: by its id as a whole, beside its first task that has not
+// ended; and a task by itself is not.
+func TestAnArrayIsToldOf(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	id := array(t, cc, alice, reqID(1), "0-3%1", spec(2000))
+	first := next(t, a)
+	a.Report(first, running, 0)
+	await(t, cc, id, "RUNNING")
+	a.Report(first, failed, 3)
+	second := next(t, a)
+	a.Report(second, running, 0)
+	until(t, "the second task to run", func() bool {
+		j := job(t, cc, alice, id)
+		return j.GetId() == id+1 && j.State == "RUNNING"
+	})
+	m := whole(t, cc, id)
+	got := map[string]uint32{}
+	for _, s := range m.States {
+		got[s.State] = s.Count
+	}
+	if m.Tasks != "0-3" || m.Size != 4 || m.Ended != 1 || m.Completed != 0 || got["FAILED"] != 1 || got["RUNNING"] != 1 || got["PENDING"] != 2 {
+		t.Errorf("the array is told of as %v", m)
+	}
+	zero := uint32(0)
+	r, err := apiv1.NewJobServiceClient(cc).GetJob(as(t, alice), &apiv1.GetJobRequest{Id: id, Task: &zero})
+	if err != nil || r.Job.Array != nil || r.Job.State != "FAILED" || r.Job.GetExitCode() != 3 {
+		t.Errorf("its first task is %v, %v", r.GetJob(), err)
+	}
+	stream, err := apiv1.NewJobServiceClient(cc).WatchJobs(as(t, alice), &apiv1.WatchJobsRequest{Ids: []uint64{id}, Brief: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	news, err := stream.Recv()
+	if err != nil || len(news.Jobs) != 3 || news.Jobs[0].Spec != nil {
+		t.Errorf("a brief watch begins with %v, %v; want three entries without specs", news, err)
+	}
+	a.Report(second, completed, 0)
+	for range 2 {
+		as := next(t, a)
+		a.Report(as, running, 0)
+		a.Report(as, completed, 0)
+	}
+	until(t, "all tasks to end", func() bool { m := whole(t, cc, id); return m.Ended == 4 && m.Completed == 3 })
+}
