@@ -34,11 +34,7 @@ func (a *Agent) admit(ctx context.Context, as *nodev1.Assignment) ([]string, err
 	if a.cfg.GPUs == nil {
 		return nil, &LaunchError{Code: 125, Reason: "GPU", Err: fmt.Errorf("this node has no GPUs, %d were assigned", len(as.Gpus))}
 	}
-	g := gpu.Grant{Attempt: conv.AttemptOf(as).String(), UID: as.Uid}
-	for _, s := range as.Gpus {
-		g.Cards = append(g.Cards, gpu.GrantCard{UUID: s.Uuid, MemMiB: s.MemMib, Milli: s.Milli, Exclusive: s.Exclusive})
-	}
-	env, err := a.cfg.GPUs.Admit(ctx, g)
+	env, err := a.cfg.GPUs.Admit(ctx, grantOf(as))
 	if errors.Is(err, gpu.ErrSilent) || errors.Is(err, gpu.ErrLost) {
 		return nil, &LaunchError{Code: 125, Reason: "GPU", Node: true, Err: err}
 	}
@@ -46,6 +42,26 @@ func (a *Agent) admit(ctx context.Context, as *nodev1.Assignment) ([]string, err
 		return nil, fmt.Errorf("grant GPUs: %w", err)
 	}
 	return env, nil
+}
+
+func grantOf(as *nodev1.Assignment) gpu.Grant {
+	g := gpu.Grant{Attempt: conv.AttemptOf(as).String(), UID: as.Uid}
+	for _, s := range as.Gpus {
+		g.Cards = append(g.Cards, gpu.GrantCard{UUID: s.Uuid, MemMiB: s.MemMib, Milli: s.Milli, Exclusive: s.Exclusive})
+	}
+	return g
+}
+
+// regrant tells a provider that keeps shares itself that those of an attempt have
+// changed: else it would refuse whoever is placed beside it.
+func (a *Agent) regrant(as *nodev1.Assignment) {
+	r, ok := a.cfg.GPUs.(gpu.Regranter)
+	if !ok {
+		return
+	}
+	if err := r.Regrant(context.Background(), grantOf(as)); err != nil {
+		a.log.Warn("cannot change what an attempt is granted of its GPUs", "job", as.Job, "attempt", as.Attempt, "err", err)
+	}
 }
 
 // socketDir is a provider that jobs reach through a socket in a directory.

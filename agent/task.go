@@ -113,6 +113,7 @@ func (t *task) update(as *nodev1.Assignment) {
 	t.mu.Unlock()
 	if cut {
 		t.agent.mem.hold(as)
+		t.agent.regrant(as)
 	}
 	t.poke()
 }

@@ -219,6 +219,15 @@ type Accountant interface {
 	Account(ctx context.Context, attempt string) ([]Account, error)
 }
 
+// Regranter is a Provider that keeps attempts to their shares itself, so that it
+// must be told when a share changes.
+type Regranter interface {
+	// Regrant gives an admitted attempt other shares of the cards that it has; what
+	// it holds stays its own. An attempt that is not admitted will be with its newest
+	// shares: that is no error. Others wrap ErrOvercommit, and change nothing.
+	Regrant(ctx context.Context, g Grant) error
+}
+
 // Strays returns the processes of u that nobody started here through Berth,
 // and the memory that they hold. One whose memory is unknown counts as
 // nothing.

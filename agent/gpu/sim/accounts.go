@@ -121,11 +121,43 @@ func (b *bank) admit(g gpu.Grant) error {
 	return nil
 }
 
+// regrant changes the caps of an admitted attempt, on all its cards or on none.
+func (b *bank) regrant(g gpu.Grant) error {
+	if err := g.Validate(); err != nil {
+		return err
+	}
+	gr := b.grants[g.Attempt]
+	if gr == nil {
+		return nil
+	}
+	same := func(a, b gpu.GrantCard) bool { return a.UUID == b.UUID }
+	if gr.UID != g.UID || !slices.EqualFunc(gr.Cards, g.Cards, same) {
+		return fmt.Errorf("%s has other cards, or another user, than it is to be granted anew; retire it first", g.Attempt)
+	}
+	caps := make([]int64, len(gr.tallies))
+	for i, t := range gr.tallies {
+		if !g.Cards[i].Exclusive {
+			caps[i] = g.Cards[i].MemMiB << 20
+		}
+		if err := t.card.fits(&tally{grant: gr, cap: caps[i]}, g.Cards[i]); err != nil {
+			return err
+		}
+	}
+	gr.Cards = slices.Clone(g.Cards)
+	for i, t := range gr.tallies {
+		t.cap = caps[i]
+	}
+	return nil
+}
+
 // fits refuses a grant that could take memory promised to another: caps are
 // worth nothing when their sum passes the card.
 func (c *card) fits(t *tally, gc gpu.GrantCard) error {
 	sum := t.cap
 	for _, o := range c.tallies {
+		if o.grant == t.grant {
+			continue // it is granted anew
+		}
 		if o.cap == 0 || gc.Exclusive {
 			return fmt.Errorf("%w: %s on %s: exclusive use beside %s", gpu.ErrOvercommit, t.grant.Attempt, gc.UUID, o.grant.Attempt)
 		}

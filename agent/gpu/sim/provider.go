@@ -86,6 +86,7 @@ type Provider struct {
 var (
 	_ gpu.Provider   = (*Provider)(nil)
 	_ gpu.Accountant = (*Provider)(nil)
+	_ gpu.Regranter  = (*Provider)(nil)
 )
 
 // New opens the socket and starts to serve. The caller ends it with Close.
@@ -213,6 +214,14 @@ func (p *Provider) Admit(_ context.Context, g gpu.Grant) ([]string, error) {
 	return append(gpu.Env(g),
 		wire.EnvSocket+"="+p.cfg.Socket,
 		wire.EnvAttempt+"="+g.Attempt), nil
+}
+
+// Regrant implements gpu.Regranter.
+func (p *Provider) Regrant(_ context.Context, g gpu.Grant) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settle()
+	return p.bank.regrant(g)
 }
 
 // Retire implements gpu.Provider. Processes of the attempt that are still

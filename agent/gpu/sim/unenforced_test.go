@@ -38,6 +38,48 @@ func TestUnenforcedCaps(t *testing.T) {
 	}
 }
 
+// TestRegrant: a share that is cut makes room for others, what is held stays,
+// and nothing more is granted than the card has.
+func TestRegrant(t *testing.T) {
+	t.Parallel()
+	b := mustBank(t, Spec{Type: "T4", Count: 1})
+	whole := shared(0, 8192)
+	whole.Exclusive = true
+	mustAdmit(t, b, "j1-a1", whole)
+	cl := mustJoin(t, b, "j1-a1", UUID("n1", 0))
+	if ref := cl.alloc(wire.Alloc{ID: 1, Bytes: 1 << 30}); ref != nil {
+		t.Fatal(ref)
+	}
+	if err := b.admit(grantOf("j2-a1", 4096)); err == nil {
+		t.Fatal("one was admitted beside an exclusive grant")
+	}
+	if err := b.regrant(grantOf("j1-a1", 2048)); err != nil {
+		t.Fatalf("cut: %v", err)
+	}
+	mustAdmit(t, b, "j2-a1", shared(0, 8192))
+	if ref := cl.alloc(wire.Alloc{ID: 2, Bytes: 1 << 30}); ref == nil || ref.code != wire.CodeOOM {
+		t.Errorf("above the share that it was cut to it got %v", ref)
+	}
+	if cl.held[0] < 1<<30 {
+		t.Errorf("it holds %d, what it held before is gone", cl.held[0])
+	}
+	if err := b.regrant(gpu.Grant{Attempt: "j1-a1", Cards: []gpu.GrantCard{whole}}); err == nil {
+		t.Error("it was given the whole card back, on which there is another")
+	}
+	if err := b.regrant(grantOf("j1-a1", 4096)); err != nil {
+		t.Errorf("back to what is free: %v", err)
+	}
+	if ref := cl.alloc(wire.Alloc{ID: 2, Bytes: 1 << 30}); ref != nil {
+		t.Errorf("within the share that it has now: %v", ref)
+	}
+	if err := b.regrant(grantOf("j9-a1", 1024)); err != nil || b.grants["j9-a1"] != nil {
+		t.Errorf("one that is not admitted: %v", err)
+	}
+	if err := b.regrant(gpu.Grant{Attempt: "j1-a1", Cards: []gpu.GrantCard{{UUID: "GPU-other", MemMiB: 1}}}); err == nil {
+		t.Error("it was given another card")
+	}
+}
+
 func grantOf(attempt string, mib int64) gpu.Grant {
 	return gpu.Grant{Attempt: attempt, Cards: []gpu.GrantCard{shared(0, mib)}}
 }
