@@ -32,6 +32,9 @@ func (c *Coordinator) reach(ctx context.Context, least uint64) currency {
 	if limit == 0 {
 		limit = reachWait
 	}
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end)/2) // the other half is for the reading
+	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if least == 0 {

@@ -26,8 +26,8 @@ func TestHistorySurvives(t *testing.T) {
 	names := func(socket string) []string {
 		c.socket = socket
 		defer func() { c.socket = all }()
-		r := c.runAs(0, "--timeout", "5s", "history", "--oldest-first", "-o", "name")
-		if r.code != 0 || strings.Contains(r.stderr, "may be missing") {
+		r := c.runAs(0, "--timeout", "20s", "history", "--oldest-first", "-o", "name")
+		if r.code != 0 || strings.Contains(r.stderr, "jobs may be missing") {
 			return nil
 		}
 		return strings.Fields(r.stdout)
