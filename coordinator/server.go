@@ -54,6 +54,7 @@ func (c *Coordinator) servers() (daemons, local *grpc.Server) {
 		apiv1.RegisterModelServiceServer(s, &modelServer{c: c})
 		apiv1.RegisterHistoryServiceServer(s, &historyServer{c: c})
 		apiv1.RegisterNotifyServiceServer(s, &notifyServer{c: c})
+		apiv1.RegisterBackupServiceServer(s, &backupServer{c: c})
 		apiv1.RegisterAttachServiceServer(s, &attachServer{c: c})
 	}
 	nodev1.RegisterNodeServiceServer(daemons, &nodeServer{c: c})

@@ -26,7 +26,9 @@ const maxRecordBytes = 16 << 20
 
 // Snapshot implements raft.FSM. It captures an immutable view: Apply goes on
 // while it is written.
-func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
+func (f *FSM) Snapshot() (raft.FSMSnapshot, error) { return f.capture(), nil }
+
+func (f *FSM) capture() *snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.st
@@ -37,7 +39,7 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 		weights: s.weights, kept: s.kept, pin: s.pin, company: s.company, samples: slices.Clone(s.samples), sampleNo: s.sampleNo,
 		standing: s.standing.view(), out: s.outView(),
 	}
-	return &snapshot{view: view, hash: s.hashNow(), version: f.opts.Version}, nil
+	return &snapshot{view: view, hash: s.hashNow(), version: f.opts.Version}
 }
 
 type snapshot struct {

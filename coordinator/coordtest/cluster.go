@@ -231,6 +231,9 @@ func (c *Cluster) Wipe(i int) {
 // Dir is where coordinator i keeps its files.
 func (c *Cluster) Dir(i int) string { return filepath.Join(c.dir, c.peers[i].ID) }
 
+// Peers are all coordinators, by number.
+func (c *Cluster) Peers() []raftnode.Server { return c.peers }
+
 // Kill cuts coordinator i off at once, as the end of its process does: nobody
 // hears of it, and leadership is not handed over. What it has on disk stays.
 func (c *Cluster) Kill(i int) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/acctcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/admin"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/backupcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/enter"
@@ -54,6 +55,7 @@ func newRoot(env *console.Env, c *client.Client, extra ...*cobra.Command) *cobra
 	root.AddCommand(acctcmd.NewHistoryCmd(env, c), acctcmd.NewEffCmd(env, c), acctcmd.NewReportCmd(env, c))
 	root.AddCommand(notifycmd.NewWebhookCmd(env, c))
 	root.AddCommand(importcmd.NewImportCmd(env, c, again(env, c)))
+	addOrMerge(root, backupcmd.NewClusterCmd(env, c))
 	for _, x := range extra {
 		addOrMerge(root, x)
 	}

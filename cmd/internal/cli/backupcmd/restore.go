@@ -1,0 +1,124 @@
+package backupcmd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/config"
+	"github.com/berth-scheduler/berth/coordinator/backup"
+	"github.com/berth-scheduler/berth/coordinator/raftnode"
+)
+
+// skipJobs is more ids than most clusters give out between two copies.
+const skipJobs = 10_000
+
+type restoreOptions struct {
+	config, data string
+	skip         uint64
+}
+
+func newRestoreCmd(e *console.Env) *cobra.Command {
+	var o restoreOptions
+	cmd := &cobra.Command{
+		Use: "restore FILE", Short: "Make this coordinator's data directory of a saved state",
+		Long: "Make this coordinator's data directory of a saved state. No coordinator of the cluster may run, and the\n" +
+			"directory must be empty or missing. Run it on every coordinator with the same FILE, then start them:\n" +
+			"docs/backups.md has the steps. What happened after FILE was saved is lost; the agents end jobs that\n" +
+			"it does not know. Ids that may have been given to such jobs are left out (--skip-jobs).",
+		Example: "  berth cluster snapshot restore /var/backups/berth.snap\n" +
+			"  berth cluster snapshot restore berth.snap --config /etc/berth/coordinator.yaml --data /var/lib/berth/coordinator",
+		Args: console.OneArg("file"),
+		RunE: func(_ *cobra.Command, args []string) error { return runRestore(e, args[0], &o) },
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.config, "config", "/etc/berth/coordinator.yaml", "this coordinator's configuration `FILE`, for its name, its cluster and the other coordinators")
+	fs.StringVar(&o.data, "data", "", "data `DIR`, by default the configuration's data.dir")
+	fs.Uint64Var(&o.skip, "skip-jobs", skipJobs, "leave out so many `IDS` of jobs; more than were submitted since FILE was saved, and the same everywhere")
+	fs.SortFlags = false
+	return cmd
+}
+
+func runRestore(e *console.Env, path string, o *restoreOptions) error {
+	l, err := config.LoadCoordinator(config.Sources{Path: o.config, Env: e.Environ()})
+	if err != nil {
+		return err
+	}
+	cfg := l.Config
+	if o.data == "" {
+		o.data = cfg.Data.Dir
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, _, err := check(f); err != nil {
+		return err
+	}
+	h, state, err := backup.Load(f, o.skip)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if h.ClusterID != cfg.Cluster.ID {
+		return fmt.Errorf("%s is of cluster %q, %s is of cluster %q; name the configuration that belongs to it", path, h.ClusterID, o.config, cfg.Cluster.ID)
+	}
+	owner, err := ownerOf(o.data)
+	if err != nil {
+		return err
+	}
+	r := raftnode.Restored{Dir: o.data, ClusterID: cfg.Cluster.ID, ID: cfg.ID, Index: h.Index, Term: h.Term, State: state.Write}
+	for _, p := range cfg.Peers {
+		r.Servers = append(r.Servers, raftnode.Server{ID: p.ID, Addr: p.Addr})
+	}
+	if err := raftnode.Restore(r); err != nil {
+		return err
+	}
+	if err := owner.give(o.data); err != nil {
+		return err
+	}
+	e.Printf("Restored %s: coordinator %s of cluster %s (%d in all), the next job is %d\n", console.Escape(o.data), cfg.ID, h.ClusterID, len(cfg.Peers), state.NextJob)
+	return nil
+}
+
+// owner is whose the files in a directory are to be.
+type owner struct{ uid, gid int }
+
+// ownerOf returns the owner of a directory, or of the nearest one above it that
+// there is: the coordinator does not run as root, who restores.
+func ownerOf(path string) (owner, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return owner{}, err
+	}
+	for {
+		info, err := os.Stat(path)
+		if err == nil {
+			st := info.Sys().(*syscall.Stat_t)
+			return owner{int(st.Uid), int(st.Gid)}, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || path == "/" {
+			return owner{}, err
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+// give makes all in dir the owner's, where we may.
+func (o owner) give(dir string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(p, o.uid, o.gid)
+	})
+}

@@ -1,0 +1,43 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// SaveBackup writes the file that the leader makes of its state to w. Another
+// coordinator is asked only until the first bytes came; the file says itself
+// whether it is whole.
+func (c *Client) SaveBackup(ctx context.Context, w io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var stream grpc.ServerStreamingClient[apiv1.SaveBackupResponse]
+	var first *apiv1.SaveBackupResponse
+	err := c.call(ctx, Reads, func(try context.Context, cc grpc.ClientConnInterface) error {
+		// The limit of a try is for its beginning; the rest takes what it takes.
+		sctx, stop := context.WithCancel(ctx)
+		release := context.AfterFunc(try, stop)
+		var err error
+		if stream, err = apiv1.NewBackupServiceClient(cc).SaveBackup(sctx, &apiv1.SaveBackupRequest{}); err == nil {
+			first, err = stream.Recv()
+		}
+		if err != nil || !release() {
+			stop()
+		}
+		return err
+	})
+	for m := first; err == nil; m, err = stream.Recv() {
+		if _, err := w.Write(m.GetData()); err != nil {
+			return err
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
