@@ -115,6 +115,9 @@ type Config struct {
 	MaxStreams, MaxStreamsPerUser int
 	// Notices says how users are told of jobs; it may be left zero.
 	Notices Notices
+	// IdleEvery is how often it is looked for GPUs that stand idle; 0 means two
+	// seconds.
+	IdleEvery time.Duration
 	// Gossip is the address to gossip at; optional. GossipKey is 32 bytes.
 	Gossip      string
 	GossipPeers []string

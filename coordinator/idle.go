@@ -71,7 +71,11 @@ func (l *liveness) useOf(id cluster.AttemptID, a *cluster.Attempt) (sum use, ok 
 // that the one before it left.
 func (c *Coordinator) watchIdle(ctx context.Context) error {
 	seen := map[cluster.AttemptID]*idle.Window{}
-	for sleep(ctx, idleEvery) {
+	every := c.cfg.IdleEvery
+	if every == 0 {
+		every = idleEvery
+	}
+	for sleep(ctx, every) {
 		policies := map[string]cluster.IdlePolicy{}
 		for _, p := range c.fsm.Partitions() {
 			if p.Idle.On() {

@@ -102,10 +102,10 @@ func (a *Agent) Answer(ctx context.Context, id string) nodev1.RelayService_Relay
 	return s
 }
 
-// Heartbeat sends one.
-func (a *Agent) Heartbeat() {
+// Heartbeat sends one, with what attempts have used by now.
+func (a *Agent) Heartbeat(uses ...*nodev1.AttemptUse) {
 	a.t.Helper()
-	err := a.stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: 1}}})
+	err := a.stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: 1, Attempts: uses}}})
 	if err != nil && !errors.Is(err, io.EOF) { // the session may have ended by it
 		a.t.Fatal(err)
 	}

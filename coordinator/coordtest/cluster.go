@@ -69,8 +69,9 @@ type Options struct {
 	// CatchUp, HistoryMaxJobs and HistoryFileJobs are passed on.
 	CatchUp                         time.Duration
 	HistoryMaxJobs, HistoryFileJobs int
-	// Notices are passed on.
-	Notices coordinator.Notices
+	// IdleEvery and Notices are passed on.
+	IdleEvery time.Duration
+	Notices   coordinator.Notices
 	// Registry takes the metrics of a cluster of one.
 	Registry prometheus.Registerer
 }
@@ -190,7 +191,7 @@ func (c *Cluster) Restart(i int) {
 		Lease: c.opts.Lease, MaxShares: 3, Policy: policy, Planner: c.opts.Planner, Partitions: c.opts.Partitions, Clock: c.opts.Clock, MaxQueued: c.opts.MaxQueued, Learning: c.opts.Learning, Registry: c.opts.Registry, Certs: certifier{},
 		KeepFinished: c.opts.KeepFinished, SnapshotThreshold: c.opts.SnapshotThreshold, SnapshotInterval: c.opts.SnapshotInterval,
 		GangTimeout: c.opts.GangTimeout, GangPorts: c.opts.GangPorts, Notices: c.opts.Notices,
-		CatchUp: c.opts.CatchUp, HistoryMaxJobs: c.opts.HistoryMaxJobs, HistoryFileJobs: c.opts.HistoryFileJobs,
+		IdleEvery: c.opts.IdleEvery, CatchUp: c.opts.CatchUp, HistoryMaxJobs: c.opts.HistoryMaxJobs, HistoryFileJobs: c.opts.HistoryFileJobs,
 		Fatal: func(err error) { c.t.Errorf("%s cannot go on: %v", c.peers[i].ID, err) },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
