@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -200,7 +199,7 @@ const defaultTaskOutput = "berth-%A_%a.out"
 
 func (a *Agent) setOutput(l *Launch, as *nodev1.Assignment, submitDir string) {
 	expand := func(pattern []byte) string {
-		p := ExpandPath(string(pattern), as, string(a.cfg.Node))
+		p := expandPath(string(pattern), as, string(a.cfg.Node), "")
 		if !filepath.IsAbs(p) {
 			p = filepath.Join(submitDir, p)
 		}
@@ -223,75 +222,18 @@ func (a *Agent) setOutput(l *Launch, as *nodev1.Assignment, submitDir string) {
 	}
 }
 
-// ExpandPath replaces Slurm's patterns in an output path: %j the job, %A its
-// array or the job, %a the task's number (4294967294, as Slurm prints for none), %x its name, %u
-// the user, %N the node, %n the node's rank, %t the task's rank, %s the step,
-// %% a percent sign. A number between % and the letter pads with zeros, up to
-// ten digits. A backslash anywhere turns patterns off, and is removed.
-func ExpandPath(p string, as *nodev1.Assignment, node string) string {
-	return expandPath(p, as, node, strconv.FormatUint(uint64(as.GetRanks().GetNodeRank()*as.GetRanks().GetTasks()), 10))
-}
-
-// expandPath does so with a given rank.
+// expandPath replaces Slurm's patterns in an output path, as on a node, with a given
+// rank; "" is that of the node's first process.
 func expandPath(p string, as *nodev1.Assignment, node, rank string) string {
-	if strings.Contains(p, `\`) {
-		return strings.ReplaceAll(p, `\`, "")
+	n := cluster.OutputNames{
+		Job: cluster.JobID(as.Job), Array: cluster.JobID(as.GetArray().GetJob()), Name: as.Name, User: as.User,
+		Node: node, NodeRank: int(as.GetRanks().GetNodeRank()), Rank: rank,
 	}
-	var b strings.Builder
-	for i := 0; i < len(p); i++ {
-		if p[i] != '%' {
-			b.WriteByte(p[i])
-			continue
-		}
-		k := i + 1
-		for k < len(p) && p[k] >= '0' && p[k] <= '9' {
-			k++
-		}
-		width, _ := strconv.Atoi(p[i+1 : k])
-		val, ok := "", false
-		if k < len(p) {
-			val, ok = pathField(p[k], as, node, rank)
-		}
-		if !ok {
-			b.WriteByte('%')
-			continue
-		}
-		if p[k] != '%' && p[k] != 'x' && p[k] != 'u' && p[k] != 'N' {
-			for n := len(val); n < min(width, 10); n++ {
-				b.WriteByte('0')
-			}
-		}
-		b.WriteString(val)
-		i = k
+	if as.Array != nil {
+		n.Task = &as.Array.Task
 	}
-	return b.String()
-}
-
-func pathField(c byte, as *nodev1.Assignment, node, rank string) (string, bool) {
-	switch c {
-	case '%':
-		return "%", true
-	case 'A':
-		return strconv.FormatUint(cmp.Or(as.GetArray().GetJob(), as.Job), 10), true
-	case 'j', 'J':
-		return strconv.FormatUint(as.Job, 10), true
-	case 'a':
-		if as.Array != nil {
-			return strconv.FormatUint(uint64(as.Array.Task), 10), true
-		}
-		return "4294967294", true
-	case 'x':
-		return as.Name, true
-	case 'u':
-		return as.User, true
-	case 'N':
-		return node, true
-	case 'n':
-		return strconv.FormatUint(uint64(as.GetRanks().GetNodeRank()), 10), true
-	case 't':
-		return rank, true
-	case 's':
-		return "0", true
+	if rank == "" {
+		n.Rank = strconv.FormatUint(uint64(as.GetRanks().GetNodeRank()*as.GetRanks().GetTasks()), 10)
 	}
-	return "", false
+	return cluster.OutputPath(p, &n)
 }

@@ -20,7 +20,7 @@ func TestExpandPath(t *testing.T) {
 		"plain":          "plain",
 		"%J/%A/%t-%n-%s": "42/42/0-0-0",
 	} {
-		if got := ExpandPath(pattern, as, "n1"); got != want {
+		if got := expandPath(pattern, as, "n1", ""); got != want {
 			t.Errorf("%q becomes %q, want %q", pattern, got, want)
 		}
 	}

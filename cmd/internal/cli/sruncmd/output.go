@@ -7,10 +7,10 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/berth-scheduler/berth/agent/step"
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // outputs take what the tasks write: to srun's own, or to files.
@@ -25,12 +25,8 @@ type outputs struct {
 
 // patterns are what paths may hold.
 type patterns struct {
-	job          uint64
-	step         int
-	user, name   string
+	names        cluster.OutputNames
 	nodeOf       func(task int) (name string, id int)
-	arrayJob     string
-	arrayTask    string
 	openTruncate bool
 }
 
@@ -86,37 +82,10 @@ func (o *outputs) route(path string, own io.Writer, p patterns) func(int) (io.Wr
 
 // expand replaces Slurm's patterns for a task.
 func (p patterns) expand(path string, task int) string {
-	if strings.Contains(path, `\`) {
-		return strings.ReplaceAll(path, `\`, "")
-	}
-	node, id := p.nodeOf(task)
-	values := map[byte]string{
-		'%': "%", 'j': strconv.FormatUint(p.job, 10), 'J': fmt.Sprintf("%d.%d", p.job, p.step), 's': strconv.Itoa(p.step), 't': strconv.Itoa(task),
-		'n': strconv.Itoa(id), 'N': node, 'u': p.user, 'x': p.name, 'A': p.arrayJob, 'a': p.arrayTask,
-	}
-	var b strings.Builder
-	for i := 0; i < len(path); i++ {
-		k := i + 1
-		for path[i] == '%' && k < len(path) && path[k] >= '0' && path[k] <= '9' {
-			k++
-		}
-		if path[i] != '%' || k == len(path) {
-			b.WriteByte(path[i])
-			continue
-		}
-		v, ok := values[path[k]]
-		if !ok {
-			b.WriteByte('%')
-			continue
-		}
-		width, _ := strconv.Atoi(path[i+1 : k]) // none is 0
-		for n := len(v); n < min(width, 10) && strings.IndexByte("jsntAa", path[k]) >= 0; n++ {
-			b.WriteByte('0')
-		}
-		b.WriteString(v)
-		i = k
-	}
-	return b.String()
+	n := p.names
+	n.Node, n.NodeRank = p.nodeOf(task)
+	n.Rank = strconv.Itoa(task)
+	return cluster.OutputPath(path, &n)
 }
 
 // write takes what a task wrote.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-scheduler/berth/agent/step"
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
@@ -226,15 +227,15 @@ func (s *stepRun) patterns() patterns {
 		return "", 0
 	}
 	get := s.e.Getenv
-	return patterns{job: s.j.id, step: s.number, user: get("USER"), name: get("SLURM_JOB_NAME"), nodeOf: at, openTruncate: s.o.values["open-mode"] != "append",
-		arrayJob: either2(get("SLURM_ARRAY_JOB_ID"), strconv.FormatUint(s.j.id, 10)), arrayTask: either2(get("SLURM_ARRAY_TASK_ID"), "4294967294")}
-}
-
-func either2(a, b string) string {
-	if a != "" {
-		return a
+	n := cluster.OutputNames{Job: cluster.JobID(s.j.id), Step: &s.number, User: get("USER"), Name: get("SLURM_JOB_NAME")}
+	if array, err := strconv.ParseUint(get("SLURM_ARRAY_JOB_ID"), 10, 64); err == nil {
+		n.Array = cluster.JobID(array)
 	}
-	return b
+	if task, err := strconv.ParseUint(get("SLURM_ARRAY_TASK_ID"), 10, 32); err == nil {
+		t := uint32(task)
+		n.Task = &t
+	}
+	return patterns{names: n, nodeOf: at, openTruncate: s.o.values["open-mode"] != "append"}
 }
 
 // here tells whether a place is the node that this runs on.
