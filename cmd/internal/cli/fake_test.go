@@ -79,6 +79,10 @@ type fakeServer struct {
 	hidden []*apiv1.Job
 	// arrays are known as a whole, by id.
 	arrays map[uint64]*apiv1.ArrayInfo
+	// ahead is how many jobs it says stand before one; updates is what it was
+	// asked to change.
+	ahead   map[uint64]uint32
+	updates []*apiv1.UpdateJobRequest
 	// incomplete, behind and leaderIndex are what it says of its history.
 	incomplete, behind bool
 	leaderIndex        uint64

@@ -24,6 +24,9 @@ func (f *fakeServer) ListForecasts(_ context.Context, r *apiv1.ListForecastsRequ
 			m.CannotSay, m.Forecast = "", &apiv1.Forecast{Node: "n1", Missing: "GPU 1 of n1: is taken", Ahead: 3,
 				StartP50: timestamppb.New(now.Add(25 * time.Minute)), StartP90: timestamppb.New(now.Add(48 * time.Minute))}
 		}
+		if n, ok := f.ahead[id]; ok {
+			m.Forecast = &apiv1.Forecast{Ahead: n}
+		}
 		resp.Forecasts = append(resp.Forecasts, m)
 	}
 	return resp, nil

@@ -74,7 +74,12 @@ var shareFields = []field[Share]{
 	{"ID", 6, func(*Share) string { return "" }},
 	{"LevelFS", 10, (*Share).levelFS},
 	{"NormShares", 11, func(s *Share) string { return double(s.NormShares) }},
-	{"NormUsage", 11, func(s *Share) string { return double(s.NormUsage) }},
+	{"NormUsage", 11, func(s *Share) string {
+		if s.root() {
+			return ""
+		}
+		return double(s.NormUsage)
+	}},
 	{"Partition", 12, func(*Share) string { return "" }},
 	{"RawShares", 10, func(s *Share) string {
 		if s.root() {

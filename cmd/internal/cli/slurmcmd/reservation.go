@@ -181,6 +181,11 @@ func runScontrolJob(ctx context.Context, e *console.Env, c *client.Client, args 
 	if v, ok := set["arraytaskthrottle"]; ok && len(order) == 2 {
 		return arrayThrottle(ctx, e, c, ids, v)
 	}
+	if v, ok := set["priority"]; ok {
+		if order, err = setPriority(ctx, e, c, ids, v, order); err != nil || len(order) < 2 {
+			return err
+		}
+	}
 	for _, id := range ids {
 		req := &apiv1.UpdateJobRequest{Id: id}
 		for _, key := range order {
@@ -197,7 +202,7 @@ func runScontrolJob(ctx context.Context, e *console.Env, c *client.Client, args 
 		}
 		resp, err := client.UpdateJob(ctx, c, req)
 		if err != nil {
-			return fmt.Errorf("slurm_update error: %w", err)
+			return updateFault(err, id)
 		}
 		for _, w := range resp.GetWarnings() {
 			e.Warnf("%s", console.Escape(w))

@@ -169,6 +169,10 @@ func NewScontrolCmd(e *console.Env, c *client.Client) *cobra.Command {
 			return runScontrolDelete(ctx, c, rest)
 		case "ping":
 			return runScontrolPing(ctx, e, c)
+		case "top":
+			return runScontrolTop(ctx, e, c, rest)
+		case "wait_job":
+			return runScontrolWait(ctx, e, c, rest)
 		case "version":
 			e.Printf("berth %s, with the options of slurm 22.05\n", console.Version().Version)
 			return nil
@@ -179,7 +183,7 @@ func NewScontrolCmd(e *console.Env, c *client.Client) *cobra.Command {
 
 func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *slurm.Record, args []string) error {
 	if len(args) == 0 {
-		return errors.New("name what to show: job, node, partition, hostnames, hostlist")
+		return errors.New("name what to show: job, node, partition, reservation, config, hostnames, hostlist")
 	}
 	what, rest := strings.ToLower(args[0]), args[1:]
 	what, value, has := strings.Cut(what, "=")
@@ -195,6 +199,8 @@ func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *s
 		return showSlurmPartitions(ctx, e, c, r, rest)
 	case "reservation", "reservations", "reservationname":
 		return showSlurmReservations(ctx, e, c, r, rest)
+	case "config":
+		return runScontrolConfig(ctx, e, c)
 	case "hostnames", "hostname":
 		list := cmp.Or(strings.Join(rest, ","), e.Getenv("SLURM_JOB_NODELIST"))
 		if list == "" {
@@ -213,7 +219,7 @@ func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *s
 		e.Printf("%s\n", slurm.Fold(listOf(rest[0])))
 		return nil
 	}
-	return bare("invalid entity:" + what + " for keyword:show")
+	return bare("invalid entity:" + what + " for keyword:show ")
 }
 
 func showSlurmNodes(ctx context.Context, e *console.Env, c *client.Client, r *slurm.Record, args []string) error {
@@ -279,7 +285,7 @@ func runScontrolUpdate(ctx context.Context, c *client.Client, args []string) err
 	drain := false
 	switch state := strings.ToUpper(set["state"]); {
 	case (state == "DRAIN" || state == "DOWN") && set["reason"] == "":
-		return slurm.Message("You must specify a reason when DOWNING a node. Request denied")
+		return bare("You must specify a reason when DOWNING or DRAINING a node. Request denied")
 	case state == "DRAIN", state == "DOWN":
 		drain = true
 	case state != "RESUME" && state != "UNDRAIN" && state != "IDLE":
@@ -302,17 +308,27 @@ func runScontrolUpdate(ctx context.Context, c *client.Client, args []string) err
 	return nil
 }
 
-func runScontrolPing(ctx context.Context, e *console.Env, c *client.Client) error {
-	var st *apiv1.GetStatusResponse
-	err := c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+func getStatus(ctx context.Context, c *client.Client) (st *apiv1.GetStatusResponse, err error) {
+	err = c.Cluster(ctx, client.Reads, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
 		st, err = s.GetStatus(ctx, &apiv1.GetStatusRequest{})
 		return err
 	})
+	return st, err
+}
+
+func runScontrolPing(ctx context.Context, e *console.Env, c *client.Client) error {
+	st, err := getStatus(ctx, c)
 	if err != nil {
 		return err
 	}
+	printPing(e, slices.SortedFunc(slices.Values(st.GetMembers()), leadersFirst))
+	return nil
+}
+
+// printPing says which coordinators answer, the leader first.
+func printPing(e *console.Env, members []*apiv1.Member) {
 	role := "primary"
-	for _, m := range slices.SortedFunc(slices.Values(st.GetMembers()), leadersFirst) {
+	for _, m := range members {
 		up := "DOWN"
 		if m.GetReachable() {
 			up = "UP"
@@ -320,7 +336,6 @@ func runScontrolPing(ctx context.Context, e *console.Env, c *client.Client) erro
 		e.Printf("Slurmctld(%s) at %s is %s\n", role, m.GetId(), up)
 		role = "backup"
 	}
-	return nil
 }
 
 func leadersFirst(a, b *apiv1.Member) int {

@@ -48,40 +48,54 @@ func jobsAndTasks(s string) ([]uint64, []console.TaskRef, error) {
 // runScontrolJobs acts on jobs as scontrol does: silently, with one line for
 // each that could not be.
 func runScontrolJobs(ctx context.Context, e *console.Env, c *client.Client, word string, args []string) error {
+	faults, err := controlJobs(ctx, e, c, word, args)
+	if err != nil || len(faults) == 0 {
+		return err
+	}
+	var lines []string
+	for _, f := range faults {
+		lines = append(lines, f.line)
+		if word != "requeue" && word != "requeuehold" {
+			lines = append(lines, "slurm_suspend error: "+f.words)
+		}
+	}
+	return bare(strings.Join(lines, "\n"))
+}
+
+// jobFault is what could not be done to a job: Slurm's words alone, and with the
+// job.
+type jobFault struct{ words, line string }
+
+// controlJobs does it, and says what could not be done.
+func controlJobs(ctx context.Context, e *console.Env, c *client.Client, word string, args []string) ([]jobFault, error) {
 	if len(args) == 0 {
-		return bare("too few arguments for keyword:" + word)
+		return nil, bare("too few arguments for keyword:" + word)
 	}
 	req := &apiv1.ControlJobsRequest{Action: scontrolActions[word], AsUser: word == "uhold" || word == "holdu"}
 	var tasks []console.TaskRef
 	for _, a := range args {
 		ids, of, err := jobsAndTasks(strings.TrimPrefix(strings.ToLower(a), "jobid="))
 		if err != nil {
-			return bare(fmt.Sprintf("Invalid job id specified for job %s\nslurm_suspend error: Invalid job id specified", a))
+			return nil, bare(fmt.Sprintf("Invalid job id specified for job %s\nslurm_suspend error: Invalid job id specified", a))
 		}
 		req.Ids, tasks = append(req.Ids, ids...), append(tasks, of...)
 	}
 	if n := len(req.Ids) + len(tasks); n > console.MaxIDs {
-		return bare(fmt.Sprintf("%d jobs and lists of tasks, at most %d at once", n, console.MaxIDs))
+		return nil, bare(fmt.Sprintf("%d jobs and lists of tasks, at most %d at once", n, console.MaxIDs))
 	}
 	req.Tasks = client.ArrayTasks(tasks)
 	results, err := client.Control(ctx, e, c, req)
 	if err != nil {
-		return console.UnknownChange(err, "Asking again is safe.")
+		return nil, console.UnknownChange(err, "Asking again is safe.")
 	}
-	var faults []string
+	var faults []jobFault
 	for _, r := range results {
 		if r.GetFault() != "" {
 			fault := slurmFault(r)
-			faults = append(faults, fmt.Sprintf("%s for job %s", fault, console.JobOrTasks(r.GetId(), r.GetTasks())))
-			if word != "requeue" && word != "requeuehold" {
-				faults = append(faults, "slurm_suspend error: "+fault)
-			}
+			faults = append(faults, jobFault{fault, fmt.Sprintf("%s for job %s", fault, console.JobOrTasks(r.GetId(), r.GetTasks()))})
 		}
 	}
-	if len(faults) > 0 {
-		return bare(strings.Join(faults, "\n"))
-	}
-	return nil
+	return faults, nil
 }
 
-var errNoAction = errors.New("name a command: show, hold, uhold, release, requeue, requeuehold, update, ping, version")
+var errNoAction = errors.New("name a command: show, hold, uhold, release, requeue, requeuehold, top, wait_job, update, create, delete, ping, version")

@@ -76,19 +76,11 @@ func shares(resp *apiv1.ListStandingResponse, accounts, users []string) []slurm.
 	w.total = float64(max(1, left))
 	depth := 0
 	if len(accounts) == 0 || slices.Contains(accounts, slurm.Root) {
-		w.out = append(w.out, slurm.Share{Account: slurm.Root, Cluster: clusterName, RawUsage: left / 1e6, NormUsage: ofNothing(left), EffUsage: 1})
+		w.out = append(w.out, slurm.Share{Account: slurm.Root, Cluster: clusterName, RawUsage: left / 1e6, EffUsage: 1})
 		depth = 1
 	}
 	w.below("", depth)
 	return w.out
-}
-
-// ofNothing is 1 when anything was used.
-func ofNothing(left int64) float64 {
-	if left > 0 {
-		return 1
-	}
-	return 0
 }
 
 type shareWalk struct {

@@ -1,0 +1,178 @@
+package slurmcmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// mostStepBack is how many jobs scontrol top has step back at most: each is a
+// change of its own.
+const mostStepBack = 200
+
+// forJob is what scontrol says of a job that it cannot do something to.
+func forJob(fault string, id uint64) bare {
+	return bare(fmt.Sprintf("%s for job %d", fault, id))
+}
+
+// runScontrolTop lets jobs go before all others of the same user, partition,
+// account and QOS: those that stand before it step back behind it. So nobody
+// else's job moves, and users may do it.
+func runScontrolTop(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
+	if len(args) == 0 {
+		return bare("too few arguments for keyword:top")
+	}
+	ids, err := jobNumbers(strings.Join(args, ","), "Invalid job id specified for job %s")
+	if err != nil {
+		return bare(err.Error())
+	}
+	for _, id := range slices.Backward(ids) { // the first that is named ends up first
+		if err := top(ctx, e, c, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func top(ctx context.Context, e *console.Env, c *client.Client, id uint64) error {
+	job, err := oneJob(ctx, c, id)
+	if err != nil {
+		return err
+	}
+	if job == nil {
+		return forJob("Invalid job id specified", id)
+	}
+	switch s := slurmJob(job, e.Now()); {
+	case s.ArrayID != 0:
+		return bare(fmt.Sprintf("Requested operation is presently disabled for job %d\nit is a job array, whose tasks keep their places; scontrol update jobid=… nice=N has other jobs step back", id))
+	case s.Code != "PD":
+		return forJob("Job is no longer pending execution", id)
+	case isHeld(s.Reason):
+		return forJob("Job is in held state, pending scheduler release", id)
+	}
+	others, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Users: []string{job.GetUser()}, States: berthStates([]string{"PENDING"}), Brief: true})
+	if err != nil {
+		return err
+	}
+	others = slices.DeleteFunc(others, func(o *apiv1.Job) bool {
+		return o.GetId() == job.GetId() || o.GetArrayJobId() != 0 || o.GetUid() != job.GetUid() || o.GetPartition() != job.GetPartition() || o.GetAccount() != job.GetAccount() || o.GetQos() != job.GetQos()
+	})
+	if len(others) >= client.MostForecasts {
+		return bare(fmt.Sprintf("Requested operation is presently disabled for job %d\n%d jobs of the user wait beside it, at most %d are compared; scontrol update jobid=… nice=N has some step back", id, len(others), client.MostForecasts-1))
+	}
+	return stepBack(ctx, c, job, others)
+}
+
+// stepBack raises the nice value of those of others that stand before job, by as
+// many places as they do and one.
+func stepBack(ctx context.Context, c *client.Client, job *apiv1.Job, others []*apiv1.Job) error {
+	ids := []uint64{job.GetId()}
+	for _, o := range others {
+		ids = append(ids, o.GetId())
+	}
+	places, err := client.Forecasts(ctx, c, ids)
+	if err != nil {
+		return err
+	}
+	at := func(j *apiv1.Job) int64 { return int64(places[j.GetId()].GetForecast().GetAhead()) }
+	others = slices.DeleteFunc(others, func(o *apiv1.Job) bool { return places[o.GetId()] == nil || at(o) >= at(job) })
+	if n := len(others); n > mostStepBack {
+		return bare(fmt.Sprintf("Requested operation is presently disabled for job %d\n%d jobs of the user stand before it, at most %d step back at once; scontrol update jobid=… nice=N does it by hand", job.GetId(), n, mostStepBack))
+	}
+	for _, o := range others {
+		nice := int32(min(int64(o.GetNice())+at(job)-at(o)+1, cluster.MaxNice))
+		if _, err := client.UpdateJob(ctx, c, &apiv1.UpdateJobRequest{Id: o.GetId(), Nice: &nice}); err != nil {
+			return updateFault(err, o.GetId())
+		}
+	}
+	return nil
+}
+
+// oneJob is a job, or what is first of an array; nil when there is none.
+func oneJob(ctx context.Context, c *client.Client, id uint64) (*apiv1.Job, error) {
+	jobs, err := client.ListJobs(ctx, c, &apiv1.ListJobsRequest{Ids: []uint64{id}, Finished: true, Brief: true})
+	if err != nil || len(jobs) == 0 {
+		return nil, err
+	}
+	return jobs[max(0, slices.IndexFunc(jobs, func(j *apiv1.Job) bool { return j.GetId() == id }))], nil
+}
+
+// runScontrolWait returns once a job has its nodes, and fails when it ends
+// without.
+func runScontrolWait(ctx context.Context, e *console.Env, c *client.Client, args []string) error {
+	switch len(args) {
+	case 0:
+		return bare("too few arguments for keyword:wait_job")
+	case 1:
+	default:
+		return bare("too many arguments for keyword:wait_job")
+	}
+	id, err := jobNumber(args[0])
+	if err != nil {
+		return bare("Invalid job id specified for job " + args[0])
+	}
+	job, err := oneJob(ctx, c, id)
+	if err != nil {
+		return err
+	}
+	if job == nil {
+		return slurmNote(fmt.Sprintf("Problem running job %d", id))
+	}
+	begun := func() bool {
+		return job.GetState() == cluster.JobRunning.String() || job.GetState() == cluster.JobCompleting.String() || console.Terminal(job.GetState())
+	}
+	if !begun() {
+		err := c.WatchJobs(ctx, []uint64{job.GetId()}, func(news []*apiv1.Job) bool {
+			for _, j := range news {
+				if j.GetId() == job.GetId() {
+					job = j
+				}
+			}
+			return begun()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if console.Terminal(job.GetState()) {
+		return slurmNote(fmt.Sprintf("Job %d no longer running", id))
+	}
+	fmt.Fprintf(e.Stderr, "scontrol: Nodes are ready for job %d\n", id)
+	return nil
+}
+
+// slurmNote is what scontrol says without calling it an error, though it fails.
+func slurmNote(text string) bare { return bare("scontrol: " + text) }
+
+// runScontrolConfig shows of Slurm's configuration what has an answer here.
+func runScontrolConfig(ctx context.Context, e *console.Env, c *client.Client) error {
+	st, err := getStatus(ctx, c)
+	if err != nil {
+		return err
+	}
+	members := slices.SortedFunc(slices.Values(st.GetMembers()), leadersFirst)
+	conf := []slurm.Setting{
+		{Key: "AccountingStorageTRES", Value: "cpu,mem,node,billing,gres/gpu"}, {Key: "AccountingStorageType", Value: "accounting_storage/berth"},
+		{Key: "AuthType", Value: "auth/berth"}, {Key: "ClusterName", Value: clusterName}, {Key: "GresTypes", Value: "gpu"}, {Key: "JobRequeue", Value: "0"},
+		{Key: "MaxArraySize", Value: fmt.Sprint(cluster.MaxTaskID + 1)}, {Key: "PreemptMode", Value: "REQUEUE"}, {Key: "PreemptType", Value: "preempt/qos"},
+		{Key: "SchedulerParameters", Value: "policy=" + console.Escape(st.GetPolicy())}, {Key: "SchedulerType", Value: "sched/berth"}, {Key: "SelectType", Value: "select/berth"},
+	}
+	for i, m := range members {
+		conf = append(conf, slurm.Setting{Key: fmt.Sprintf("SlurmctldHost[%d]", i), Value: console.Escape(m.GetId()) + "(" + console.Escape(m.GetAddress()) + ")"})
+	}
+	conf = append(conf, slurm.Setting{Key: "SLURM_VERSION", Value: slurm.Version})
+	if err := slurm.Config(e.Out, conf, e.Now()); err != nil {
+		return err
+	}
+	e.Printf("\n")
+	printPing(e, members)
+	return nil
+}

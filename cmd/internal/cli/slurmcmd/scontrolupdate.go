@@ -1,0 +1,86 @@
+package slurmcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+)
+
+// setPriority holds jobs by Priority=0 and releases them by Priority=-1, as
+// scontrol does; order is left without the word. There are no other priorities by
+// number.
+func setPriority(ctx context.Context, e *console.Env, c *client.Client, ids []uint64, v string, order []string) ([]string, error) {
+	word := ""
+	switch strings.ToLower(v) {
+	case "0":
+		word = "hold"
+	case "-1", "infinite":
+		word = "release"
+	default:
+		return nil, bare("Update of this parameter is not supported: priority=" + v + "\nRequest aborted\n" +
+			"there are no priorities by number: 0 holds the job, nice=N has it step back by N places, a QOS has a priority, and scontrol top puts it before the owner's others")
+	}
+	var args []string
+	for _, id := range ids {
+		args = append(args, strconv.FormatUint(id, 10))
+	}
+	left := slices.DeleteFunc(slices.Clone(order), func(key string) bool { return key == "priority" })
+	faults, err := controlJobs(ctx, e, c, word, args)
+	if err != nil || len(faults) == 0 {
+		return left, err
+	}
+	var lines []string
+	for _, f := range faults {
+		lines = append(lines, f.line)
+	}
+	return left, bare(strings.Join(lines, "\n"))
+}
+
+// updateFault is what scontrol says of a change that was refused: Slurm's words,
+// where it has any, and on the next line Berth's reason.
+func updateFault(err error, id uint64) error {
+	var ce *cluster.Error
+	if !errors.As(err, &ce) {
+		return fmt.Errorf("slurm_update error: %w", err)
+	}
+	if words := slurmWordsFor(ce); words != "" {
+		return bare(fmt.Sprintf("%s for job %d\n%s", words, id, ce.Msg))
+	}
+	return fmt.Errorf("slurm_update error: %w", err)
+}
+
+// slurmWords are Slurm's for refusals, by what Berth's say; the first that fits
+// counts.
+var slurmWords = []struct {
+	code  cluster.Code // 0 for any
+	has   string
+	words string
+}{
+	{cluster.CodeDenied, "", "Access/permission denied"},
+	{0, "reservation", "Requested reservation is invalid"},
+	{0, "partition", "Invalid partition name specified"},
+	{0, "account", "Invalid account or account/partition combination specified"},
+	{0, "qos", "Invalid qos specification"},
+	{0, "feature", "Invalid feature specification"},
+	{0, "dependency", "Job dependency problem"},
+	{0, "has ended", "Job/step already completing or completed"},
+	{cluster.CodeNotFound, "", "Invalid job id specified"},
+}
+
+// slurmWordsFor is "" where Slurm has none.
+func slurmWordsFor(ce *cluster.Error) string {
+	msg := strings.ToLower(ce.Msg)
+	for _, w := range slurmWords {
+		if (w.code == 0 || w.code == ce.Code) && strings.Contains(msg, w.has) {
+			return w.words
+		}
+	}
+	return ""
+}
