@@ -130,8 +130,11 @@ func adminsWeek(t *testing.T, c *cluster) {
 	if got := c.show(id).State; got != "RUNNING" {
 		t.Errorf("a lost leader ended a job: %s", got)
 	}
+	c.restart("coordinator", old.ID)
 	if got := c.run("report", "--by", "user"); !strings.Contains(got, "4321") {
 		t.Errorf("no report of the user's jobs:\n%s", got)
 	}
 	c.run("cancel", fmt.Sprint(id))
+	saveAndRestore(t, c)
+	upgrade(t, c)
 }

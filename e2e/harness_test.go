@@ -353,7 +353,13 @@ func (c *cluster) leader() member {
 // kill ends a process of the cluster as a power cut would.
 func (c *cluster) kill(pid int) {
 	c.t.Helper()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+	c.end(pid, syscall.SIGKILL)
+}
+
+// end sends a signal to a process of the cluster and waits for its end.
+func (c *cluster) end(pid int, sig syscall.Signal) {
+	c.t.Helper()
+	if err := syscall.Kill(pid, sig); err != nil {
 		c.t.Fatalf("kill %d: %v", pid, err)
 	}
 	// Its sockets and locks are its own until the kernel is done with it.

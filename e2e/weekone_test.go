@@ -1,0 +1,84 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// saveAndRestore copies the state of a cluster that runs, and makes a
+// coordinator's directory of the copy, which nothing serves.
+func saveAndRestore(t *testing.T, c *cluster) {
+	t.Helper()
+	dir := scriptDir(t)
+	file, data := filepath.Join(dir, "state.snap"), filepath.Join(dir, "data")
+	if r := c.runAs(4321, "cluster", "snapshot", "save", filepath.Join(dir, "mine")); r.code == 0 || !strings.Contains(r.stderr, "administrator") {
+		t.Errorf("a user saved the state: exit code %d\n%s", r.code, r.stderr)
+	}
+	if got := c.run("cluster", "snapshot", "save", file); !strings.Contains(got, "Saved "+file) {
+		t.Errorf("snapshot save printed %q", got)
+	}
+	if got := c.run("cluster", "snapshot", "show", file); !strings.Contains(got, "checksum right") {
+		t.Errorf("snapshot show printed\n%s", got)
+	}
+	got := c.run("cluster", "snapshot", "restore", file, "--config", filepath.Join(c.dir, "c1", "coordinator.yaml"), "--data", data)
+	if !strings.Contains(got, "coordinator c1") {
+		t.Errorf("snapshot restore printed %q", got)
+	}
+	if _, err := os.Stat(filepath.Join(data, "cluster-id")); err != nil {
+		t.Error(err)
+	}
+}
+
+// upgrade stops every coordinator and an agent as a package's upgrade does, one
+// after the other, and starts them anew, while one job runs, one ends and one is
+// submitted: docs/upgrades.md has the steps.
+func upgrade(t *testing.T, c *cluster) {
+	t.Helper()
+	dir := scriptDir(t)
+	mark, let := filepath.Join(dir, "mark"), filepath.Join(dir, "let")
+	// It ends by itself, with a code that only the one run of it can give.
+	long := c.submit("--gpus", "1", "--mem", "50M", "-D", dir, "--", "sh", "-c", "echo x >> mark; while [ ! -e let ]; do sleep 0.1; done; exit 7")
+	node := c.await(long, "RUNNING").Node
+	c.eventually(60*time.Second, "the job to have begun", func() bool { _, err := os.Stat(mark); return err == nil })
+	before := c.members()
+	for _, m := range before {
+		// The one before must be back: three survive the loss of one.
+		c.eventually(60*time.Second, "three coordinators that have caught up", func() bool { return caughtUp(c) == len(before) })
+		c.end(c.daemonPID("coordinator", m.ID), syscall.SIGTERM)
+		during := c.submit("--mem", "50M", "--", "true") // at once, while an election may go on
+		c.restart("coordinator", m.ID)
+		c.await(during, "COMPLETED")
+	}
+	c.end(c.daemonPID("agent", node), syscall.SIGTERM)
+	if err := os.WriteFile(let, nil, 0o644); err != nil { // it ends while no agent looks
+		t.Fatal(err)
+	}
+	c.restart("agent", node)
+	j := c.await(long, "FAILED", "COMPLETED", "NODE_FAIL")
+	data, err := os.ReadFile(mark)
+	if j.code() != 7 || len(j.Attempts) != 1 || err != nil || string(data) != "x\n" {
+		t.Errorf("job %d: %s with code %d in %d attempts, wrote %q (%v); want 7 in one", long, j.State, j.code(), len(j.Attempts), data, err)
+	}
+	c.await(c.submit("--gpus", "1", "--mem", "50M", "--", "true"), "COMPLETED")
+	if got := c.run("node", "list"); strings.Count(got, "ready") != 2 {
+		t.Errorf("after the upgrade the nodes are\n%s", got)
+	}
+	if n := caughtUp(c); n != len(before) {
+		t.Logf("%d of %d coordinators have caught up already", n, len(before))
+	}
+}
+
+// caughtUp is how many coordinators are there with all that the leader has.
+func caughtUp(c *cluster) int {
+	lead, n := c.leader(), 0
+	for _, m := range c.members() {
+		if m.PID != 0 && m.Applied+5 >= lead.Applied {
+			n++
+		}
+	}
+	return n
+}
