@@ -108,6 +108,9 @@ func (a *Agent) launch(ctx context.Context, as *nodev1.Assignment) (*Launch, err
 			return nil, err
 		}
 	}
+	if len(as.Script) > 0 {
+		a.imageTools(l)
+	}
 	if err := a.contain(l, as); err != nil {
 		return nil, err
 	}

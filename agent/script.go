@@ -47,15 +47,12 @@ func (a *Agent) placeScript(l *Launch, as *nodev1.Assignment) error {
 	if err != nil {
 		return fmt.Errorf("write batch script: %w", err)
 	}
-	if err := a.placeSteps(l); err != nil {
-		return err
-	}
 	l.Args = append(append(args, path), l.Args[min(1, len(l.Args)):]...)
 	if as.Image != "" {
 		dir := filepath.Dir(path)
 		l.Mounts = append(l.Mounts, Mount{Source: dir, Target: dir, ReadOnly: true, Own: true})
 	}
-	return nil
+	return a.placeSteps(l) // in an image it lies in what is mounted just now
 }
 
 // writeScript replaces what a crash may have left of the same attempt.

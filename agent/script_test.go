@@ -44,7 +44,8 @@ func TestPlaceScript(t *testing.T) {
 		if d := cmp.Diff([]string{"/bin/sh", "-e", path, "--epochs", "3"}, l.Args); d != "" {
 			t.Error(d)
 		}
-		if d := cmp.Diff([]Mount{{Source: filepath.Dir(path), Target: filepath.Dir(path), ReadOnly: true, Own: true}}, l.Mounts); d != "" {
+		steps := filepath.Join(filepath.Dir(path), "steps")
+		if d := cmp.Diff([]Mount{{Source: filepath.Dir(path), Target: filepath.Dir(path), ReadOnly: true, Own: true}, {Source: steps, Target: steps, Own: true}}, l.Mounts); d != "" {
 			t.Error(d)
 		}
 		got, err := os.ReadFile(path)
@@ -109,5 +110,31 @@ func TestSlurmEnv(t *testing.T) {
 		if line == "SLURM_RESTART_COUNT=0" || line == "SLURM_GPUS_ON_NODE=0" || line == "SLURM_MEM_PER_NODE=0" {
 			t.Error(line)
 		}
+	}
+}
+
+// TestImageTools gives jobs in images the commands, and the way to the cluster
+// only where the node says so.
+func TestImageTools(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, image string
+		cluster     bool
+		want        Launch
+	}{
+		{"on the node's own files", "", true, Launch{}},
+		{"in an image", "lab/torch", false, Launch{Image: "lab/torch", Commands: []string{"srun"}}},
+		{"that may reach the cluster", "lab/torch", true, Launch{Image: "lab/torch", Commands: []string{"srun"},
+			Env: []string{"BERTH_SOCKET=/s/cluster/berth.sock"}, Mounts: []Mount{{Source: "/s/cluster", Target: "/s/cluster", ReadOnly: true, Own: true}}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := &Agent{cfg: Config{Scripts: "/s", Tools: Tools{Exe: "/usr/bin/berth", Names: []string{"srun"}, Socket: "/s/cluster/berth.sock", ImagesToo: c.cluster}}}
+			l := Launch{Image: c.image}
+			a.imageTools(&l)
+			if d := cmp.Diff(c.want, l); d != "" {
+				t.Error(d)
+			}
+		})
 	}
 }

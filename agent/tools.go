@@ -16,8 +16,12 @@ type Tools struct {
 	// it, before what the node has of the same names.
 	Exe   string
 	Names []string
-	// Socket is where jobs reach the cluster from this node, "" for nowhere.
+	// Socket is where jobs reach the cluster from this node, "" for nowhere. It is
+	// alone in its directory.
 	Socket string
+	// ImagesToo has jobs in images reach the cluster, not only jobs on the node's
+	// own files.
+	ImagesToo bool
 }
 
 const (
@@ -70,8 +74,23 @@ func (c *Config) placeTools() error {
 	return nil
 }
 
+// imageTools gives a job in an image the commands, and the way to the cluster
+// where that is for it.
+func (a *Agent) imageTools(l *Launch) {
+	t := a.cfg.Tools
+	if a.cfg.Scripts == "" || t.Exe == "" || l.Image == "" {
+		return
+	}
+	l.Commands = t.Names
+	if t.Socket != "" && t.ImagesToo {
+		dir := filepath.Dir(t.Socket)
+		l.Mounts = append(l.Mounts, Mount{Source: dir, Target: dir, ReadOnly: true, Own: true})
+		l.Env = launch.Environ(l.Env, []string{"BERTH_SOCKET=" + t.Socket})
+	}
+}
+
 // toolsEnv makes the links the first of PATH, and tells what they need: jobs in
-// images have roots of their own, without them.
+// images have roots of their own, without them, see imageTools.
 func (a *Agent) toolsEnv(env []string, image string) []string {
 	if a.cfg.Scripts == "" || a.cfg.Tools.Exe == "" || image != "" {
 		return env
@@ -91,9 +110,6 @@ func (a *Agent) toolsEnv(env []string, image string) []string {
 
 // placeSteps makes the file in which a job counts its steps, as its user.
 func (a *Agent) placeSteps(l *Launch) error {
-	if l.Image != "" {
-		return nil
-	}
 	path := filepath.Join(a.scriptDir(l.ID), stepsName)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil && (l.UID != uint32(os.Getuid()) || l.GID != uint32(os.Getgid())) {
@@ -103,5 +119,8 @@ func (a *Agent) placeSteps(l *Launch) error {
 		return fmt.Errorf("count of steps: %w", err)
 	}
 	l.Env = append(l.Env, "BERTH_STEPS="+path)
+	if l.Image != "" {
+		l.Mounts = append(l.Mounts, Mount{Source: path, Target: path, Own: true})
+	}
 	return f.Close()
 }

@@ -42,7 +42,7 @@ func TestJobsChooseWhatTheyRunIn(t *testing.T) {
 	t.Parallel()
 	needBusybox(t)
 	data := openDir(t)
-	c := startClusterWith(t, []string{"BERTH_CONTAINERS_MOUNTS=" + data}, "--runtime", "containerd", "--nodes", "cpu", "--busybox")
+	c := startClusterWith(t, []string{"BERTH_CONTAINERS_MOUNTS=" + data, "BERTH_CONTAINERS_CLUSTER=true"}, "--runtime", "containerd", "--nodes", "cpu", "--busybox")
 	dir := openDir(t)
 	secret, sub := filepath.Join(data, "secret"), filepath.Join(data, "sub")
 	if err := errors.Join(os.WriteFile(secret, []byte("bob's"), 0o600), os.Chown(secret, bob, bob), os.Mkdir(sub, 0o777), os.Chmod(sub, 0o777)); err != nil {
@@ -76,13 +76,49 @@ echo done`
 			t.Errorf("show lacks %q:\n%s", want, shown)
 		}
 	}
-	script2 := filepath.Join(dir, "job.sh")
-	if err := os.WriteFile(script2, []byte("#!/bin/sh\n#BERTH --image="+busyboxImage+"\n#SBATCH --output=berth-%j.out\n#SBATCH --chdir="+dir+"\necho from a script\n"), 0o755); err != nil {
+	stepsInAnImage(c, dir)
+}
+
+// imageScript has steps, and asks the cluster, in an image that knows neither.
+const imageScript = `#!/bin/sh
+#BERTH --image=` + busyboxImage + `
+#SBATCH -n2 --output=berth-%j.out
+echo from a script
+srun -l sh -c 'echo $SLURM_PROCID of $SLURM_NTASKS in $SLURM_JOB_ID.$SLURM_STEP_ID on $SLURMD_NODENAME'
+srun -n1 sh -c 'exit 3'; echo rc $?
+squeue -h -o 'it is %T'
+echo $SLURM_JOB_NUM_NODES $SLURM_NTASKS $SLURM_JOB_PARTITION
+while [ ! -e /tmp/go ]; do sleep 0.1; done
+echo went
+`
+
+// stepsInAnImage: srun, squeue, exec, tunnels and sessions in jobs that have a
+// root of their own.
+func stepsInAnImage(c *cluster, dir string) {
+	t := c.t
+	t.Helper()
+	script := filepath.Join(dir, "job.sh")
+	if err := os.WriteFile(script, []byte(imageScript), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	script3 := parseID(t, c.runAs(alice, "submit", "--parsable", "-Q", script2).stdout)
-	c.await(script3, "COMPLETED")
-	c.output(dir, script3, "from a script")
+	id := parseID(t, c.runAs(alice, "submit", "--parsable", "-Q", "-D", dir, script).stdout)
+	out := c.output(dir, id, "1 2 all")
+	for _, want := range []string{"from a script", fmt.Sprintf("0: 0 of 2 in %d.0 on n1", id), fmt.Sprintf("1: 1 of 2 in %d.0 on n1", id), "rc 3", "it is RUNNING"} {
+		if !strings.Contains("\n"+out, "\n"+want+"\n") {
+			t.Errorf("no line %q in\n%s", want, out)
+		}
+	}
+	job := fmt.Sprint(id)
+	if r := c.runAs(alice, "exec", "-n", job, "--", "sh", "-c", "echo $SLURM_JOB_ID; srun -n1 echo a step"); r.stdout != job+"\na step\n" || r.code != 0 {
+		t.Errorf("exec: %+v", r)
+	}
+	_ = c.runAs(alice, "exec", "-n", job, "--", "touch", "/tmp/go") // its own end may come after the job's
+	c.await(id, "COMPLETED", "FAILED")
+	c.output(dir, id, "went")
+	r := c.runAs(alice, "run", "--image", busyboxImage, "-D", dir, "--", "sh", "-c", "echo $SLURM_STEP_ID; ls /.berth/bin/srun; exit 4")
+	if r.code != 4 || r.stdout != "0\n/.berth/bin/srun\n" {
+		t.Errorf("a session in an image: %+v", r)
+	}
 }
 
 // TestWhatIsNotAllowedIsRefused says what is, and where that stands.

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -107,12 +106,11 @@ func enterSpec(spec *specs.Spec, x *agent.Exec) (*specs.Process, error) {
 	}
 	proc.Args = x.Args
 	if x.Own {
-		// As its first process is, where that is ours.
-		i := slices.Index(own.Args, jobside.Binary)
-		if i < 0 {
-			return nil, cluster.Errorf(cluster.CodeConflict, "steps and sessions are not for jobs in an image that run a command of their own")
+		ours := ownCommand(spec.Mounts)
+		if ours == nil {
+			return nil, cluster.Errorf(cluster.CodeConflict, "steps, sessions and tunnels are for jobs in an image that run a script, and this one runs a command")
 		}
-		proc.Args = append(slices.Clone(own.Args[:i+1]), x.Args...)
+		proc.Args = append(ours, x.Args...)
 	}
 	if len(proc.Args) == 0 {
 		proc.Args = imageShell

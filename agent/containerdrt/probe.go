@@ -36,7 +36,6 @@ const (
 	probeJob   = cluster.JobID(1<<63 - 1)
 	probeImage = "berth.local/device-probe:1"
 	probeTime  = 30 * time.Second
-	probeLib   = jobside.Dir + "/lib"
 	probeOther = jobside.Dir + "/other" // card nodes are laid here
 )
 
@@ -190,7 +189,7 @@ func (r *Runtime) probeInImage(ctx context.Context, l *agent.Launch, b *binds) e
 	for at, from := range libs {
 		b.specs = append(b.specs, specs.Mount{Destination: at, Type: "bind", Source: from, Options: []string{"bind", "ro", "nosuid", "nodev"}})
 	}
-	l.Env = append(l.Env, "LD_LIBRARY_PATH="+probeLib)
+	l.Env = append(l.Env, "LD_LIBRARY_PATH="+jobside.Libraries)
 	return nil
 }
 
@@ -234,7 +233,7 @@ func libraries(exe string) (map[string]string, error) {
 			continue
 		}
 		if so, err := lib.DynString(elf.DT_SONAME); err == nil && len(so) == 1 && !strings.Contains(so[0], "/") {
-			out[path.Join(probeLib, so[0])] = fields[5]
+			out[path.Join(jobside.Libraries, so[0])] = fields[5]
 		}
 		_ = lib.Close() // it was only read
 	}

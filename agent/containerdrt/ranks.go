@@ -1,26 +1,27 @@
 package containerdrt
 
 import (
+	"errors"
 	"fmt"
-	"github.com/berth-scheduler/berth/agent/jobside"
-	"path"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/jobside"
 )
 
-// imageLoader is where our own binary's loader lies in an image job that runs
-// several processes, beside the libraries: the image has its own, of whatever
-// kind, and keeps them.
-const imageLoader = probeLib + "/ld.so"
-
 // imageArgs is the argument vector of an image job, and what must be mounted for
-// it: with several processes our own binary runs them. It is called through its
-// own loader, since an image may have none or another.
+// it: with several processes our own binary runs them, and with commands of ours
+// it is what they are. It is called through its own loader, since an image may
+// have none or another: that lies beside the libraries, and the image keeps its
+// own.
 func (r *Runtime) imageArgs(l *agent.Launch) (args []string, mounts []specs.Mount, err error) {
-	if l.Ranks == nil {
+	if l.Ranks == nil && len(l.Commands) == 0 {
 		return l.Args, nil, nil
 	}
 	libs, err := libraries(r.cfg.Logger)
@@ -30,14 +31,95 @@ func (r *Runtime) imageArgs(l *agent.Launch) (args []string, mounts []specs.Moun
 	mount := func(at, from string) {
 		mounts = append(mounts, specs.Mount{Destination: at, Type: "bind", Source: from, Options: []string{"bind", "ro", "nosuid", "nodev"}})
 	}
-	args = l.RankArgs(jobside.Binary)
 	for at, from := range libs {
-		if !strings.HasPrefix(at, probeLib+"/") {
-			at = imageLoader
-			args = append([]string{imageLoader, "--library-path", path.Dir(imageLoader)}, args...)
+		if !strings.HasPrefix(at, jobside.Libraries+"/") {
+			at = jobside.Loader
 		}
 		mount(at, from)
 	}
 	mount(jobside.Binary, r.cfg.Logger)
-	return args, mounts, nil
+	if len(l.Commands) > 0 {
+		dir, err := r.placeCommands(l.Commands)
+		if err != nil {
+			return nil, nil, fmt.Errorf("commands for image jobs: %w", err)
+		}
+		mount(jobside.Commands, dir)
+	}
+	if l.Ranks == nil {
+		return l.Args, mounts, nil
+	}
+	return append(ownCommand(mounts), l.RankArgs("")[1:]...), mounts, nil
+}
+
+// ownCommand is how our own binary is called in a container that has these
+// mounts; nil where it is not.
+func ownCommand(mounts []specs.Mount) []string {
+	has := func(at string) bool {
+		return slices.ContainsFunc(mounts, func(m specs.Mount) bool { return m.Destination == at })
+	}
+	switch {
+	case !has(jobside.Binary):
+		return nil
+	case has(jobside.Loader):
+		return []string{jobside.Loader, "--library-path", jobside.Libraries, jobside.Binary}
+	}
+	return []string{jobside.Binary}
+}
+
+// commandScript runs a command of ours in an image. It is no link: the kernel
+// would seek the loader in the image.
+const commandScript = `#!/bin/sh
+[ -e ` + jobside.Loader + ` ] && exec ` + jobside.Loader + ` --library-path ` + jobside.Libraries + ` ` + jobside.Binary + ` %[1]s"$@"
+exec ` + jobside.Binary + ` %[1]s"$@"
+`
+
+// placeCommands makes the directory of commands that image jobs find, and says
+// where it is. Running jobs may have it: files are replaced in one step.
+func (r *Runtime) placeCommands(names []string) (string, error) {
+	dir := filepath.Join(r.cfg.Dir, "commands")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // whatever the umask
+		return "", err
+	}
+	for _, name := range names {
+		verb := name + " "
+		if name == "berth" {
+			verb = ""
+		}
+		text, at := fmt.Sprintf(commandScript, verb), filepath.Join(dir, name)
+		have, err := os.ReadFile(at)
+		if err == nil && string(have) == text {
+			continue
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		f, err := os.CreateTemp(dir, ".new-*")
+		if err != nil {
+			return "", err
+		}
+		_, err = f.WriteString(text)
+		if err = errors.Join(err, f.Chmod(0o755), f.Close()); err == nil {
+			err = os.Rename(f.Name(), at)
+		}
+		if err != nil {
+			return "", errors.Join(err, os.Remove(f.Name()))
+		}
+	}
+	return dir, nil
+}
+
+// commandsFirst makes the commands of ours the first in PATH.
+func commandsFirst(l *agent.Launch, env []string) []string {
+	if len(l.Commands) == 0 || l.Image == "" {
+		return env
+	}
+	for i, line := range env {
+		if rest, ok := strings.CutPrefix(line, "PATH="); ok {
+			env[i] = "PATH=" + jobside.Commands + ":" + rest
+		}
+	}
+	return env
 }

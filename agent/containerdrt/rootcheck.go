@@ -21,7 +21,7 @@ import (
 // a directory or nothing: several of runc's holes began with a link in its way
 // (CVE-2019-19921, CVE-2021-30465, CVE-2023-27561), and none of them is
 // reached through a root that has no such link.
-var ourPlaces = []string{"proc", "sys", "dev", "dev/pts", "dev/shm", "dev/mqueue", "etc", "run", "tmp"}
+var ourPlaces = []string{"proc", "sys", "dev", "dev/pts", "dev/shm", "dev/mqueue", "etc", "run", "tmp", ".berth", ".berth/lib", ".berth/bin"}
 
 // checkPlaces refuses a root that has something else there.
 func checkPlaces(root string) error {

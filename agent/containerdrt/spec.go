@@ -31,7 +31,7 @@ func (r *Runtime) specOpts(l *agent.Launch, imageEnv []string, b *binds) ([]oci.
 	}
 	opts := []oci.SpecOpts{
 		oci.WithDefaultSpec(),
-		withEnv(append(keepPath(imageEnv, env), env...)),
+		withEnv(commandsFirst(l, append(keepPath(imageEnv, env), env...))),
 		withUser(l),
 		oci.WithCapabilities(nil),
 		oci.WithNoNewPrivileges,

@@ -23,7 +23,21 @@ const (
 	Dir    = "/.berth"
 	Binary = Dir + "/exec"
 	File   = Dir + "/job"
+	// In an image are our own libraries and their loader, since it has others or
+	// none, and the commands that its jobs find.
+	Libraries = Dir + "/lib"
+	Loader    = Libraries + "/ld.so"
+	Commands  = Dir + "/bin"
 )
+
+// Self is how this program starts itself anew. In an image it runs by its loader,
+// which is then what the kernel takes for the program.
+func Self() []string {
+	if exe, err := os.Readlink("/proc/self/exe"); err == nil && exe == Loader {
+		return []string{Loader, "--library-path", Libraries, Binary}
+	}
+	return []string{"/proc/self/exe"}
+}
 
 // Spec tells the helper what to do for one container. Its launch carries no
 // environment, which may hold secrets, but for variables that are no text.

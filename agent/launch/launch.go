@@ -45,6 +45,10 @@ type Launch struct {
 	TmpBytes, ShmBytes int64
 	// Mounts are bind mounts into an image job's root.
 	Mounts []Mount
+	// Commands are names of Berth's own commands that an image job finds, before
+	// those of the image; with any its own program is there to be run. Host jobs
+	// have what the node has.
+	Commands []string
 	// Ranks, when there, makes the first process one that runs Args several
 	// times at once, see RankArgs.
 	Ranks *Ranks

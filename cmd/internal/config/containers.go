@@ -37,6 +37,10 @@ type Containers struct {
 	// Mounts lists the directories of the node of which image jobs may ask for
 	// parts.
 	Mounts []string `yaml:"mounts"`
+	// Cluster has image jobs reach the cluster as their users, as jobs on the
+	// node's own files do: what is in an image could then submit jobs outside of
+	// it.
+	Cluster bool `yaml:"cluster"`
 }
 
 func defaultContainers() Containers {

@@ -40,7 +40,7 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 	visitors := relay.New(log, cfg.Jobs.Detached)
 	defer visitors.Close()
 	ac := agent.Config{
-		Visitors: visitors, Tools: tools(cfg.Jobs.Scripts),
+		Visitors: visitors, Tools: tools(cfg.Jobs.Scripts, cfg.Containers.Cluster),
 		Node: cluster.NodeID(cfg.Node.Name), Address: cfg.Node.Address, Features: cfg.Node.Features, Version: version, Dir: cfg.Data.Dir, Scripts: cfg.Jobs.Scripts,
 		Coordinators: cfg.Coordinators, Dial: Dialer(src, tlsconf.RoleCoordinator),
 		Users: newAccounts(cfg.Users), Networks: networks(cfg.Containers), Env: cfg.Jobs.Env, Grace: cfg.Jobs.Grace, IdleLimit: cfg.Jobs.IdleLimit, MemCaps: memCaps(cfg.GPUs, cfg.Sharing, log), Tail: asuser.Tail, Log: log,

@@ -19,17 +19,17 @@ import (
 )
 
 // gateName is the socket beside the batch scripts by which jobs reach the
-// cluster.
-const gateName = "berth.sock"
+// cluster. Its directory holds nothing else, and may be mounted.
+const gateName = "cluster/berth.sock"
 
 // tools are Slurm's commands for the jobs of a node: links to this program. A
 // program that cannot be named gives them none.
-func tools(scripts string) agent.Tools {
+func tools(scripts string, imagesToo bool) agent.Tools {
 	exe, err := os.Executable()
 	if err != nil || scripts == "" {
 		return agent.Tools{}
 	}
-	return agent.Tools{Exe: exe, Names: append(slurmcmd.Applets(), "berth"), Socket: filepath.Join(scripts, gateName)}
+	return agent.Tools{Exe: exe, Names: append(slurmcmd.Applets(), "berth"), Socket: filepath.Join(scripts, gateName), ImagesToo: imagesToo}
 }
 
 // serveGate passes what jobs on this node ask of the coordinators on to them,
@@ -37,6 +37,10 @@ func tools(scripts string) agent.Tools {
 func serveGate(ctx context.Context, cfg *config.Agent, dial func(string) (*grpc.ClientConn, error), socket string, log *slog.Logger) error {
 	if socket == "" {
 		return nil
+	}
+	dir := filepath.Dir(socket)
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755)); err != nil { // whatever the umask
+		return fmt.Errorf("socket for jobs: %w", err)
 	}
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("socket for jobs: %w", err)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/berth-scheduler/berth/agent/jobside"
 	"github.com/berth-scheduler/berth/agent/step"
 )
 
@@ -24,8 +25,11 @@ type localNode struct {
 
 // openLocal starts it. Its environment is that of the tasks.
 func openLocal(_ context.Context, env []string, stderr io.Writer) (node, error) {
-	cmd := exec.Command("/proc/self/exe", step.Arg)
-	cmd.Args[0] = "srun"
+	self := jobside.Self()
+	cmd := exec.Command(self[0], append(self[1:], step.Arg)...)
+	if len(self) == 1 {
+		cmd.Args[0] = "srun"
+	}
 	cmd.Env, cmd.Stderr = env, stderr
 	// A key that interrupts is srun's alone.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
