@@ -59,6 +59,8 @@ type Node struct {
 	// Drain is set by an administrator: no new jobs, running ones go on.
 	Drain       bool
 	DrainReason string
+	// DrainUntil is when the drain ends by itself, 0 for never.
+	DrainUntil Time
 	// CPUMilli and MemMiB are what jobs may use in all.
 	CPUMilli, MemMiB int64
 	// GPUs are sorted by id.

@@ -114,9 +114,11 @@ func termsOf(waiting, running []*cluster.Job) (out map[cluster.JobID]cluster.Ter
 	return out, due
 }
 
-// expire ends waiting jobs whose deadline has passed, until ctx ends.
+// expire ends waiting jobs whose deadline has passed, and drains whose time is
+// over, until ctx ends.
 func (c *Coordinator) expire(ctx context.Context) error {
 	for sleep(ctx, expireEvery) {
+		c.endDrains(ctx)
 		ids := c.fsm.Expired(cluster.TimeOf(c.cfg.Clock()))
 		for chunk := range slices.Chunk(ids, maxJobsPerCall) {
 			cmd := &logv1.ExpireJobs{}

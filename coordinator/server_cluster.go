@@ -146,6 +146,7 @@ func (c *Coordinator) nodeView(n *cluster.Node) *apiv1.Node {
 	c.fsm.Read(func(st *fsm.State) {
 		v = conv.NodeToAPI(n, st.Ledger())
 		tellReserved(v, st, c.nowTime())
+		tellDrainLater(v, st.Reservations(), c.nowTime())
 		for _, g := range v.Gpus {
 			g.Queued = uint32(len(st.Queue(cluster.GPUID(g.Uuid))))
 		}
@@ -178,49 +179,6 @@ func (c *Coordinator) nodeView(n *cluster.Node) *apiv1.Node {
 		}
 	}
 	return v
-}
-
-// DrainNode stops new jobs from starting on a node; running ones go on.
-func (s *clusterServer) DrainNode(ctx context.Context, req *apiv1.DrainNodeRequest) (*apiv1.DrainNodeResponse, error) {
-	n, err := s.setDrain(ctx, req.Id, true, req.Reason)
-	if err != nil {
-		return nil, toStatus(ctx, s.c.log, err)
-	}
-	return &apiv1.DrainNodeResponse{Node: n}, nil
-}
-
-// ResumeNode lets jobs start on a node again.
-func (s *clusterServer) ResumeNode(ctx context.Context, req *apiv1.ResumeNodeRequest) (*apiv1.ResumeNodeResponse, error) {
-	n, err := s.setDrain(ctx, req.Id, false, "")
-	if err != nil {
-		return nil, toStatus(ctx, s.c.log, err)
-	}
-	return &apiv1.ResumeNodeResponse{Node: n}, nil
-}
-
-const maxReason = 256
-
-func (s *clusterServer) setDrain(ctx context.Context, id string, drain bool, reason string) (*apiv1.Node, error) {
-	who := callerOf(ctx)
-	if err := s.c.authorize(who, actAdmin, nil); err != nil {
-		return nil, err
-	}
-	if len(reason) > maxReason {
-		return nil, cluster.Errorf(cluster.CodeInvalid, "reason: %d bytes, at most %d are allowed", len(reason), maxReason)
-	}
-	if _, ok := s.c.fsm.Node(cluster.NodeID(id)); !ok {
-		return nil, noNode(id)
-	}
-	_, err := s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_DrainNode{DrainNode: &logv1.DrainNode{Node: id, Drain: drain, Reason: reason, By: uint32(who.uid)}}})
-	if err != nil {
-		return nil, err
-	}
-	s.c.log.InfoContext(ctx, "node drain changed", "node", id, "drain", drain, "uid", who.uid)
-	n, ok := s.c.fsm.Node(cluster.NodeID(id))
-	if !ok {
-		return nil, noNode(id)
-	}
-	return s.c.nodeView(n), nil
 }
 
 // FenceNode gives up a silent node: its jobs end as lost, or wait again when

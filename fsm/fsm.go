@@ -30,12 +30,17 @@ const (
 // memory than it declared is not tried again, and one that others on its GPU
 // ended is, jobs may need several nodes, cards have states and nodes a history, from 9 on jobs
 // say whom to write to, and have an account, a quality of service and a nice
-// value, from 10 on a job that is changed needs room where it is charged.
+// value, from 10 on a job that is changed needs room where it is charged, drains
+// may end by themselves, and partitions say who may use them.
 const EntryVersion = 10
 
 // chargeVersion is the one from which on a job that is changed needs room in the
 // quotas of where it is charged then.
 const chargeVersion = 10
+
+// siteVersion is the one from which on drains may have an end, and partitions
+// lists of who may use them.
+const siteVersion = 10
 
 // accountVersion is the one from which on jobs are of accounts.
 const accountVersion = 9
@@ -139,7 +144,14 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 		return tellVersion
 	case *logv1.Command_DrainGpu:
 		return healthVersion
+	case *logv1.Command_DrainNode:
+		if k.DrainNode.GetUntilUs() != 0 {
+			return siteVersion
+		}
 	case *logv1.Command_SetPartition:
+		if len(k.SetPartition.GetPartition().GetAccess()) > 0 {
+			return siteVersion
+		}
 		if k.SetPartition.GetPartition().GetIdle() != "" {
 			return tellVersion
 		}
@@ -164,30 +176,7 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 	case *logv1.Command_ChangeTasks:
 		return arrayVersion
 	case *logv1.Command_SubmitJob:
-		// Those who do not know these fields would store the jobs without.
-		least := uint32(1)
-		for _, j := range k.SubmitJob.GetJobs() {
-			s := j.GetSpec()
-			switch {
-			case s.GetWhere() != nil, s.GetMailEvents() != 0 || s.GetMailUser() != "" || s.GetIdleOkUs() != 0:
-				return tellVersion
-			case s.GetAccount() != "" || s.GetQos() != "" || s.GetNice() != 0:
-				return accountVersion
-			case s.GetWarning() != nil || s.GetTruncate() || s.GetContainer() != nil:
-				return lifeVersion
-			case s.GetNodes() > 1 || s.GetTasks() > 1:
-				return gangVersion
-			case s.GetHold() || s.GetBeginUs() != 0 || len(s.GetDepends()) > 0:
-				least = max(least, holdVersion)
-			case s.GetOrCpu():
-				least = max(least, orCPUVersion)
-			case s.GetCheckpointSignal() != "" || s.GetPartition() != "":
-				least = max(least, preemptVersion)
-			case s.GetDeadlineUs() != 0 || s.GetObjective() != "" || s.GetMaxPowerW() != 0 || s.GetMaxCostMilli() != 0:
-				least = max(least, 4)
-			}
-		}
-		return least
+		return submitNeeds(k.SubmitJob)
 	case *logv1.Command_RegisterNode:
 		if len(k.RegisterNode.GetNode().GetFeatures()) > 0 {
 			return whereVersion
@@ -208,6 +197,34 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 		return importVersion
 	}
 	return 1
+}
+
+// submitNeeds does so for a submit.
+func submitNeeds(c *logv1.SubmitJob) uint32 {
+	// Those who do not know these fields would store the jobs without.
+	least := uint32(1)
+	for _, j := range c.GetJobs() {
+		s := j.GetSpec()
+		switch {
+		case s.GetWhere() != nil, s.GetMailEvents() != 0 || s.GetMailUser() != "" || s.GetIdleOkUs() != 0:
+			return tellVersion
+		case s.GetAccount() != "" || s.GetQos() != "" || s.GetNice() != 0:
+			return accountVersion
+		case s.GetWarning() != nil || s.GetTruncate() || s.GetContainer() != nil:
+			return lifeVersion
+		case s.GetNodes() > 1 || s.GetTasks() > 1:
+			return gangVersion
+		case s.GetHold() || s.GetBeginUs() != 0 || len(s.GetDepends()) > 0:
+			least = max(least, holdVersion)
+		case s.GetOrCpu():
+			least = max(least, orCPUVersion)
+		case s.GetCheckpointSignal() != "" || s.GetPartition() != "":
+			least = max(least, preemptVersion)
+		case s.GetDeadlineUs() != 0 || s.GetObjective() != "" || s.GetMaxPowerW() != 0 || s.GetMaxCostMilli() != 0:
+			least = max(least, 4)
+		}
+	}
+	return least
 }
 
 // EncodeEntry makes the log entry of commands that are proposed together, of

@@ -27,9 +27,9 @@ func (s *State) register(index uint64, m *logv1.Node) Result {
 	}
 	old := s.nodes[n.ID]
 	n.State, n.Revision, n.Changed, n.Registered = cluster.NodeReady, index, s.now, s.now
-	n.Drain, n.DrainReason, n.Fence, n.Orders, n.History = false, "", 0, nil, nil
+	n.Drain, n.DrainReason, n.DrainUntil, n.Fence, n.Orders, n.History = false, "", 0, 0, nil, nil
 	if old != nil {
-		n.Registered, n.Drain, n.DrainReason, n.Fence = old.Registered, old.Drain, old.DrainReason, old.Fence
+		n.Registered, n.Drain, n.DrainReason, n.DrainUntil, n.Fence = old.Registered, old.Drain, old.DrainReason, old.DrainUntil, old.Fence
 		n.Orders, n.History = ordersFor(n, old.Orders), old.History
 		for i := range old.GPUs {
 			if n.GPU(old.GPUs[i].ID) == nil {
@@ -202,13 +202,20 @@ func (s *State) drain(index uint64, c *logv1.DrainNode) Result {
 	if !ok {
 		return refuse(cluster.CodeNotFound, "node %q is not known", c.Node)
 	}
+	if !c.Drain && c.UntilUs != 0 && int64(old.DrainUntil) != c.UntilUs {
+		return Result{} // it was resumed or drained anew before its time came
+	}
 	n := *old
-	n.Drain, n.DrainReason, n.Revision, n.Changed = c.Drain, c.Reason, index, s.now
+	n.Drain, n.DrainReason, n.DrainUntil, n.Revision, n.Changed = c.Drain, c.Reason, cluster.Time(c.UntilUs), index, s.now
 	if !c.Drain {
-		n.DrainReason = ""
+		n.DrainReason, n.DrainUntil = "", 0
 	}
 	if c.Drain != old.Drain || n.DrainReason != old.DrainReason {
-		s.note(&n, ordered("", c.Drain, c.Reason, c.By))
+		e := ordered("", c.Drain, c.Reason, c.By)
+		if !c.Drain && c.UntilUs != 0 {
+			e.Asked, e.Detail = false, "the time of its drain was over"
+		}
+		s.note(&n, e)
 	}
 	s.putNode(&n)
 	if c.Drain {

@@ -82,7 +82,11 @@ func (w siteWorld) command() *logv1.Command {
 	case 1, 2:
 		return w.update()
 	case 3:
-		return drainCmd(rapid.SampledFrom(worldNodes).Draw(w.t, "node"), rapid.Bool().Draw(w.t, "drain"))
+		c := drainCmd(rapid.SampledFrom(worldNodes).Draw(w.t, "node"), rapid.Bool().Draw(w.t, "drain"))
+		if n, ok := w.f.Node(cluster.NodeID(c.GetDrainNode().Node)); ok && w.draw("timed", 2) == 0 {
+			c.GetDrainNode().UntilUs = rapid.SampledFrom([]int64{int64(n.DrainUntil), int64(w.f.Now()) + 5}).Draw(w.t, "until")
+		}
+		return c
 	case 4:
 		// Most often one that holds nothing, which can go.
 		for _, id := range worldNodes {
@@ -237,6 +241,41 @@ func TestChangedJobIsCharged(t *testing.T) {
 		t.Error(err)
 	}
 	m.refused(cluster.CodeInvalid, updateCmd(m.job(id), into("gone")))
+}
+
+// TestDrainUntil: a drain's own end ends it, and not another one that was
+// ordered meanwhile; a node that comes back keeps it.
+func TestDrainUntil(t *testing.T) {
+	t.Parallel()
+	m := lab(t)
+	drain := func(on bool, until cluster.Time) *logv1.Command {
+		c := drainCmd("n1", on)
+		c.GetDrainNode().UntilUs = int64(until)
+		return c
+	}
+	want := func(what string, drained bool, until cluster.Time) {
+		t.Helper()
+		n, _ := m.f.Node("n1")
+		if n.Drain != drained || n.DrainUntil != until {
+			t.Errorf("%s: drained %t until %d", what, n.Drain, n.DrainUntil)
+		}
+	}
+	m.must(drain(true, t0+5))
+	want("drained", true, t0+5)
+	m.must(registerCmd(node("n1", "boot2", 2)))
+	want("after a boot", true, t0+5)
+	m.must(drain(true, t0+9))
+	m.must(drain(false, t0+5))
+	want("the end of the first", true, t0+9)
+	m.must(drain(true, 0))
+	m.must(drain(false, t0+9))
+	want("without an end", true, 0)
+	m.must(drain(true, t0+9))
+	m.must(drain(false, t0+9))
+	want("its own end", false, 0)
+	if v := NeedsVersion(drain(true, 1)); v != siteVersion || NeedsVersion(drainCmd("n1", true)) != 1 {
+		t.Errorf("needs version %d", v)
+	}
 }
 
 // TestPlannedNodeIsGone: a start on a node that was removed since it was planned

@@ -316,6 +316,7 @@ func NodeToAPI(n *cluster.Node, led *cluster.Ledger) *apiv1.Node {
 		Id: string(n.ID), Address: n.Address, State: n.State.String(), Drain: n.Drain, DrainReason: n.DrainReason,
 		CpuMilli: n.CPUMilli, MemMib: n.MemMiB, Runtimes: n.Runtimes, Version: n.Version, BootId: n.BootID,
 		Registered: toTime(n.Registered), Problem: n.Problem, History: historyToAPI(n), Features: n.Features,
+		DrainUntil: toTime(n.DrainUntil),
 	}
 	if led != nil {
 		if u, ok := led.Node(n.ID); ok {

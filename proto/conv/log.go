@@ -338,6 +338,7 @@ func NodeToLog(n *cluster.Node) *logv1.Node {
 		Id: string(n.ID), Revision: n.Revision, Address: n.Address, BootId: n.BootID, State: uint32(n.State), Drain: n.Drain, DrainReason: n.DrainReason,
 		CpuMilli: n.CPUMilli, MemMib: n.MemMiB, Runtimes: n.Runtimes, Version: n.Version, RegisteredUs: int64(n.Registered), ChangedUs: int64(n.Changed),
 		Fence: n.Fence, Problem: n.Problem, Orders: ordersToLog(n.Orders), History: historyToLog(n.History), Features: n.Features,
+		DrainUntilUs: int64(n.DrainUntil),
 	}
 	for _, g := range n.GPUs {
 		m.Gpus = append(m.Gpus, &logv1.GPU{
@@ -356,7 +357,7 @@ func NodeFromLog(m *logv1.Node) (*cluster.Node, error) {
 		ID: cluster.NodeID(m.GetId()), Revision: m.GetRevision(), Address: m.GetAddress(), BootID: m.GetBootId(), State: nodeState(m.GetState()),
 		Drain: m.GetDrain(), DrainReason: m.GetDrainReason(), CPUMilli: m.GetCpuMilli(), MemMiB: m.GetMemMib(), Runtimes: m.GetRuntimes(),
 		Version: m.GetVersion(), Registered: cluster.Time(m.GetRegisteredUs()), Changed: cluster.Time(m.GetChangedUs()),
-		Fence: m.GetFence(), Problem: m.GetProblem(), History: historyFromLog(m.GetHistory()),
+		Fence: m.GetFence(), Problem: m.GetProblem(), History: historyFromLog(m.GetHistory()), DrainUntil: cluster.Time(m.GetDrainUntilUs()),
 	}
 	var err error
 	if n.Orders, err = ordersFromLog(m.GetId(), m.GetOrders()); err != nil {

@@ -372,20 +372,6 @@ func (f *fakeServer) ListNodes(ctx context.Context, r *apiv1.ListNodesRequest) (
 	return resp, nil
 }
 
-func (f *fakeServer) DrainNode(ctx context.Context, r *apiv1.DrainNodeRequest) (*apiv1.DrainNodeResponse, error) {
-	if err := f.enter(ctx, "DrainNode"); err != nil {
-		return nil, err
-	}
-	return &apiv1.DrainNodeResponse{Node: &apiv1.Node{Id: r.GetId(), State: "ready", Drain: true, DrainReason: r.GetReason(), Jobs: []uint64{12}}}, nil
-}
-
-func (f *fakeServer) ResumeNode(ctx context.Context, r *apiv1.ResumeNodeRequest) (*apiv1.ResumeNodeResponse, error) {
-	if err := f.enter(ctx, "ResumeNode"); err != nil {
-		return nil, err
-	}
-	return &apiv1.ResumeNodeResponse{Node: &apiv1.Node{Id: r.GetId(), State: "ready"}}, nil
-}
-
 func (f *fakeServer) FenceNode(ctx context.Context, r *apiv1.FenceNodeRequest) (*apiv1.FenceNodeResponse, error) {
 	if err := f.enter(ctx, "FenceNode"); err != nil {
 		return nil, err

@@ -112,9 +112,16 @@ func gpuReason(g *apiv1.GPU) string {
 }
 
 // nodeReason says what is wrong with a node, "" when nothing is.
-func nodeReason(n *apiv1.Node) string {
+func nodeReason(e *console.Env, n *apiv1.Node) string {
 	var why []string
-	for _, s := range []string{n.GetDrainReason(), n.GetProblem()} {
+	drain := n.GetDrainReason()
+	if until := console.When(e, n.GetDrainUntil()); until != "" {
+		drain += ", until " + until
+		if from := n.GetDrainFrom(); from.IsValid() && from.AsTime().After(e.Now()) {
+			drain = "drains from " + console.When(e, from) + " until " + until + ": " + n.GetDrainReason()
+		}
+	}
+	for _, s := range []string{drain, n.GetProblem()} {
 		if s != "" {
 			why = append(why, s)
 		}

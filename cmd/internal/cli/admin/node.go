@@ -75,7 +75,7 @@ func runNodeList(ctx context.Context, e *console.Env, c *client.Client, f consol
 	case console.FormatWide:
 		gpuTable(nodes, true).Print(e)
 	default:
-		nodeTable(nodes).Print(e)
+		nodeTable(e, nodes).Print(e)
 	}
 	return err
 }
@@ -83,6 +83,8 @@ func runNodeList(ctx context.Context, e *console.Env, c *client.Client, f consol
 // nodeState is the state with what an administrator made of it.
 func nodeState(n *apiv1.Node) string {
 	switch {
+	case !n.GetDrain() && n.GetMaint() && n.GetState() == cluster.NodeReady.String():
+		return "maint"
 	case !n.GetDrain():
 		return n.GetState()
 	case n.GetState() != cluster.NodeReady.String():
@@ -94,7 +96,7 @@ func nodeState(n *apiv1.Node) string {
 	}
 }
 
-func nodeTable(nodes []*apiv1.Node) *console.Table {
+func nodeTable(e *console.Env, nodes []*apiv1.Node) *console.Table {
 	t := &console.Table{Cols: []console.Column{
 		{Head: "NODE"}, {Head: "STATE"}, {Head: "GPUS", Right: true}, {Head: "TYPE", Shrink: true}, {Head: "GPU_MEM", Right: true},
 		{Head: "GPU_USE", Right: true}, {Head: "CPUS", Right: true}, {Head: "MEMORY", Right: true}, {Head: "JOBS", Right: true}, {Head: "REASON", Shrink: true},
@@ -124,7 +126,7 @@ func nodeTable(nodes []*apiv1.Node) *console.Table {
 		}
 		t.Add(append(row, strconv.Itoa(len(n.GetGpus())), console.OrDash(strings.Join(types, ",")), usedOf(used, sellable), use,
 			console.Cores(n.GetCpuUsedMilli())+"/"+console.Cores(n.GetCpuMilli()), usedOf(n.GetMemUsedMib(), n.GetMemMib()),
-			strconv.Itoa(len(n.GetJobs())), console.OrDash(nodeReason(n)))...)
+			strconv.Itoa(len(n.GetJobs())), console.OrDash(nodeReason(e, n)))...)
 	}
 	return t
 }
@@ -196,6 +198,8 @@ func runNodeShow(ctx context.Context, e *console.Env, c *client.Client, f consol
 			"Node", n.GetId(),
 			"State", nodeState(n),
 			"Reason", n.GetDrainReason(),
+			"Drains from", console.When(e, n.GetDrainFrom()),
+			"Drained until", console.When(e, n.GetDrainUntil()),
 			"Problem", n.GetProblem(),
 			"Partitions", strings.Join(n.GetPartitions(), ", "),
 			"Address", n.GetAddress(),
@@ -218,40 +222,6 @@ func runNodeShow(ctx context.Context, e *console.Env, c *client.Client, f consol
 		showHealth(e, n)
 	}
 	return err
-}
-
-func newNodeDrainCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var reason string
-	cmd := &cobra.Command{
-		Use: "drain NODE --reason TEXT", Short: "Start no more jobs on a node; those that run go on",
-		Example: "  berth node drain n7 --reason 'GPU 2 reports ECC errors'",
-		Args:    console.OneArg("node"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runNodeDrain(cmd.Context(), e, c, args[0], reason)
-		},
-	}
-	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that others will see; required")
-	return cmd
-}
-
-func runNodeDrain(ctx context.Context, e *console.Env, c *client.Client, id, reason string) error {
-	if err := cluster.CheckName("node", id); err != nil {
-		return console.Usagef("%w", err)
-	}
-	if err := checkReason(reason, "the node"); err != nil {
-		return err
-	}
-	var node *apiv1.Node
-	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
-		resp, err := s.DrainNode(ctx, &apiv1.DrainNodeRequest{Id: id, Reason: reason})
-		node = resp.GetNode()
-		return err
-	})
-	if err != nil {
-		return console.UnknownChange(err, "Draining again is safe.")
-	}
-	e.Printf("node %s: %s, %s on it\n", console.Escape(id), nodeState(node), console.Plural(len(node.GetJobs()), "job", "jobs"))
-	return nil
 }
 
 func newNodeResumeCmd(e *console.Env, c *client.Client) *cobra.Command {

@@ -12,6 +12,8 @@ type nodeView struct {
 	State        string      `json:"state"`
 	Drain        bool        `json:"drain"`
 	DrainReason  string      `json:"drain_reason"`
+	DrainFrom    *time.Time  `json:"drain_from"`
+	DrainUntil   *time.Time  `json:"drain_until"`
 	CPUMilli     int64       `json:"cpu_milli"`
 	CPUUsedMilli int64       `json:"cpu_used_milli"`
 	MemMiB       int64       `json:"mem_mib"`
@@ -74,6 +76,7 @@ func Nodes(in []*apiv1.Node) []nodeView {
 	for _, n := range in {
 		v := nodeView{
 			ID: n.GetId(), Address: n.GetAddress(), State: n.GetState(), Drain: n.GetDrain(), DrainReason: n.GetDrainReason(),
+			DrainFrom: Stamp(n.GetDrainFrom()), DrainUntil: Stamp(n.GetDrainUntil()),
 			CPUMilli: n.GetCpuMilli(), CPUUsedMilli: n.GetCpuUsedMilli(), MemMiB: n.GetMemMib(), MemUsedMiB: n.GetMemUsedMib(),
 			GPUs: []GpuView{}, Runtimes: append([]string{}, n.GetRuntimes()...), Version: n.GetVersion(), BootID: n.GetBootId(),
 			Registered: Stamp(n.GetRegistered()), LastContact: Stamp(n.GetLastContact()), Jobs: list(n.GetJobs()), Gossip: n.GetGossip(),

@@ -5277,7 +5277,11 @@ type Node struct {
 	// The reservation whose window is open there, of all of the node; "" is none.
 	Reservation string `protobuf:"bytes,31,opt,name=reservation,proto3" json:"reservation,omitempty"`
 	// That reservation is for maintenance.
-	Maint         bool `protobuf:"varint,32,opt,name=maint,proto3" json:"maint,omitempty"`
+	Maint bool `protobuf:"varint,32,opt,name=maint,proto3" json:"maint,omitempty"`
+	// When a drain ends by itself; missing is never.
+	DrainUntil *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=drain_until,json=drainUntil,proto3" json:"drain_until,omitempty"`
+	// When a drain begins that was ordered for later; missing is none.
+	DrainFrom     *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=drain_from,json=drainFrom,proto3" json:"drain_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5471,6 +5475,20 @@ func (x *Node) GetMaint() bool {
 		return x.Maint
 	}
 	return false
+}
+
+func (x *Node) GetDrainUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DrainUntil
+	}
+	return nil
+}
+
+func (x *Node) GetDrainFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DrainFrom
+	}
+	return nil
 }
 
 type GPU struct {
@@ -6331,9 +6349,14 @@ func (x *ResumeGPUResponse) GetGpu() string {
 }
 
 type DrainNodeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When it takes jobs again by itself; missing is when somebody resumes it.
+	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
+	// When it begins; missing is now. With a beginning there is an end: it is kept
+	// as a reservation for maintenance, and jobs that may last longer do not start.
+	From          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6382,9 +6405,26 @@ func (x *DrainNodeRequest) GetReason() string {
 	return ""
 }
 
+func (x *DrainNodeRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *DrainNodeRequest) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
 type DrainNodeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// The reservation that keeps a drain which is to come; "" is none.
+	Reservation   string   `protobuf:"bytes,2,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	Warnings      []string `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6422,6 +6462,20 @@ func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
 func (x *DrainNodeResponse) GetNode() *Node {
 	if x != nil {
 		return x.Node
+	}
+	return nil
+}
+
+func (x *DrainNodeResponse) GetReservation() string {
+	if x != nil {
+		return x.Reservation
+	}
+	return ""
+}
+
+func (x *DrainNodeResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
 	}
 	return nil
 }
@@ -6842,7 +6896,9 @@ type Partition struct {
 	Networks []string `protobuf:"bytes,15,rep,name=networks,proto3" json:"networks,omitempty"`
 	// What becomes of jobs whose GPUs stand idle, as cluster.ParseIdlePolicy reads
 	// it; empty is nothing.
-	Idle          string `protobuf:"bytes,20,opt,name=idle,proto3" json:"idle,omitempty"`
+	Idle string `protobuf:"bytes,20,opt,name=idle,proto3" json:"idle,omitempty"`
+	// Who may use it: each list by its name, see AccessList. None is everybody.
+	Access        []*AccessList `protobuf:"bytes,21,rep,name=access,proto3" json:"access,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6989,6 +7045,67 @@ func (x *Partition) GetIdle() string {
 	return ""
 }
 
+func (x *Partition) GetAccess() []*AccessList {
+	if x != nil {
+		return x.Access
+	}
+	return nil
+}
+
+// AccessList is one list of who may use a partition.
+type AccessList struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// allow-accounts, deny-accounts, allow-qos, deny-qos or allow-groups.
+	List          string   `protobuf:"bytes,1,opt,name=list,proto3" json:"list,omitempty"`
+	Names         []string `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccessList) Reset() {
+	*x = AccessList{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccessList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccessList) ProtoMessage() {}
+
+func (x *AccessList) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
+func (*AccessList) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *AccessList) GetList() string {
+	if x != nil {
+		return x.List
+	}
+	return ""
+}
+
+func (x *AccessList) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
 type ListPartitionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty for all.
@@ -6999,7 +7116,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7011,7 +7128,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7024,7 +7141,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -7043,7 +7160,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	mi := &file_berth_api_v1_api_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7055,7 +7172,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	mi := &file_berth_api_v1_api_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7068,7 +7185,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -7096,14 +7213,16 @@ type SetPartitionRequest struct {
 	SetNetworks bool     `protobuf:"varint,9,opt,name=set_networks,json=setNetworks,proto3" json:"set_networks,omitempty"`
 	Networks    []string `protobuf:"bytes,10,rep,name=networks,proto3" json:"networks,omitempty"`
 	// "" is none.
-	Idle          *string `protobuf:"bytes,20,opt,name=idle,proto3,oneof" json:"idle,omitempty"`
+	Idle *string `protobuf:"bytes,20,opt,name=idle,proto3,oneof" json:"idle,omitempty"`
+	// Those to replace; one without names is taken away.
+	Access        []*AccessList `protobuf:"bytes,21,rep,name=access,proto3" json:"access,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	mi := &file_berth_api_v1_api_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7115,7 +7234,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	mi := &file_berth_api_v1_api_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7128,7 +7247,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{77}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -7208,6 +7327,13 @@ func (x *SetPartitionRequest) GetIdle() string {
 	return ""
 }
 
+func (x *SetPartitionRequest) GetAccess() []*AccessList {
+	if x != nil {
+		return x.Access
+	}
+	return nil
+}
+
 type SetPartitionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     *Partition             `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -7218,7 +7344,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	mi := &file_berth_api_v1_api_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7230,7 +7356,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	mi := &file_berth_api_v1_api_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7243,7 +7369,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{78}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -7269,7 +7395,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	mi := &file_berth_api_v1_api_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7281,7 +7407,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	mi := &file_berth_api_v1_api_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7294,7 +7420,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{79}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -7312,7 +7438,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	mi := &file_berth_api_v1_api_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7324,7 +7450,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	mi := &file_berth_api_v1_api_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7337,7 +7463,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{80}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{81}
 }
 
 // Reservation keeps nodes or cards for some jobs, or for nobody, for a while.
@@ -7373,7 +7499,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	mi := &file_berth_api_v1_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7385,7 +7511,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	mi := &file_berth_api_v1_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7398,7 +7524,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Reservation) GetName() string {
@@ -7539,7 +7665,7 @@ type ReservedGPU struct {
 
 func (x *ReservedGPU) Reset() {
 	*x = ReservedGPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	mi := &file_berth_api_v1_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7551,7 +7677,7 @@ func (x *ReservedGPU) String() string {
 func (*ReservedGPU) ProtoMessage() {}
 
 func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	mi := &file_berth_api_v1_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7564,7 +7690,7 @@ func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedGPU.ProtoReflect.Descriptor instead.
 func (*ReservedGPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ReservedGPU) GetUuid() string {
@@ -7605,7 +7731,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[83]
+	mi := &file_berth_api_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7617,7 +7743,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[83]
+	mi := &file_berth_api_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7630,7 +7756,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListReservationsRequest) GetNames() []string {
@@ -7649,7 +7775,7 @@ type ListReservationsResponse struct {
 
 func (x *ListReservationsResponse) Reset() {
 	*x = ListReservationsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	mi := &file_berth_api_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7661,7 +7787,7 @@ func (x *ListReservationsResponse) String() string {
 func (*ListReservationsResponse) ProtoMessage() {}
 
 func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	mi := &file_berth_api_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7674,7 +7800,7 @@ func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsResponse.ProtoReflect.Descriptor instead.
 func (*ListReservationsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListReservationsResponse) GetReservations() []*Reservation {
@@ -7722,7 +7848,7 @@ type SetReservationRequest struct {
 
 func (x *SetReservationRequest) Reset() {
 	*x = SetReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[85]
+	mi := &file_berth_api_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7734,7 +7860,7 @@ func (x *SetReservationRequest) String() string {
 func (*SetReservationRequest) ProtoMessage() {}
 
 func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[85]
+	mi := &file_berth_api_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7747,7 +7873,7 @@ func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationRequest.ProtoReflect.Descriptor instead.
 func (*SetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SetReservationRequest) GetName() string {
@@ -7907,7 +8033,7 @@ type SetReservationResponse struct {
 
 func (x *SetReservationResponse) Reset() {
 	*x = SetReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[86]
+	mi := &file_berth_api_v1_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7919,7 +8045,7 @@ func (x *SetReservationResponse) String() string {
 func (*SetReservationResponse) ProtoMessage() {}
 
 func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[86]
+	mi := &file_berth_api_v1_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7932,7 +8058,7 @@ func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationResponse.ProtoReflect.Descriptor instead.
 func (*SetReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *SetReservationResponse) GetReservation() *Reservation {
@@ -7958,7 +8084,7 @@ type RemoveReservationRequest struct {
 
 func (x *RemoveReservationRequest) Reset() {
 	*x = RemoveReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[87]
+	mi := &file_berth_api_v1_api_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7970,7 +8096,7 @@ func (x *RemoveReservationRequest) String() string {
 func (*RemoveReservationRequest) ProtoMessage() {}
 
 func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[87]
+	mi := &file_berth_api_v1_api_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7983,7 +8109,7 @@ func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationRequest.ProtoReflect.Descriptor instead.
 func (*RemoveReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{87}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *RemoveReservationRequest) GetName() string {
@@ -8001,7 +8127,7 @@ type RemoveReservationResponse struct {
 
 func (x *RemoveReservationResponse) Reset() {
 	*x = RemoveReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[88]
+	mi := &file_berth_api_v1_api_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8013,7 +8139,7 @@ func (x *RemoveReservationResponse) String() string {
 func (*RemoveReservationResponse) ProtoMessage() {}
 
 func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[88]
+	mi := &file_berth_api_v1_api_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8026,7 +8152,7 @@ func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationResponse.ProtoReflect.Descriptor instead.
 func (*RemoveReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{88}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{89}
 }
 
 // UpdateJobRequest changes what is named.
@@ -8064,7 +8190,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[89]
+	mi := &file_berth_api_v1_api_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8076,7 +8202,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[89]
+	mi := &file_berth_api_v1_api_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8089,7 +8215,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{89}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *UpdateJobRequest) GetId() uint64 {
@@ -8263,7 +8389,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[90]
+	mi := &file_berth_api_v1_api_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8275,7 +8401,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[90]
+	mi := &file_berth_api_v1_api_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8288,7 +8414,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{90}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -8796,7 +8922,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\"S\n" +
 	"\x11ListNodesResponse\x12(\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x12.berth.api.v1.NodeR\x05nodes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xdb\x05\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xd3\x06\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
@@ -8826,7 +8952,11 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\ahistory\x18\x14 \x03(\v2\x17.berth.api.v1.NodeEventR\ahistory\x12\x1a\n" +
 	"\bfeatures\x18\x1e \x03(\tR\bfeatures\x12 \n" +
 	"\vreservation\x18\x1f \x01(\tR\vreservation\x12\x14\n" +
-	"\x05maint\x18  \x01(\bR\x05maint\"\x9f\x06\n" +
+	"\x05maint\x18  \x01(\bR\x05maint\x12;\n" +
+	"\vdrain_until\x18! \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"drainUntil\x129\n" +
+	"\n" +
+	"drain_from\x18\" \x01(\v2\x1a.google.protobuf.TimestampR\tdrainFrom\"\x9f\x06\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -8907,12 +9037,16 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x06_index\"M\n" +
 	"\x11ResumeGPUResponse\x12&\n" +
 	"\x04node\x18\x01 \x01(\v2\x12.berth.api.v1.NodeR\x04node\x12\x10\n" +
-	"\x03gpu\x18\x02 \x01(\tR\x03gpu\":\n" +
+	"\x03gpu\x18\x02 \x01(\tR\x03gpu\"\x9c\x01\n" +
 	"\x10DrainNodeRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\";\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x120\n" +
+	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12.\n" +
+	"\x04from\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\"y\n" +
 	"\x11DrainNodeResponse\x12&\n" +
-	"\x04node\x18\x01 \x01(\v2\x12.berth.api.v1.NodeR\x04node\"#\n" +
+	"\x04node\x18\x01 \x01(\v2\x12.berth.api.v1.NodeR\x04node\x12 \n" +
+	"\vreservation\x18\x02 \x01(\tR\vreservation\x12\x1a\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"#\n" +
 	"\x11ResumeNodeRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"<\n" +
 	"\x12ResumeNodeResponse\x12&\n" +
@@ -8932,7 +9066,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"a\n" +
 	"\x13CreateTokenResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
-	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\x80\x04\n" +
+	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xb2\x04\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\tR\x05nodes\x12\x1b\n" +
@@ -8953,13 +9087,18 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\fjobs_waiting\x18\r \x01(\rR\vjobsWaiting\x12!\n" +
 	"\fjobs_running\x18\x0e \x01(\rR\vjobsRunning\x12\x1a\n" +
 	"\bnetworks\x18\x0f \x03(\tR\bnetworks\x12\x12\n" +
-	"\x04idle\x18\x14 \x01(\tR\x04idle\"-\n" +
+	"\x04idle\x18\x14 \x01(\tR\x04idle\x120\n" +
+	"\x06access\x18\x15 \x03(\v2\x18.berth.api.v1.AccessListR\x06access\"6\n" +
+	"\n" +
+	"AccessList\x12\x12\n" +
+	"\x04list\x18\x01 \x01(\tR\x04list\x12\x14\n" +
+	"\x05names\x18\x02 \x03(\tR\x05names\"-\n" +
 	"\x15ListPartitionsRequest\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\"Q\n" +
 	"\x16ListPartitionsResponse\x127\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x17.berth.api.v1.PartitionR\n" +
-	"partitions\"\xb1\x03\n" +
+	"partitions\"\xe3\x03\n" +
 	"\x13SetPartitionRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\x05nodes\x18\x02 \x01(\tH\x00R\x05nodes\x88\x01\x01\x12\"\n" +
@@ -8972,7 +9111,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\fset_networks\x18\t \x01(\bR\vsetNetworks\x12\x1a\n" +
 	"\bnetworks\x18\n" +
 	" \x03(\tR\bnetworks\x12\x17\n" +
-	"\x04idle\x18\x14 \x01(\tH\x03R\x04idle\x88\x01\x01B\b\n" +
+	"\x04idle\x18\x14 \x01(\tH\x03R\x04idle\x88\x01\x01\x120\n" +
+	"\x06access\x18\x15 \x03(\v2\x18.berth.api.v1.AccessListR\x06accessB\b\n" +
 	"\x06_nodesB\n" +
 	"\n" +
 	"\b_defaultB\a\n" +
@@ -9172,7 +9312,7 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(JobColumnsOf)(0),                 // 0: berth.api.v1.JobColumnsOf
 	(CancelOutcome)(0),                // 1: berth.api.v1.CancelOutcome
@@ -9252,51 +9392,52 @@ var file_berth_api_v1_api_proto_goTypes = []any{
 	(*CreateTokenRequest)(nil),        // 75: berth.api.v1.CreateTokenRequest
 	(*CreateTokenResponse)(nil),       // 76: berth.api.v1.CreateTokenResponse
 	(*Partition)(nil),                 // 77: berth.api.v1.Partition
-	(*ListPartitionsRequest)(nil),     // 78: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),    // 79: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),       // 80: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),      // 81: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),    // 82: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil),   // 83: berth.api.v1.RemovePartitionResponse
-	(*Reservation)(nil),               // 84: berth.api.v1.Reservation
-	(*ReservedGPU)(nil),               // 85: berth.api.v1.ReservedGPU
-	(*ListReservationsRequest)(nil),   // 86: berth.api.v1.ListReservationsRequest
-	(*ListReservationsResponse)(nil),  // 87: berth.api.v1.ListReservationsResponse
-	(*SetReservationRequest)(nil),     // 88: berth.api.v1.SetReservationRequest
-	(*SetReservationResponse)(nil),    // 89: berth.api.v1.SetReservationResponse
-	(*RemoveReservationRequest)(nil),  // 90: berth.api.v1.RemoveReservationRequest
-	(*RemoveReservationResponse)(nil), // 91: berth.api.v1.RemoveReservationResponse
-	(*UpdateJobRequest)(nil),          // 92: berth.api.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),         // 93: berth.api.v1.UpdateJobResponse
-	(*durationpb.Duration)(nil),       // 94: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 95: google.protobuf.Timestamp
+	(*AccessList)(nil),                // 78: berth.api.v1.AccessList
+	(*ListPartitionsRequest)(nil),     // 79: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),    // 80: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),       // 81: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),      // 82: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),    // 83: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil),   // 84: berth.api.v1.RemovePartitionResponse
+	(*Reservation)(nil),               // 85: berth.api.v1.Reservation
+	(*ReservedGPU)(nil),               // 86: berth.api.v1.ReservedGPU
+	(*ListReservationsRequest)(nil),   // 87: berth.api.v1.ListReservationsRequest
+	(*ListReservationsResponse)(nil),  // 88: berth.api.v1.ListReservationsResponse
+	(*SetReservationRequest)(nil),     // 89: berth.api.v1.SetReservationRequest
+	(*SetReservationResponse)(nil),    // 90: berth.api.v1.SetReservationResponse
+	(*RemoveReservationRequest)(nil),  // 91: berth.api.v1.RemoveReservationRequest
+	(*RemoveReservationResponse)(nil), // 92: berth.api.v1.RemoveReservationResponse
+	(*UpdateJobRequest)(nil),          // 93: berth.api.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 94: berth.api.v1.UpdateJobResponse
+	(*durationpb.Duration)(nil),       // 95: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 96: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	5,   // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	94,  // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	94,  // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	95,  // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	94,  // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	94,  // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	95,  // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	95,  // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	95,  // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	96,  // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	95,  // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	95,  // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	96,  // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
 	10,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
 	9,   // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
 	7,   // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
-	94,  // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
+	95,  // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
 	6,   // 11: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
 	8,   // 12: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	94,  // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
-	94,  // 14: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
+	95,  // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	95,  // 14: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
 	14,  // 15: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	16,  // 16: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	18,  // 17: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	95,  // 18: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	95,  // 19: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	95,  // 20: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	95,  // 21: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	96,  // 18: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	96,  // 19: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	96,  // 20: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	96,  // 21: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
 	5,   // 22: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	21,  // 23: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	94,  // 24: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	95,  // 24: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
 	16,  // 25: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
 	12,  // 26: berth.api.v1.Job.array:type_name -> berth.api.v1.ArrayInfo
 	13,  // 27: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
@@ -9305,9 +9446,9 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	19,  // 30: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
 	20,  // 31: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
 	14,  // 32: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	95,  // 33: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	95,  // 34: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	95,  // 35: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	96,  // 33: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	96,  // 34: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	96,  // 35: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
 	16,  // 36: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
 	18,  // 37: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
 	22,  // 38: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
@@ -9327,10 +9468,10 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	39,  // 52: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
 	37,  // 53: berth.api.v1.ExplainJobResponse.room:type_name -> berth.api.v1.QuotaRoom
 	38,  // 54: berth.api.v1.ExplainJobResponse.fair_share:type_name -> berth.api.v1.FairShare
-	95,  // 55: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
-	95,  // 56: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
-	95,  // 57: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	95,  // 58: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	96,  // 55: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
+	96,  // 56: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
+	96,  // 57: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	96,  // 58: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
 	42,  // 59: berth.api.v1.ListForecastsResponse.forecasts:type_name -> berth.api.v1.JobForecast
 	39,  // 60: berth.api.v1.JobForecast.forecast:type_name -> berth.api.v1.Forecast
 	5,   // 61: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
@@ -9342,98 +9483,104 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	11,  // 67: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
 	53,  // 68: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
 	54,  // 69: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	95,  // 70: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	96,  // 70: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
 	57,  // 71: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
 	58,  // 72: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	95,  // 73: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	95,  // 74: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	96,  // 73: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	96,  // 74: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
 	62,  // 75: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	95,  // 76: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
-	59,  // 77: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
-	60,  // 78: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
-	61,  // 79: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
-	95,  // 80: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	57,  // 81: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	57,  // 82: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	57,  // 83: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	57,  // 84: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	57,  // 85: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	94,  // 86: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	95,  // 87: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	94,  // 88: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	94,  // 89: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	77,  // 90: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	94,  // 91: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	94,  // 92: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	77,  // 93: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	95,  // 94: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
-	95,  // 95: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
-	85,  // 96: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
-	84,  // 97: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
-	95,  // 98: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
-	95,  // 99: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
-	94,  // 100: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
-	84,  // 101: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
-	94,  // 102: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
-	95,  // 103: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
-	10,  // 104: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
-	95,  // 105: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
-	11,  // 106: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
-	3,   // 107: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	23,  // 108: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	25,  // 109: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	28,  // 110: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	32,  // 111: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	92,  // 112: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
-	35,  // 113: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	40,  // 114: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
-	44,  // 115: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	49,  // 116: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	51,  // 117: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	55,  // 118: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	67,  // 119: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	69,  // 120: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	63,  // 121: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	65,  // 122: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	71,  // 123: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	73,  // 124: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	75,  // 125: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	78,  // 126: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	80,  // 127: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	82,  // 128: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	86,  // 129: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
-	88,  // 130: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
-	90,  // 131: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
-	4,   // 132: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	24,  // 133: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	26,  // 134: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	30,  // 135: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	33,  // 136: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	93,  // 137: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
-	36,  // 138: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	41,  // 139: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
-	45,  // 140: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	50,  // 141: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	52,  // 142: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	56,  // 143: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	68,  // 144: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	70,  // 145: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	64,  // 146: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	66,  // 147: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	72,  // 148: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	74,  // 149: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	76,  // 150: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	79,  // 151: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	81,  // 152: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	83,  // 153: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	87,  // 154: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
-	89,  // 155: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
-	91,  // 156: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
-	132, // [132:157] is the sub-list for method output_type
-	107, // [107:132] is the sub-list for method input_type
-	107, // [107:107] is the sub-list for extension type_name
-	107, // [107:107] is the sub-list for extension extendee
-	0,   // [0:107] is the sub-list for field type_name
+	96,  // 76: berth.api.v1.Node.drain_until:type_name -> google.protobuf.Timestamp
+	96,  // 77: berth.api.v1.Node.drain_from:type_name -> google.protobuf.Timestamp
+	96,  // 78: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	59,  // 79: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	60,  // 80: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
+	61,  // 81: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
+	96,  // 82: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	57,  // 83: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	57,  // 84: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	96,  // 85: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
+	96,  // 86: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
+	57,  // 87: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	57,  // 88: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	57,  // 89: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	95,  // 90: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	96,  // 91: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	95,  // 92: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	95,  // 93: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	78,  // 94: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
+	77,  // 95: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	95,  // 96: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	95,  // 97: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	78,  // 98: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
+	77,  // 99: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	96,  // 100: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
+	96,  // 101: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
+	86,  // 102: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
+	85,  // 103: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
+	96,  // 104: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
+	96,  // 105: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
+	95,  // 106: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
+	85,  // 107: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
+	95,  // 108: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
+	96,  // 109: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
+	10,  // 110: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
+	96,  // 111: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
+	11,  // 112: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
+	3,   // 113: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	23,  // 114: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	25,  // 115: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	28,  // 116: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	32,  // 117: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	93,  // 118: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
+	35,  // 119: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	40,  // 120: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
+	44,  // 121: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	49,  // 122: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	51,  // 123: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	55,  // 124: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	67,  // 125: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	69,  // 126: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	63,  // 127: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	65,  // 128: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	71,  // 129: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	73,  // 130: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	75,  // 131: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	79,  // 132: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	81,  // 133: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	83,  // 134: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	87,  // 135: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
+	89,  // 136: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
+	91,  // 137: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
+	4,   // 138: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	24,  // 139: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	26,  // 140: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	30,  // 141: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	33,  // 142: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	94,  // 143: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
+	36,  // 144: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	41,  // 145: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
+	45,  // 146: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	50,  // 147: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	52,  // 148: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	56,  // 149: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	68,  // 150: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	70,  // 151: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	64,  // 152: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	66,  // 153: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	72,  // 154: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	74,  // 155: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	76,  // 156: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	80,  // 157: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	82,  // 158: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	84,  // 159: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	88,  // 160: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
+	90,  // 161: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
+	92,  // 162: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
+	138, // [138:163] is the sub-list for method output_type
+	113, // [113:138] is the sub-list for method input_type
+	113, // [113:113] is the sub-list for extension type_name
+	113, // [113:113] is the sub-list for extension extendee
+	0,   // [0:113] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -9450,16 +9597,16 @@ func file_berth_api_v1_api_proto_init() {
 	file_berth_api_v1_api_proto_msgTypes[59].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[60].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[62].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[77].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[85].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[89].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[78].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[86].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[90].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   91,
+			NumMessages:   92,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

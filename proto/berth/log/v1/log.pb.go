@@ -1488,7 +1488,10 @@ type DrainNode struct {
 	Drain  bool                   `protobuf:"varint,2,opt,name=drain,proto3" json:"drain,omitempty"`
 	Reason string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Who asked for it; not known in entries before version 8.
-	By            uint32 `protobuf:"varint,4,opt,name=by,proto3" json:"by,omitempty"`
+	By uint32 `protobuf:"varint,4,opt,name=by,proto3" json:"by,omitempty"`
+	// When a drain ends by itself, 0 for never. A resume with it ends that drain
+	// only, and no other that was ordered meanwhile. From version 10 on.
+	UntilUs       int64 `protobuf:"varint,5,opt,name=until_us,json=untilUs,proto3" json:"until_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1547,6 +1550,13 @@ func (x *DrainNode) GetReason() string {
 func (x *DrainNode) GetBy() uint32 {
 	if x != nil {
 		return x.By
+	}
+	return 0
+}
+
+func (x *DrainNode) GetUntilUs() int64 {
+	if x != nil {
+		return x.UntilUs
 	}
 	return 0
 }
@@ -6701,7 +6711,9 @@ type Node struct {
 	// The last of what befell it, oldest first.
 	History []*NodeEvent `protobuf:"bytes,18,rep,name=history,proto3" json:"history,omitempty"`
 	// Sorted.
-	Features      []string `protobuf:"bytes,30,rep,name=features,proto3" json:"features,omitempty"`
+	Features []string `protobuf:"bytes,30,rep,name=features,proto3" json:"features,omitempty"`
+	// When its drain ends by itself; 0 is never.
+	DrainUntilUs  int64 `protobuf:"varint,31,opt,name=drain_until_us,json=drainUntilUs,proto3" json:"drain_until_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6869,6 +6881,13 @@ func (x *Node) GetFeatures() []string {
 	return nil
 }
 
+func (x *Node) GetDrainUntilUs() int64 {
+	if x != nil {
+		return x.DrainUntilUs
+	}
+	return 0
+}
+
 // Reservation keeps nodes or cards for some jobs, for a while.
 type Reservation struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -7020,7 +7039,9 @@ type Partition struct {
 	Down          bool     `protobuf:"varint,8,opt,name=down,proto3" json:"down,omitempty"`
 	Networks      []string `protobuf:"bytes,9,rep,name=networks,proto3" json:"networks,omitempty"`
 	// As cluster.ParseIdlePolicy reads it; empty is none.
-	Idle          string `protobuf:"bytes,20,opt,name=idle,proto3" json:"idle,omitempty"`
+	Idle string `protobuf:"bytes,20,opt,name=idle,proto3" json:"idle,omitempty"`
+	// Who may use it; none is everybody.
+	Access        []*AccessList `protobuf:"bytes,21,rep,name=access,proto3" json:"access,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7125,6 +7146,68 @@ func (x *Partition) GetIdle() string {
 	return ""
 }
 
+func (x *Partition) GetAccess() []*AccessList {
+	if x != nil {
+		return x.Access
+	}
+	return nil
+}
+
+// AccessList is one list of who may use a partition.
+type AccessList struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// allow-accounts, deny-accounts, allow-qos, deny-qos or allow-groups.
+	List string `protobuf:"bytes,1,opt,name=list,proto3" json:"list,omitempty"`
+	// Sorted.
+	Names         []string `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccessList) Reset() {
+	*x = AccessList{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccessList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccessList) ProtoMessage() {}
+
+func (x *AccessList) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
+func (*AccessList) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *AccessList) GetList() string {
+	if x != nil {
+		return x.List
+	}
+	return ""
+}
+
+func (x *AccessList) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
 type Queue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
@@ -7135,7 +7218,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7147,7 +7230,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7160,7 +7243,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Queue) GetGpu() string {
@@ -7187,7 +7270,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7199,7 +7282,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7212,7 +7295,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -7243,7 +7326,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7255,7 +7338,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7268,7 +7351,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Request) GetKey() []byte {
@@ -7313,7 +7396,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7325,7 +7408,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7338,7 +7421,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Token) GetHash() []byte {
@@ -7387,7 +7470,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7399,7 +7482,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7412,7 +7495,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -7449,7 +7532,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7461,7 +7544,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7474,7 +7557,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -7538,7 +7621,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7550,7 +7633,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7563,7 +7646,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -7640,7 +7723,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7652,7 +7735,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7665,7 +7748,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -7697,7 +7780,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7709,7 +7792,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7722,7 +7805,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -7781,7 +7864,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7793,7 +7876,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7806,7 +7889,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Company) GetSignature() string {
@@ -7842,7 +7925,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7854,7 +7937,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7867,7 +7950,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -7918,7 +8001,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7930,7 +8013,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7943,7 +8026,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -8091,7 +8174,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8103,7 +8186,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8116,7 +8199,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -8225,7 +8308,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8237,7 +8320,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8250,7 +8333,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Account) GetName() string {
@@ -8302,7 +8385,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8314,7 +8397,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8327,7 +8410,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Member) GetAccount() string {
@@ -8386,7 +8469,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8398,7 +8481,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8411,7 +8494,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *QOS) GetName() string {
@@ -8477,7 +8560,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8489,7 +8572,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8502,7 +8585,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Quota) GetAccount() string {
@@ -8607,7 +8690,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8619,7 +8702,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8632,7 +8715,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -8673,7 +8756,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8685,7 +8768,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8698,7 +8781,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Spent) GetAccount() string {
@@ -8876,12 +8959,13 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\fSetNodeState\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\rR\x05state\x12\x17\n" +
-	"\aboot_id\x18\x03 \x01(\tR\x06bootId\"]\n" +
+	"\aboot_id\x18\x03 \x01(\tR\x06bootId\"x\n" +
 	"\tDrainNode\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05drain\x18\x02 \x01(\bR\x05drain\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02by\x18\x04 \x01(\rR\x02by\"n\n" +
+	"\x02by\x18\x04 \x01(\rR\x02by\x12\x19\n" +
+	"\buntil_us\x18\x05 \x01(\x03R\auntilUs\"n\n" +
 	"\bDrainGPU\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03gpu\x18\x02 \x01(\tR\x03gpu\x12\x14\n" +
@@ -9323,7 +9407,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x14\n" +
 	"\x05asked\x18\x05 \x01(\bR\x05asked\x12\x0e\n" +
-	"\x02by\x18\x06 \x01(\rR\x02by\"\xba\x04\n" +
+	"\x02by\x18\x06 \x01(\rR\x02by\"\xe0\x04\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x18\n" +
@@ -9345,7 +9429,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aproblem\x18\x10 \x01(\tR\aproblem\x12.\n" +
 	"\x06orders\x18\x11 \x03(\v2\x16.berth.log.v1.GPUOrderR\x06orders\x121\n" +
 	"\ahistory\x18\x12 \x03(\v2\x17.berth.log.v1.NodeEventR\ahistory\x12\x1a\n" +
-	"\bfeatures\x18\x1e \x03(\tR\bfeatures\"\xb9\x02\n" +
+	"\bfeatures\x18\x1e \x03(\tR\bfeatures\x12$\n" +
+	"\x0edrain_until_us\x18\x1f \x01(\x03R\fdrainUntilUs\"\xb9\x02\n" +
 	"\vReservation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x19\n" +
@@ -9360,7 +9445,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05maint\x18\n" +
 	" \x01(\bR\x05maint\x12\x1a\n" +
 	"\bfeatures\x18\v \x01(\tR\bfeatures\x12\x18\n" +
-	"\acomment\x18\f \x01(\tR\acomment\"\x94\x02\n" +
+	"\acomment\x18\f \x01(\tR\acomment\"\xc6\x02\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
@@ -9371,7 +9456,12 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x0fdefault_time_us\x18\a \x01(\x03R\rdefaultTimeUs\x12\x12\n" +
 	"\x04down\x18\b \x01(\bR\x04down\x12\x1a\n" +
 	"\bnetworks\x18\t \x03(\tR\bnetworks\x12\x12\n" +
-	"\x04idle\x18\x14 \x01(\tR\x04idle\"I\n" +
+	"\x04idle\x18\x14 \x01(\tR\x04idle\x120\n" +
+	"\x06access\x18\x15 \x03(\v2\x18.berth.log.v1.AccessListR\x06access\"6\n" +
+	"\n" +
+	"AccessList\x12\x12\n" +
+	"\x04list\x18\x01 \x01(\tR\x04list\x12\x14\n" +
+	"\x05names\x18\x02 \x03(\tR\x05names\"I\n" +
 	"\x05Queue\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12.\n" +
 	"\awaiters\x18\x02 \x03(\v2\x14.berth.log.v1.WaiterR\awaiters\".\n" +
@@ -9540,7 +9630,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
 	(*Entry)(nil),               // 1: berth.log.v1.Entry
@@ -9616,33 +9706,34 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*Node)(nil),                // 71: berth.log.v1.Node
 	(*Reservation)(nil),         // 72: berth.log.v1.Reservation
 	(*Partition)(nil),           // 73: berth.log.v1.Partition
-	(*Queue)(nil),               // 74: berth.log.v1.Queue
-	(*Waiter)(nil),              // 75: berth.log.v1.Waiter
-	(*Request)(nil),             // 76: berth.log.v1.Request
-	(*Token)(nil),               // 77: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 78: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 79: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 80: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 81: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 82: berth.log.v1.Interference
-	(*Company)(nil),             // 83: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 84: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 85: berth.log.v1.Sample
-	(*Standing)(nil),            // 86: berth.log.v1.Standing
-	(*Account)(nil),             // 87: berth.log.v1.Account
-	(*Member)(nil),              // 88: berth.log.v1.Member
-	(*QOS)(nil),                 // 89: berth.log.v1.QOS
-	(*Quota)(nil),               // 90: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 91: berth.log.v1.AccountPolicy
-	(*Spent)(nil),               // 92: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 93: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 94: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 95: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 96: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 97: berth.log.v1.Notice
-	(*Webhook)(nil),             // 98: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 99: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 100: berth.log.v1.Telling
+	(*AccessList)(nil),          // 74: berth.log.v1.AccessList
+	(*Queue)(nil),               // 75: berth.log.v1.Queue
+	(*Waiter)(nil),              // 76: berth.log.v1.Waiter
+	(*Request)(nil),             // 77: berth.log.v1.Request
+	(*Token)(nil),               // 78: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 79: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 80: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 81: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 82: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 83: berth.log.v1.Interference
+	(*Company)(nil),             // 84: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 85: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 86: berth.log.v1.Sample
+	(*Standing)(nil),            // 87: berth.log.v1.Standing
+	(*Account)(nil),             // 88: berth.log.v1.Account
+	(*Member)(nil),              // 89: berth.log.v1.Member
+	(*QOS)(nil),                 // 90: berth.log.v1.QOS
+	(*Quota)(nil),               // 91: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 92: berth.log.v1.AccountPolicy
+	(*Spent)(nil),               // 93: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 94: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 95: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 96: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 97: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 98: berth.log.v1.Notice
+	(*Webhook)(nil),             // 99: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 100: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 101: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -9674,11 +9765,11 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	34,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
 	13,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
 	35,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	84,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	93,  // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	94,  // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	95,  // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	96,  // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	85,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	94,  // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	95,  // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	96,  // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	97,  // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
 	66,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
 	27,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
 	28,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
@@ -9697,35 +9788,35 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	54,  // 49: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
 	55,  // 50: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
 	71,  // 51: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	77,  // 52: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	80,  // 53: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	78,  // 52: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	81,  // 53: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
 	73,  // 54: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
 	72,  // 55: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
 	45,  // 56: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
 	0,   // 57: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
-	86,  // 58: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	87,  // 58: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
 	43,  // 59: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
 	42,  // 60: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
 	43,  // 61: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
 	71,  // 62: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
 	59,  // 63: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	74,  // 64: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	76,  // 65: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	77,  // 66: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	78,  // 67: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	79,  // 68: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	85,  // 69: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	75,  // 64: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	77,  // 65: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	78,  // 66: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	79,  // 67: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	80,  // 68: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	86,  // 69: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
 	41,  // 70: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	79,  // 71: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	81,  // 72: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	82,  // 73: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	80,  // 71: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	82,  // 72: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	83,  // 73: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
 	73,  // 74: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	86,  // 75: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	92,  // 76: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	97,  // 77: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	98,  // 78: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	99,  // 79: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	100, // 80: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	87,  // 75: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	93,  // 76: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	98,  // 77: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	99,  // 78: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	100, // 79: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	101, // 80: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
 	72,  // 81: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
 	40,  // 82: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
 	45,  // 83: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
@@ -9764,21 +9855,22 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	68,  // 116: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
 	69,  // 117: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
 	70,  // 118: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	75,  // 119: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	80,  // 120: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	85,  // 121: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	52,  // 122: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	83,  // 123: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	87,  // 124: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	88,  // 125: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	89,  // 126: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	90,  // 127: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	91,  // 128: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	129, // [129:129] is the sub-list for method output_type
-	129, // [129:129] is the sub-list for method input_type
-	129, // [129:129] is the sub-list for extension type_name
-	129, // [129:129] is the sub-list for extension extendee
-	0,   // [0:129] is the sub-list for field type_name
+	74,  // 119: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
+	76,  // 120: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	81,  // 121: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	86,  // 122: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	52,  // 123: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	84,  // 124: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	88,  // 125: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	89,  // 126: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	90,  // 127: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	91,  // 128: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	92,  // 129: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	130, // [130:130] is the sub-list for method output_type
+	130, // [130:130] is the sub-list for method input_type
+	130, // [130:130] is the sub-list for extension type_name
+	130, // [130:130] is the sub-list for extension extendee
+	0,   // [0:130] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -9852,7 +9944,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Reservation)(nil),
 		(*Record_Array)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[85].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[86].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -9865,7 +9957,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   92,
+			NumMessages:   93,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,97 @@
+package admin
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+type drainOptions struct{ reason, from, until string }
+
+func newNodeDrainCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var o drainOptions
+	cmd := &cobra.Command{
+		Use: "drain NODE --reason TEXT", Short: "Start no more jobs on a node; those that run go on",
+		Long: "Start no more jobs on a node; those that run go on. With --until it takes jobs again by itself.\n" +
+			"With --from it begins later: until then only jobs start there whose time limit ends before, and it\n" +
+			"is kept as a reservation for maintenance, drain-NODE. berth node resume ends either.",
+		Example: "  berth node drain n7 --reason 'GPU 2 reports ECC errors'\n" +
+			"  berth node drain n7 --reason 'new driver' --until now+2hours\n" +
+			"  berth node drain n7 --reason 'new driver' --from 2026-03-14T18:00 --until 2026-03-14T22:00",
+		Args: console.OneArg("node"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runNodeDrain(cmd.Context(), e, c, args[0], &o)
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.reason, "reason", "", "`TEXT` that others will see; required")
+	fs.StringVar(&o.until, "until", "", "`TIME` when it takes jobs again, such as 2026-03-14T22:00 or now+2hours (default until resumed)")
+	fs.StringVar(&o.from, "from", "", "`TIME` when it begins, with --until (default now)")
+	fs.SortFlags = false
+	return cmd
+}
+
+// request is what the flags ask for.
+func (o *drainOptions) request(e *console.Env, id string) (*apiv1.DrainNodeRequest, error) {
+	if err := cluster.CheckName("node", id); err != nil {
+		return nil, console.Usagef("%w", err)
+	}
+	if err := checkReason(o.reason, "the node"); err != nil {
+		return nil, err
+	}
+	if o.from != "" && o.until == "" {
+		return nil, console.Usagef("--from: needs --until, so that jobs can be planned around it")
+	}
+	req := &apiv1.DrainNodeRequest{Id: id, Reason: o.reason}
+	for _, t := range []struct {
+		flag, text string
+		to         **timestamppb.Timestamp
+	}{{"from", o.from, &req.From}, {"until", o.until, &req.Until}} {
+		if t.text == "" {
+			continue
+		}
+		at, ok := slurm.ParseTime(t.text, e.Now())
+		if !ok {
+			return nil, console.Usagef("--%s %s: want a time such as 2026-03-14T18:00, 16:00 or now+2hours", t.flag, console.ShortQuote(t.text))
+		}
+		*t.to = timestamppb.New(at)
+	}
+	return req, nil
+}
+
+func runNodeDrain(ctx context.Context, e *console.Env, c *client.Client, id string, o *drainOptions) error {
+	req, err := o.request(e, id)
+	if err != nil {
+		return err
+	}
+	var resp *apiv1.DrainNodeResponse
+	err = c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+		resp, err = s.DrainNode(ctx, req)
+		return err
+	})
+	if err != nil {
+		return console.UnknownChange(err, "Draining again is safe.")
+	}
+	for _, w := range resp.GetWarnings() {
+		e.Warnf("warning: %s", console.Escape(w))
+	}
+	node, jobs := resp.GetNode(), console.Plural(len(resp.GetNode().GetJobs()), "job", "jobs")
+	switch {
+	case resp.GetReservation() != "":
+		e.Printf("node %s: drains from %s until %s (reservation %s), %s on it\n",
+			console.Escape(id), console.When(e, req.GetFrom()), console.When(e, req.GetUntil()), console.Escape(resp.GetReservation()), jobs)
+	case req.GetUntil() != nil:
+		e.Printf("node %s: %s until %s, %s on it\n", console.Escape(id), nodeState(node), console.When(e, req.GetUntil()), jobs)
+	default:
+		e.Printf("node %s: %s, %s on it\n", console.Escape(id), nodeState(node), jobs)
+	}
+	return nil
+}

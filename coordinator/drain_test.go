@@ -1,0 +1,83 @@
+package coordinator_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/coordtest"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
+)
+
+// TestDrainEnds: a drain with an end ends by itself, and says so.
+func TestDrainEnds(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	nodes := apiv1.NewClusterServiceClient(cc)
+	in := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(time.Now().Add(d)) }
+	until(t, "the node is there", func() bool { return len(theNodes(t, nodes)) == 1 })
+	for name, req := range map[string]*apiv1.DrainNodeRequest{
+		"until: is missing; a drain that begins later": {Id: "n1", Reason: "x", From: in(time.Hour)},
+		"has passed":                 {Id: "n1", Reason: "x", Until: in(-time.Hour)},
+		"is not after the beginning": {Id: "n1", Reason: "x", From: in(2 * time.Hour), Until: in(time.Hour)},
+	} {
+		if _, err := nodes.DrainNode(as(t, admin), req); err == nil || conv.FromStatus(err).Code != cluster.CodeInvalid || !strings.Contains(conv.FromStatus(err).Msg, name) {
+			t.Errorf("want %q: %v", name, err)
+		}
+	}
+	if _, err := nodes.DrainNode(as(t, admin), &apiv1.DrainNodeRequest{Id: "n1", Reason: "new fans", Until: in(time.Second)}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the drain is over", func() bool {
+		n := theNodes(t, nodes)[0]
+		last := n.History[len(n.History)-1]
+		return !n.Drain && n.DrainUntil == nil && last.Kind == cluster.EventResumed && last.ByUid == nil && last.Detail == "the time of its drain was over"
+	})
+}
+
+// TestDrainLater: until a drain that was ordered for later begins, those jobs
+// start on the node that will have ended by then, and it can be taken back.
+func TestDrainLater(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"))
+	nodes := apiv1.NewClusterServiceClient(cc)
+	until(t, "the node is there", func() bool { return len(theNodes(t, nodes)) == 1 })
+	from, end := time.Now().Add(2*time.Hour).Truncate(time.Second), time.Now().Add(3*time.Hour).Truncate(time.Second)
+	resp, err := nodes.DrainNode(as(t, admin), &apiv1.DrainNodeRequest{Id: "n1", Reason: "new driver", From: timestamppb.New(from), Until: timestamppb.New(end)})
+	if err != nil || resp.Reservation != "drain-n1" {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	if n := theNodes(t, nodes)[0]; n.Drain || !n.DrainFrom.AsTime().Equal(from) || !n.DrainUntil.AsTime().Equal(end) || n.DrainReason != "new driver" {
+		t.Errorf("node %v", n)
+	}
+	ids, err := submit(t, cc, alice, reqID(1), limited(time.Hour, spec(2000)), limited(4*time.Hour, spec(2000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Report(assigned(t, a, ids[0]), running, 0)
+	until(t, "the longer one waits for the drain", func() bool { return job(t, cc, alice, ids[1]).Reason == string(cluster.ReasonReservation) })
+	if _, err := nodes.ResumeNode(as(t, admin), &apiv1.ResumeNodeRequest{Id: "n1"}); err != nil {
+		t.Fatal(err)
+	}
+	a.Report(assigned(t, a, ids[1]), running, 0)
+	if n := theNodes(t, nodes)[0]; n.DrainFrom != nil || n.DrainUntil != nil {
+		t.Errorf("node %v", n)
+	}
+}
+
+func theNodes(t *testing.T, s apiv1.ClusterServiceClient) []*apiv1.Node {
+	t.Helper()
+	resp, err := s.ListNodes(as(t, alice), &apiv1.ListNodesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.Nodes
+}
