@@ -189,6 +189,59 @@ func TestAccountingGolden(t *testing.T) {
 	}
 }
 
+// TestOddNamesAreExported: names with commas, quotes and what spreadsheets compute
+// come back from each export as they are, and guarded from CSV without --raw.
+func TestOddNamesAreExported(t *testing.T) {
+	t.Parallel()
+	f := newFake()
+	f.jobs = nil
+	odd := []string{"a,b", `say "hi"`, "=HYPERLINK(\"http://x\")", "+1", "@x", "two\nlines", "naïve 🚀", "\u202egnp", "back\\slash", " lead"}
+	for i, name := range odd {
+		f.jobs = append(f.jobs, &apiv1.Job{Id: uint64(i + 1), Revision: uint64(i + 1), Name: name, User: "ann", State: "COMPLETED", Submitted: ago(time.Hour), Ended: ago(time.Minute)})
+	}
+	run := func(line string) string {
+		w := newWorld(t)
+		w.serve("/a", f)
+		if code := w.run(strings.Fields(line)...); code != 0 {
+			t.Fatalf("%s: exit code %d, %s", line, code, w.errs.String())
+		}
+		return w.out.String()
+	}
+	names := func(line string) (out []string) {
+		rows, err := csv.NewReader(strings.NewReader(run(line))).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.Index(rows[0], "name")
+		for _, row := range rows[1:] {
+			out = append(out, row[at])
+		}
+		return out
+	}
+	if got := names("history --oldest-first -o csv --raw"); !slices.Equal(got, odd) {
+		t.Errorf("raw CSV has %q, want %q", got, odd)
+	}
+	want := []string{"a,b", `say "hi"`, "'=HYPERLINK(\"http://x\")", "'+1", "'@x", `two\nlines`, "naïve 🚀", `\u202egnp`, `back\slash`, " lead"}
+	if got := names("history --oldest-first -o csv"); !slices.Equal(got, want) {
+		t.Errorf("CSV has %q, want %q", got, want)
+	}
+	type named struct{ Name string }
+	var list []named
+	if err := json.Unmarshal([]byte(run("history --oldest-first -o json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(run("history --oldest-first -o jsonl")), "\n")
+	if len(list) != len(odd) || len(lines) != len(odd) {
+		t.Fatalf("%d jobs in the JSON, %d lines, want %d", len(list), len(lines), len(odd))
+	}
+	for i, line := range lines {
+		var one named
+		if err := json.Unmarshal([]byte(line), &one); err != nil || one.Name != odd[i] || list[i].Name != odd[i] {
+			t.Errorf("JSON has %q and %q, want %q: %v", list[i].Name, one.Name, odd[i], err)
+		}
+	}
+}
+
 // TestHistoryIncomplete: who asks a coordinator that is still fetching is told.
 func TestHistoryIncomplete(t *testing.T) {
 	t.Parallel()

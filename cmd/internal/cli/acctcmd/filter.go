@@ -17,8 +17,22 @@ import (
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
-// formatCSV is comma-separated values, as in RFC 4180.
-const formatCSV console.Format = "csv"
+// csvFlag is --raw, for -o csv.
+type csvFlag struct{ raw bool }
+
+func (f *csvFlag) add(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.raw, "raw", false, "with -o csv: texts as they are; else control characters are shown by their\ncodes, and what a spreadsheet takes for a formula has a ' before it")
+}
+
+func (f *csvFlag) cells(o console.Format) (console.Cells, error) {
+	switch {
+	case !f.raw:
+		return console.CellsGuarded, nil
+	case o != console.FormatCSV:
+		return 0, console.Usagef("--raw: is for -o csv")
+	}
+	return console.CellsRaw, nil
+}
 
 // filterFlags are the flags that choose jobs.
 type filterFlags struct {

@@ -2,7 +2,6 @@ package acctcmd
 
 import (
 	"context"
-	"encoding/csv"
 	"slices"
 	"strconv"
 	"time"
@@ -23,6 +22,7 @@ const defaultLimit = 100
 
 type historyOptions struct {
 	filterFlags
+	csvFlag
 	output      string
 	limit       int
 	oldestFirst bool
@@ -44,11 +44,12 @@ func NewHistoryCmd(e *console.Env, c *client.Client) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	o.add(fs)
+	o.filterFlags.add(fs)
+	o.csvFlag.add(fs)
 	fs.IntVarP(&o.limit, "limit", "l", 0, "at most so many, the first ones of the order; 0 is all")
 	fs.BoolVar(&o.oldestFirst, "oldest-first", false, "begin with the oldest")
 	fs.BoolVar(&o.noHeader, "no-header", false, "leave out the heads of the columns")
-	console.AddFormat(cmd, &o.output, console.FormatTable, console.FormatJSON, console.FormatJSONLines, formatCSV, console.FormatName)
+	console.AddFormat(cmd, &o.output, console.FormatTable, console.FormatJSON, console.FormatJSONLines, console.FormatCSV, console.FormatName)
 	return cmd
 }
 
@@ -64,7 +65,11 @@ func runHistory(ctx context.Context, e *console.Env, c *client.Client, o *histor
 	if f == console.FormatTable && !limited && !bounded(q) {
 		limit, cut = defaultLimit+1, true
 	}
-	w, err := newHistoryWriter(e, f, o.noHeader)
+	cells, err := o.cells(f)
+	if err != nil {
+		return err
+	}
+	w, err := newHistoryWriter(e, f, cells, o.noHeader)
 	if err != nil {
 		return err
 	}
@@ -100,14 +105,14 @@ type historyWriter interface {
 	end() error
 }
 
-func newHistoryWriter(e *console.Env, f console.Format, noHeader bool) (historyWriter, error) {
+func newHistoryWriter(e *console.Env, f console.Format, cells console.Cells, noHeader bool) (historyWriter, error) {
 	switch f {
 	case console.FormatJSON:
 		return &jsonWriter{e: e}, nil
 	case console.FormatJSONLines, console.FormatName:
 		return &lineWriter{e, f}, nil
-	case formatCSV:
-		w := &csvWriter{w: csv.NewWriter(e.Out)}
+	case console.FormatCSV:
+		w := &csvWriter{w: console.NewCSV(e.Out, cells)}
 		if noHeader {
 			return w, nil
 		}
@@ -271,7 +276,7 @@ func elapsed(j *apiv1.Job, now time.Time) time.Duration {
 }
 
 // csvWriter prints one line a job.
-type csvWriter struct{ w *csv.Writer }
+type csvWriter struct{ w *console.CSV }
 
 // csvColumns are the columns of -o csv. Those that are there stay; new ones come
 // last.
@@ -347,19 +352,17 @@ func (w *csvWriter) write(jobs []*apiv1.Job) error {
 	row := make([]string, len(csvColumns))
 	for _, j := range jobs {
 		for i := range csvColumns {
-			row[i] = console.Escape(csvColumns[i].value(j))
+			row[i] = csvColumns[i].value(j)
 		}
 		if err := w.w.Write(row); err != nil {
 			return err
 		}
 	}
-	w.w.Flush()
-	return w.w.Error()
+	return w.w.Flush()
 }
 
 func (w *csvWriter) end() error {
-	w.w.Flush()
-	return w.w.Error()
+	return w.w.Flush()
 }
 
 func count(n uint64) string {

@@ -3,7 +3,6 @@ package acctcmd
 import (
 	"cmp"
 	"context"
-	"encoding/csv"
 	"fmt"
 	"slices"
 	"strconv"
@@ -24,6 +23,7 @@ const boardLength = 5
 
 type reportOptions struct {
 	filterFlags
+	csvFlag
 	by, output string
 }
 
@@ -42,9 +42,10 @@ func NewReportCmd(e *console.Env, c *client.Client) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runReport(cmd.Context(), e, c, &o) },
 	}
 	fs := cmd.Flags()
-	o.add(fs)
+	o.filterFlags.add(fs)
+	o.csvFlag.add(fs)
 	fs.StringVar(&o.by, "by", "user", "a line for each: user, account, partition or gpu-type")
-	console.AddFormat(cmd, &o.output, console.FormatTable, console.FormatJSON, formatCSV, console.FormatYAML)
+	console.AddFormat(cmd, &o.output, console.FormatTable, console.FormatJSON, console.FormatCSV, console.FormatYAML)
 	return cmd
 }
 
@@ -95,6 +96,10 @@ func runReport(ctx context.Context, e *console.Env, c *client.Client, o *reportO
 	if !slices.Contains([]string{"user", "account", "partition", "gpu-type"}, o.by) {
 		return console.Usagef("--by %s: want user, account, partition or gpu-type", console.ShortQuote(o.by))
 	}
+	cells, err := o.cells(console.Format(o.output))
+	if err != nil {
+		return err
+	}
 	if o.since == "" && o.last == "" {
 		o.last = "7d"
 	}
@@ -110,7 +115,12 @@ func runReport(ctx context.Context, e *console.Env, c *client.Client, o *reportO
 	for _, l := range r.GetLines() {
 		v.Lines = append(v.Lines, viewLine(l))
 	}
-	if err := printReport(e, console.Format(o.output), v); err != nil {
+	if o.output == string(console.FormatCSV) {
+		err = reportCSV(e, cells, v)
+	} else {
+		err = printReport(e, console.Format(o.output), v)
+	}
+	if err != nil {
 		return err
 	}
 	warnGaps(e, gaps)
@@ -126,9 +136,6 @@ func instant(t *timestamppb.Timestamp) *time.Time {
 }
 
 func printReport(e *console.Env, f console.Format, v *reportView) error {
-	if f == formatCSV {
-		return reportCSV(e, v)
-	}
 	if done, err := console.PrintList(e, f, v); done {
 		return err
 	}
@@ -185,17 +192,16 @@ func gpusFor(hours float64, v *reportView) string {
 	return fmt.Sprintf("%.1f GPUs for %s", hours/span.Hours(), units.HumanDuration(span))
 }
 
-func reportCSV(e *console.Env, v *reportView) error {
-	w := csv.NewWriter(e.Out)
+func reportCSV(e *console.Env, cells console.Cells, v *reportView) error {
+	w := console.NewCSV(e.Out, cells)
 	_ = w.Write([]string{v.By, "jobs", "completed", "failed", "cancelled", "allocated_gpu_hours", "charged_gpu_hours", "measured_gpu_hours", "used_gpu_hours",
 		"wasted_gpu_hours", "core_hours", "wait_p50_seconds", "wait_p95_seconds"})
 	f := func(x float64) string { return strconv.FormatFloat(x, 'f', 3, 64) }
 	n := func(x uint64) string { return strconv.FormatUint(x, 10) }
 	for i := range v.Lines {
 		l := &v.Lines[i]
-		_ = w.Write([]string{console.Escape(l.Key), n(l.Jobs), n(l.Completed), n(l.Failed), n(l.Cancelled), f(l.AllocatedGPUHours), f(l.ChargedGPUHours),
+		_ = w.Write([]string{l.Key, n(l.Jobs), n(l.Completed), n(l.Failed), n(l.Cancelled), f(l.AllocatedGPUHours), f(l.ChargedGPUHours),
 			f(l.MeasuredGPUHours), f(l.UsedGPUHours), f(l.WastedGPUHours), f(l.CoreHours), f(l.WaitP50Seconds), f(l.WaitP95Seconds)})
 	}
-	w.Flush()
-	return w.Error()
+	return w.Flush()
 }
