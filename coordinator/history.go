@@ -120,11 +120,25 @@ func (a *archive) run(ctx context.Context) error {
 	}
 }
 
+// batch is how many jobs are written at once: no more than a file has.
+func (a *archive) batch() int {
+	if n := a.c.cfg.HistoryFileJobs; n > 0 {
+		return min(n, historyBatch)
+	}
+	return historyBatch
+}
+
 // step writes all that has ended by now.
 func (a *archive) step(s *history.Store) error {
+	files := s.Stats().Segments
+	defer func() {
+		if s.Stats().Segments != files { // there may be more than is kept
+			poke(a.missing)
+		}
+	}()
 	for {
 		after := s.UpTo()
-		e := a.c.fsm.Ended(after, historyBatch)
+		e := a.c.fsm.Ended(after, a.batch())
 		switch {
 		case e.UpTo <= after:
 			return nil

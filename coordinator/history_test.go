@@ -220,3 +220,45 @@ func TestHistoryOfAnArray(t *testing.T) {
 		t.Fatalf("report: %v %v", rep, err)
 	}
 }
+
+// TestHistoryKeepsSoManyJobs: with history.max_jobs the oldest go first, a file
+// at a time, and what is left is the same right after a restart.
+func TestHistoryKeepsSoManyJobs(t *testing.T) {
+	t.Parallel()
+	const most, file = 100, 20
+	c := coordtest.Start(t, coordtest.Options{N: 1, KeepFinished: 5, HistoryMaxJobs: most, HistoryFileJobs: file})
+	ids := cancelled(t, c, 0, 300)
+	var got []uint64
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		jobs, last := answerOf(t, c, 0, &apiv1.ListHistoryRequest{OldestFirst: true})
+		got = idsOf(jobs)
+		// What goes is one file, and what is written is one call's.
+		if n := len(got); n >= most && n < most+2*file+20 && !last.Incomplete {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d jobs are kept, want %d and some", len(got), most)
+		}
+	}
+	if !slices.Equal(got, ids[len(ids)-len(got):]) {
+		t.Fatalf("left are %v, want the newest of %v", got, ids)
+	}
+	c.Stop(0)
+	c.Restart(0)
+	c.Leader()
+	jobs, last := answerOf(t, c, 0, &apiv1.ListHistoryRequest{OldestFirst: true})
+	again := idsOf(jobs)
+	if last.Incomplete || len(again) < most || !slices.Equal(again, ids[len(ids)-len(again):]) {
+		t.Fatalf("after a restart: %v (incomplete: %t), before %v", again, last.Incomplete, got)
+	}
+	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), time.Minute)
+	defer cancel()
+	r, err := apiv1.NewHistoryServiceClient(c.Dial(0, "gate", "g")).GetReport(ctx, &apiv1.GetReportRequest{})
+	if err != nil || r.Total.GetJobs() != uint64(len(again)) {
+		t.Fatalf("the report counts %d jobs, want %d: %v", r.GetTotal().GetJobs(), len(again), err)
+	}
+	st, err := apiv1.NewClusterServiceClient(c.Dial(0, "gate", "g")).GetStatus(ctx, &apiv1.GetStatusRequest{})
+	if err != nil || len(st.Members) != 1 || st.Members[0].HistoryJobs < most || st.Members[0].HistoryJobs > uint64(len(again)) {
+		t.Fatalf("status: %v %v", st.GetMembers(), err)
+	}
+}

@@ -283,7 +283,7 @@ func lineToAPI(l *history.Line) *apiv1.ReportLine {
 	return &apiv1.ReportLine{
 		Key: l.Key, Jobs: uint64(l.Jobs), Completed: uint64(l.Completed), Failed: uint64(l.Failed), Cancelled: uint64(l.Cancelled),
 		AllocatedGpuSeconds: l.Allocated.Seconds(), MeasuredGpuSeconds: l.Measured.Seconds(), UsedGpuSeconds: l.Used.Seconds(),
-		ChargedGpuSeconds: l.Charged.Seconds(), CoreSeconds: l.Cores.Seconds(),
+		ChargedGpuSeconds: l.Charged.Seconds(), CoreSeconds: l.Cores.Seconds(), IdleGpuSeconds: l.Idle.Seconds(),
 		WaitP50Seconds: l.WaitP50.Round(time.Millisecond).Seconds(), WaitP95Seconds: l.WaitP95.Round(time.Millisecond).Seconds(),
 	}
 }

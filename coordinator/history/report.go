@@ -48,10 +48,16 @@ type Line struct {
 	Completed, Failed, Cancelled int
 	// See Row.
 	Allocated, Measured, Used, Charged, Cores time.Duration
+	// Idle is Measured of the jobs that used less than a part of it.
+	Idle time.Duration
 	// WaitP50 and WaitP95: half of the jobs that started, and nineteen of
 	// twenty, waited no longer.
 	WaitP50, WaitP95 time.Duration
 }
+
+// idlePart: who uses less than one in so many hours of what was looked at has
+// stood idle. It is the 5 % that idle policies are written with.
+const idlePart = 20
 
 // Wasted is the time of GPUs that were held, looked at and not used.
 func (l *Line) Wasted() time.Duration { return max(0, l.Measured-l.Used) }
@@ -93,6 +99,9 @@ func (p *Report) Add(r *Row) {
 	l.Used += r.Used
 	l.Charged += r.Charged
 	l.Cores += r.Cores
+	if r.Used < r.Measured/idlePart {
+		l.Idle += r.Measured
+	}
 	if r.Started != 0 {
 		l.waits = append(l.waits, clip[uint32](int64(r.Wait/time.Millisecond)))
 	}
@@ -118,7 +127,7 @@ func (p *Report) Lines() (lines []Line, total Line) {
 func (l *Line) add(o *Line) {
 	l.Jobs, l.Completed, l.Failed, l.Cancelled = l.Jobs+o.Jobs, l.Completed+o.Completed, l.Failed+o.Failed, l.Cancelled+o.Cancelled
 	l.Allocated, l.Measured, l.Used = l.Allocated+o.Allocated, l.Measured+o.Measured, l.Used+o.Used
-	l.Charged, l.Cores = l.Charged+o.Charged, l.Cores+o.Cores
+	l.Charged, l.Cores, l.Idle = l.Charged+o.Charged, l.Cores+o.Cores, l.Idle+o.Idle
 }
 
 func quantiles(waits []uint32) (p50, p95 time.Duration) {

@@ -96,9 +96,9 @@ func (f *fakeServer) GetReport(ctx context.Context, r *apiv1.GetReportRequest) (
 	ann := &apiv1.ReportLine{Key: "ann", Jobs: 41, Completed: 33, Failed: 5, Cancelled: 3, AllocatedGpuSeconds: 725_400, MeasuredGpuSeconds: 720_000,
 		UsedGpuSeconds: 511_200, ChargedGpuSeconds: 430_120, CoreSeconds: 2_900_000, WaitP50Seconds: 4.2, WaitP95Seconds: 905}
 	bob := &apiv1.ReportLine{Key: "bob", Jobs: 3, Completed: 3, AllocatedGpuSeconds: 360_000, MeasuredGpuSeconds: 360_000, UsedGpuSeconds: 10_800,
-		ChargedGpuSeconds: 360_000, CoreSeconds: 90_000, WaitP50Seconds: 3700, WaitP95Seconds: 90_000}
+		ChargedGpuSeconds: 360_000, IdleGpuSeconds: 288_000, CoreSeconds: 90_000, WaitP50Seconds: 3700, WaitP95Seconds: 90_000}
 	total := &apiv1.ReportLine{Jobs: 44, Completed: 36, Failed: 5, Cancelled: 3, AllocatedGpuSeconds: 1_085_400, MeasuredGpuSeconds: 1_080_000,
-		UsedGpuSeconds: 522_000, ChargedGpuSeconds: 790_120, CoreSeconds: 2_990_000, WaitP50Seconds: 4.4, WaitP95Seconds: 3700}
+		UsedGpuSeconds: 522_000, ChargedGpuSeconds: 790_120, IdleGpuSeconds: 288_000, CoreSeconds: 2_990_000, WaitP50Seconds: 4.4, WaitP95Seconds: 3700}
 	return &apiv1.GetReportResponse{Lines: []*apiv1.ReportLine{ann, bob}, Total: total, Index: 900, Incomplete: f.incomplete, Behind: f.behind, LeaderIndex: f.leaderIndex}, nil
 }
 

@@ -36,7 +36,8 @@ func NewReportCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Long: "Add up jobs that have ended, by user, account, partition or type of GPU, of the last 7 days\n" +
 			"unless --since or --last says otherwise. ALLOCATED is hours of GPUs that jobs ran on, CHARGED the\n" +
 			"same times the share that they held, and USED times how busy they kept them, of those that were\n" +
-			"looked at. The waste board names who held most GPU-hours without using them.",
+			"looked at. IDLE is hours of jobs that kept their GPUs below 5 % busy. The waste board names who\n" +
+			"held most GPU-hours without using them.",
 		Example: "  berth report --by account --last 30d\n  berth report --by gpu-type --since 2026-03-01 --until 2026-04-01 -o csv",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runReport(cmd.Context(), e, c, &o) },
@@ -75,6 +76,7 @@ type lineView struct {
 	CoreHours         float64 `json:"core_hours"`
 	WaitP50Seconds    float64 `json:"wait_p50_seconds"`
 	WaitP95Seconds    float64 `json:"wait_p95_seconds"`
+	IdleGPUHours      float64 `json:"idle_gpu_hours"`
 }
 
 func viewLine(l *apiv1.ReportLine) lineView {
@@ -84,6 +86,7 @@ func viewLine(l *apiv1.ReportLine) lineView {
 		AllocatedGPUHours: hours(l.GetAllocatedGpuSeconds()), ChargedGPUHours: hours(l.GetChargedGpuSeconds()),
 		MeasuredGPUHours: hours(l.GetMeasuredGpuSeconds()), UsedGPUHours: hours(l.GetUsedGpuSeconds()), WastedGPUHours: hours(wasted(l)),
 		CoreHours: hours(l.GetCoreSeconds()), WaitP50Seconds: l.GetWaitP50Seconds(), WaitP95Seconds: l.GetWaitP95Seconds(),
+		IdleGPUHours: hours(l.GetIdleGpuSeconds()),
 	}
 }
 
@@ -141,7 +144,7 @@ func printReport(e *console.Env, f console.Format, v *reportView) error {
 	}
 	heads := map[string]string{"user": "USER", "account": "ACCOUNT", "partition": "PARTITION", "gpu-type": "TYPE"}
 	t := &console.Table{Cols: []console.Column{{Head: heads[v.By], Shrink: true}}}
-	for _, h := range []string{"JOBS", "OK", "FAILED", "ALLOCATED", "CHARGED", "USED", "USED%", "WAIT P50", "WAIT P95"} {
+	for _, h := range []string{"JOBS", "OK", "FAILED", "ALLOCATED", "CHARGED", "USED", "USED%", "IDLE", "WAIT P50", "WAIT P95"} {
 		t.Cols = append(t.Cols, console.Column{Head: h, Right: true})
 	}
 	for i := range v.Lines {
@@ -163,7 +166,7 @@ func addLine(t *console.Table, l *lineView, key string) {
 		ok = fmt.Sprintf("%d%%", 100*l.Completed/ran)
 	}
 	t.Add(key, strconv.FormatUint(l.Jobs, 10), ok, strconv.FormatUint(l.Failed, 10), hoursText(l.AllocatedGPUHours), hoursText(l.ChargedGPUHours),
-		hoursText(l.UsedGPUHours), used, console.Clock(time.Duration(l.WaitP50Seconds*float64(time.Second))), console.Clock(time.Duration(l.WaitP95Seconds*float64(time.Second))))
+		hoursText(l.UsedGPUHours), used, hoursText(l.IdleGPUHours), console.Clock(time.Duration(l.WaitP50Seconds*float64(time.Second))), console.Clock(time.Duration(l.WaitP95Seconds*float64(time.Second))))
 }
 
 func hoursText(h float64) string { return strconv.FormatFloat(h, 'f', 1, 64) + "h" }
@@ -178,7 +181,11 @@ func board(e *console.Env, v *reportView) {
 	e.Printf("\nHeld and not used\n")
 	t := &console.Table{NoHead: true, Cols: []console.Column{{Head: ""}, {Head: "", Right: true}, {Head: ""}}}
 	for _, l := range lines[:min(len(lines), boardLength)] {
-		t.Add("  "+console.OrDash(l.Key), hoursText(l.WastedGPUHours), fmt.Sprintf("of %s, some %s", hoursText(l.MeasuredGPUHours), gpusFor(l.WastedGPUHours, v)))
+		text := fmt.Sprintf("of %s, some %s", hoursText(l.MeasuredGPUHours), gpusFor(l.WastedGPUHours, v))
+		if l.IdleGPUHours >= 0.05 {
+			text += fmt.Sprintf("; %s of jobs that hardly used them at all", hoursText(l.IdleGPUHours))
+		}
+		t.Add("  "+console.OrDash(l.Key), hoursText(l.WastedGPUHours), text)
 	}
 	t.Print(e)
 }
@@ -195,13 +202,13 @@ func gpusFor(hours float64, v *reportView) string {
 func reportCSV(e *console.Env, cells console.Cells, v *reportView) error {
 	w := console.NewCSV(e.Out, cells)
 	_ = w.Write([]string{v.By, "jobs", "completed", "failed", "cancelled", "allocated_gpu_hours", "charged_gpu_hours", "measured_gpu_hours", "used_gpu_hours",
-		"wasted_gpu_hours", "core_hours", "wait_p50_seconds", "wait_p95_seconds"})
+		"wasted_gpu_hours", "core_hours", "wait_p50_seconds", "wait_p95_seconds", "idle_gpu_hours"})
 	f := func(x float64) string { return strconv.FormatFloat(x, 'f', 3, 64) }
 	n := func(x uint64) string { return strconv.FormatUint(x, 10) }
 	for i := range v.Lines {
 		l := &v.Lines[i]
 		_ = w.Write([]string{l.Key, n(l.Jobs), n(l.Completed), n(l.Failed), n(l.Cancelled), f(l.AllocatedGPUHours), f(l.ChargedGPUHours),
-			f(l.MeasuredGPUHours), f(l.UsedGPUHours), f(l.WastedGPUHours), f(l.CoreHours), f(l.WaitP50Seconds), f(l.WaitP95Seconds)})
+			f(l.MeasuredGPUHours), f(l.UsedGPUHours), f(l.WastedGPUHours), f(l.CoreHours), f(l.WaitP50Seconds), f(l.WaitP95Seconds), f(l.IdleGPUHours)})
 	}
 	return w.Flush()
 }

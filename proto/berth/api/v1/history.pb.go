@@ -472,6 +472,9 @@ type ReportLine struct {
 	// longer.
 	WaitP50Seconds float64 `protobuf:"fixed64,11,opt,name=wait_p50_seconds,json=waitP50Seconds,proto3" json:"wait_p50_seconds,omitempty"`
 	WaitP95Seconds float64 `protobuf:"fixed64,12,opt,name=wait_p95_seconds,json=waitP95Seconds,proto3" json:"wait_p95_seconds,omitempty"`
+	// Those of the seconds looked at that are of jobs which kept their GPUs less than
+	// a twentieth busy over all their run.
+	IdleGpuSeconds float64 `protobuf:"fixed64,13,opt,name=idle_gpu_seconds,json=idleGpuSeconds,proto3" json:"idle_gpu_seconds,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -590,6 +593,13 @@ func (x *ReportLine) GetWaitP95Seconds() float64 {
 	return 0
 }
 
+func (x *ReportLine) GetIdleGpuSeconds() float64 {
+	if x != nil {
+		return x.IdleGpuSeconds
+	}
+	return 0
+}
+
 var File_berth_api_v1_history_proto protoreflect.FileDescriptor
 
 const file_berth_api_v1_history_proto_rawDesc = "" +
@@ -638,7 +648,7 @@ const file_berth_api_v1_history_proto_rawDesc = "" +
 	"incomplete\x18\x04 \x01(\bR\n" +
 	"incomplete\x12\x16\n" +
 	"\x06behind\x18\x05 \x01(\bR\x06behind\x12!\n" +
-	"\fleader_index\x18\x06 \x01(\x04R\vleaderIndex\"\xbd\x03\n" +
+	"\fleader_index\x18\x06 \x01(\x04R\vleaderIndex\"\xe7\x03\n" +
 	"\n" +
 	"ReportLine\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
@@ -653,7 +663,8 @@ const file_berth_api_v1_history_proto_rawDesc = "" +
 	"\fcore_seconds\x18\n" +
 	" \x01(\x01R\vcoreSeconds\x12(\n" +
 	"\x10wait_p50_seconds\x18\v \x01(\x01R\x0ewaitP50Seconds\x12(\n" +
-	"\x10wait_p95_seconds\x18\f \x01(\x01R\x0ewaitP95Seconds2\xb4\x01\n" +
+	"\x10wait_p95_seconds\x18\f \x01(\x01R\x0ewaitP95Seconds\x12(\n" +
+	"\x10idle_gpu_seconds\x18\r \x01(\x01R\x0eidleGpuSeconds2\xb4\x01\n" +
 	"\x0eHistoryService\x12T\n" +
 	"\vListHistory\x12 .berth.api.v1.ListHistoryRequest\x1a!.berth.api.v1.ListHistoryResponse0\x01\x12L\n" +
 	"\tGetReport\x12\x1e.berth.api.v1.GetReportRequest\x1a\x1f.berth.api.v1.GetReportResponseB;Z9github.com/berth-scheduler/berth/proto/berth/api/v1;apiv1b\x06proto3"
