@@ -38,6 +38,10 @@ type Job struct {
 	// CPUs is what it takes in all, MinCPUs at least on each node.
 	CPUs, MinCPUs int64
 	MinMemMiB     int64
+	// Features it asks for and Exclude are nodes that it must not have; Reservation
+	// is where it runs, and Whole tells that it shares its nodes with nobody.
+	Features, Exclude, Reservation string
+	Whole                          bool
 	// Gres is what of generic resources it asked for on each node, such as
 	// "gres:gpu:a100:2".
 	Gres string
@@ -71,6 +75,8 @@ type Job struct {
 	Requeue          bool
 	Restarts         int
 	MaxRSSMiB        int64
+	// Pending is how long it waits, or waited from its submit on.
+	Pending time.Duration
 	// Waited is how long it waited for its start, CPUUsed its time of processors;
 	// GPUMemMiB and GPUUtilMilli the most memory that it held on a GPU and how busy
 	// it kept them on average. 0 is not known.
@@ -193,100 +199,4 @@ func (j *Job) shown() string {
 
 func number[N int | int32 | int64 | uint32 | uint64](n N) string {
 	return strconv.FormatInt(int64(n), 10)
-}
-
-func fixed(s string) func(*Job) string { return func(*Job) string { return s } }
-
-// jobFields are the columns of squeue by the names of -O, without - and _.
-var jobFields = map[string]column[Job]{
-	"account":       {head: "ACCOUNT", value: func(j *Job) string { return orNull(j.Account) }},
-	"arrayjobid":    {head: "ARRAY_JOB_ID", value: (*Job).arrayID},
-	"arraytaskid":   {head: "ARRAY_TASK_ID", value: func(j *Job) string { return orNA(j.listed()) }},
-	"batchflag":     {head: "BATCH_FLAG", value: fixed("1")},
-	"batchhost":     {head: "EXEC_HOST", value: func(j *Job) string { return orNA(j.firstNode()) }},
-	"command":       {head: "COMMAND", value: func(j *Job) string { return orNull(j.Command) }},
-	"comment":       {head: "COMMENT", value: func(j *Job) string { return orNull(j.Comment) }},
-	"contiguous":    {head: "CONTIGUOUS", value: func(j *Job) string { return number(j.Nice) }},
-	"cores":         {head: "CORES_PER_SOCKET", value: fixed("*")},
-	"corespec":      {head: "CORE_SPEC", value: fixed("N/A")},
-	"deadline":      {head: "DEADLINE", value: func(j *Job) string { return stamp(j.Deadline, "N/A") }},
-	"dependency":    {head: "DEPENDENCY", value: func(j *Job) string { return orNull(j.Dependency) }},
-	"eligibletime":  {head: "ELIGIBLE_TIME", value: func(j *Job) string { return stamp(j.Eligible, "N/A") }},
-	"endtime":       {head: "END_TIME", value: (*Job).end},
-	"excnodes":      {head: "EXC_NODES", value: fixed("")},
-	"exitcode":      {head: "EXIT_CODE", whole: true, value: func(j *Job) string { return number(j.ExitCode) }},
-	"feature":       {head: "FEATURES", value: fixed(null)},
-	"gres":          {head: "TRES_PER_NODE", value: func(j *Job) string { return orNA(j.Gres) }},
-	"groupid":       {head: "GROUP", whole: true, value: func(j *Job) string { return number(j.GID) }},
-	"groupname":     {head: "GROUP", value: func(j *Job) string { return j.Group }},
-	"jobarrayid":    {head: "JOBID", value: (*Job).shown},
-	"jobid":         {head: "JOBID", value: (*Job).id},
-	"licenses":      {head: "LICENSES", value: fixed(null)},
-	"mincpus":       {head: "MIN_CPUS", whole: true, value: func(j *Job) string { return number(cmp.Or(j.MinCPUs, j.CPUs)) }},
-	"minmemory":     {head: "MIN_MEMORY", value: func(j *Job) string { return memory(j.MinMemMiB) }},
-	"mintmpdisk":    {head: "MIN_TMP_DISK", value: fixed("0")},
-	"name":          {head: "NAME", value: func(j *Job) string { return j.Name }},
-	"nice":          {head: "NICE", value: func(j *Job) string { return number(j.Nice) }},
-	"nodelist":      {head: "NODELIST", value: func(j *Job) string { return j.NodeList }},
-	"nodes":         {head: "NODELIST", value: func(j *Job) string { return j.NodeList }},
-	"numcpus":       {head: "CPUS", whole: true, value: func(j *Job) string { return number(j.CPUs) }},
-	"numnodes":      {head: "NODES", whole: true, value: func(j *Job) string { return number(j.Nodes) }},
-	"numtasks":      {head: "TASKS", value: func(j *Job) string { return number(max(1, j.Tasked)) }},
-	"oversubscribe": {head: "OVER_SUBSCRIBE", value: fixed("OK")},
-	"partition":     {head: "PARTITION", value: func(j *Job) string { return j.Partition }},
-	"priority":      {head: "PRIORITY", value: (*Job).fraction},
-	"prioritylong":  {head: "PRIORITY", whole: true, value: func(j *Job) string { return number(j.Priority) }},
-	"qos":           {head: "QOS", value: func(j *Job) string { return orNull(j.QOS) }},
-	"reason":        {head: "REASON", value: func(j *Job) string { return j.Reason }},
-	"reasonlist":    {head: "NODELIST(REASON)", value: (*Job).where},
-	"reqnodes":      {head: "REQ_NODES", value: func(j *Job) string { return j.ReqNodes }},
-	"requeue":       {head: "REQUEUE", whole: true, value: func(j *Job) string { return number(flag(j.Requeue)) }},
-	"reservation":   {head: "RESERVATION", value: fixed(null)},
-	"restartcnt":    {head: "RESTART_COUNT", whole: true, value: func(j *Job) string { return number(j.Restarts) }},
-	"sct":           {head: "S:C:T", value: fixed("*:*:*")},
-	"schednodes":    {head: "SCHEDNODES", value: fixed(null)},
-	"sockets":       {head: "SOCKETS_PER_NODE", value: fixed("*")},
-	"starttime":     {head: "START_TIME", value: (*Job).start},
-	"state":         {head: "STATE", value: func(j *Job) string { return j.State }},
-	"statecompact":  {head: "ST", value: func(j *Job) string { return j.Code }},
-	"stderr":        {head: "STDERR", value: func(j *Job) string { return j.Stderr }},
-	"stdin":         {head: "STDIN", value: func(j *Job) string { return j.Stdin }},
-	"stdout":        {head: "STDOUT", value: func(j *Job) string { return j.Stdout }},
-	"submittime":    {head: "SUBMIT_TIME", value: func(j *Job) string { return stamp(j.Submitted, "N/A") }},
-	"switches":      {head: "", value: fixed("")},
-	"threads":       {head: "THREADS_PER_CORE", value: fixed("*")},
-	"timeleft":      {head: "TIME_LEFT", whole: true, value: (*Job).left},
-	"timelimit":     {head: "TIME_LIMIT", whole: true, value: (*Job).limit},
-	"timeused":      {head: "TIME", whole: true, value: func(j *Job) string { return span(j.Ran) }},
-	"trespernode":   {head: "TRES_PER_NODE", value: func(j *Job) string { return orNA(j.Gres) }},
-	"userid":        {head: "UID", whole: true, value: func(j *Job) string { return number(j.UID) }},
-	"username":      {head: "USER", value: func(j *Job) string { return j.User }},
-	"wckey":         {head: "WCKEY", value: fixed(null)},
-	"workdir":       {head: "WORK_DIR", value: func(j *Job) string { return j.Dir }},
-}
-
-func flag(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// jobLetters are the letters of squeue -o.
-var jobLetters = letters(map[byte]string{
-	'i': "jobarrayid", 'A': "jobid", 'a': "account", 'b': "trespernode", 'c': "mincpus", 'C': "numcpus", 'd': "mintmpdisk", 'D': "numnodes",
-	'e': "endtime", 'E': "dependency", 'f': "feature", 'F': "arrayjobid", 'g': "groupname", 'G': "groupid", 'h': "oversubscribe", 'H': "sockets",
-	'I': "cores", 'j': "name", 'J': "threads", 'k': "comment", 'K': "arraytaskid", 'l': "timelimit", 'L': "timeleft", 'm': "minmemory", 'M': "timeused",
-	'n': "reqnodes", 'N': "nodelist", 'o': "command", 'O': "contiguous", 'p': "priority", 'P': "partition", 'q': "qos", 'Q': "prioritylong",
-	'r': "reason", 'R': "reasonlist", 's': "switches", 'S': "starttime", 't': "statecompact", 'T': "state", 'u': "username", 'U': "userid",
-	'v': "reservation", 'V': "submittime", 'w': "wckey", 'W': "licenses", 'x': "excnodes", 'X': "corespec", 'y': "nice", 'Y': "schednodes",
-	'z': "sct", 'Z': "workdir", 'B': "batchhost",
-}, jobFields)
-
-func letters[T any](names map[byte]string, fields map[string]column[T]) map[byte]column[T] {
-	out := make(map[byte]column[T], len(names))
-	for c, name := range names {
-		out[c] = fields[name]
-	}
-	return out
 }

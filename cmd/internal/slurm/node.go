@@ -15,6 +15,7 @@ type Node struct {
 	Silent bool
 	// Reason is why it is drained or down, User who said so and when.
 	Reason, User   string
+	UserID         uint32
 	ReasonAt       time.Time
 	CPUs, CPUsUsed int64
 	// Load is the mean of the last minute, "" when nobody measures it.
@@ -195,6 +196,25 @@ func (n *Node) user() string {
 	return n.User
 }
 
+// userLong has the number as well.
+func (n *Node) userLong() string {
+	if n.Reason == "" {
+		return "Unknown"
+	}
+	return fmt.Sprintf("%s(%d)", n.User, n.UserID)
+}
+
+func (n *Node) features() string { return orNull(strings.Join(n.Features, ",")) }
+
+// complete is its state with all flags, such as mixed+drain.
+func (n *Node) complete() string {
+	s := strings.ToLower(n.State)
+	if n.Silent {
+		s += "*"
+	}
+	return s
+}
+
 func (n *Node) sockets() string { return number(n.CPUs) + ":1:1" }
 
 // groupFields are the columns of sinfo by the names of -O.
@@ -207,8 +227,12 @@ var groupFields = map[string]column[group]{
 	"cores":          {head: "CORES", whole: true, value: always("1")},
 	"defaulttime":    {head: "DEFAULTTIME", whole: true, value: (*group).defaultTime},
 	"disk":           {head: "TMP_DISK", whole: true, value: always("0")},
-	"features":       {head: "AVAIL_FEATURES", value: always(null)},
-	"featuresact":    {head: "ACTIVE_FEATURES", value: always(null)},
+	"allocmem":       {head: "ALLOCMEM", whole: true, value: ofNode(func(n *Node) string { return number(n.MemUsed) })},
+	"cluster":        {head: "CLUSTER", value: always("N/A")},
+	"comment":        {head: "COMMENT", value: always(null)},
+	"extra":          {head: "EXTRA", value: always(null)},
+	"features":       {head: "AVAIL_FEATURES", value: ofNode((*Node).features)},
+	"featuresact":    {head: "ACTIVE_FEATURES", value: ofNode((*Node).features)},
 	"freemem":        {head: "FREE_MEM", value: ofNode(func(n *Node) string { return number(n.FreeMem) })},
 	"gres":           {head: "GRES", value: ofNode(func(n *Node) string { return orNull(n.Gres) })},
 	"gresused":       {head: "GRES_USED", value: ofNode(func(n *Node) string { return orNull(n.GresUsed) })},
@@ -239,11 +263,13 @@ var groupFields = map[string]column[group]{
 	"socketcorethread":  {head: "S:C:T", value: ofNode((*Node).sockets)},
 	"sockets":           {head: "SOCKETS", whole: true, value: ofNode(func(n *Node) string { return number(n.CPUs) })},
 	"statecompact":      {head: "STATE", value: ofNode(func(n *Node) string { return n.form(1) })},
+	"statecomplete":     {head: "STATECOMPLETE", value: ofNode((*Node).complete)},
 	"statelong":         {head: "STATE", value: ofNode(func(n *Node) string { return n.form(0) })},
 	"threads":           {head: "THREADS", whole: true, value: always("1")},
 	"time":              {head: "TIMELIMIT", whole: true, value: (*group).timeLimit},
 	"timestamp":         {head: "TIMESTAMP", value: ofNode(func(n *Node) string { return stamp(n.ReasonAt, "Unknown") })},
 	"user":              {head: "USER", value: ofNode((*Node).user)},
+	"userlong":          {head: "USER", value: ofNode((*Node).userLong)},
 	"version":           {head: "VERSION", value: ofNode(func(n *Node) string { return n.Version })},
 	"weight":            {head: "WEIGHT", whole: true, value: always("1")},
 }
@@ -252,6 +278,6 @@ var groupLetters = letters(map[byte]string{
 	'a': "available", 'A': "nodeai", 'B': "maxcpuspernode", 'c': "cpus", 'C': "cpusstate", 'd': "disk", 'D': "nodes", 'e': "freemem", 'E': "reason",
 	'f': "features", 'F': "nodeaiot", 'g': "groups", 'G': "gres", 'h': "oversubscribe", 'H': "timestamp", 'I': "priorityjobfactor", 'l': "time",
 	'L': "defaulttime", 'm': "memory", 'M': "preemptmode", 'n': "nodehost", 'N': "nodelist", 'o': "nodeaddr", 'O': "cpusload", 'p': "prioritytier",
-	'P': "partition", 'r': "root", 'R': "partitionname", 's': "size", 'S': "allocnodes", 't': "statecompact", 'T': "statelong", 'u': "user", 'U': "user",
+	'P': "partition", 'r': "root", 'R': "partitionname", 's': "size", 'S': "allocnodes", 't': "statecompact", 'T': "statelong", 'u': "user", 'U': "userlong",
 	'v': "version", 'w': "weight", 'X': "sockets", 'Y': "cores", 'Z': "threads", 'z': "socketcorethread",
 }, groupFields)

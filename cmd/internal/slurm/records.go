@@ -86,7 +86,7 @@ func (r *Record) jobWhen(j *Job) []string {
 func (r *Record) jobWhere(j *Job) []string {
 	lines := []string{
 		fmt.Sprintf("Partition=%s AllocNode:Sid=%s", j.Partition, cmp.Or(j.SubmitHost, "localhost:0")),
-		fmt.Sprintf("ReqNodeList=%s ExcNodeList=(null)", orNull(j.ReqNodes)),
+		fmt.Sprintf("ReqNodeList=%s ExcNodeList=%s", orNull(j.ReqNodes), orNull(j.Exclude)),
 		"NodeList=" + j.NodeList,
 	}
 	if j.NodeList != "" {
@@ -102,10 +102,15 @@ func (r *Record) jobWhere(j *Job) []string {
 		gres, _, _ := strings.Cut(j.GresUsed, "(")
 		lines = append(lines, "JOB_GRES="+gres, fmt.Sprintf("  Nodes=%s CPU_IDs=%s Mem=%d GRES=%s", j.NodeList, j.CPUIDs, j.MemUsedMiB, j.GresUsed))
 	}
-	return append(lines,
+	lines = append(lines,
 		fmt.Sprintf("MinCPUsNode=%d MinMemoryNode=%s MinTmpDiskNode=0", each, memory(j.MinMemMiB)),
-		"Features=(null) DelayBoot=00:00:00",
-		"OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null)",
+		fmt.Sprintf("Features=%s DelayBoot=00:00:00", orNull(j.Features)),
+	)
+	if j.Reservation != "" {
+		lines = append(lines, "Reservation="+j.Reservation)
+	}
+	return append(lines,
+		fmt.Sprintf("OverSubscribe=%s Contiguous=0 Licenses=(null) Network=(null)", j.shares()),
 	)
 }
 

@@ -15,6 +15,7 @@ const (
 	nodesLong     = "%#P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
 	nodesSummary  = "%#P %.5a %.10l %.16F %N"
 	nodesReasons  = "%20E %9u %19H %N"
+	nodesReasonsL = "%20E %12U %19H %6t %N"
 	nodesEach     = "%#N %.6D %.#P %6t"
 	nodesEachLong = "%#N %.6D %.#P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"
 	leastFit      = 9 // of %#P and %#N
@@ -60,6 +61,8 @@ func (s *Sinfo) layout() (layout[group], error) {
 	switch {
 	case s.Format != "":
 		format = s.Format
+	case s.Reasons && s.Long:
+		format = nodesReasonsL
 	case s.Reasons:
 		format = nodesReasons
 	case s.Summary:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -44,6 +45,24 @@ func TestSinfoAsRecorded(t *testing.T) {
 		nodes[1].State, nodes[1].Reason, nodes[1].User, nodes[1].ReasonAt = StateOf(true, true, 2, 8), "GPU 2 ECC", "root", at(t, "10:41:23")
 		same(t, "sinfo_R2", &Sinfo{Reasons: true}, parts, nodes)
 	})
+}
+
+// TestReasonsAsRecorded holds sinfo -R -l.
+func TestReasonsAsRecorded(t *testing.T) {
+	_, nodes := recordedNodes(t)
+	nodes = append(nodes, nodes[1])
+	when := time.Date(2026, 11, 22, 14, 28, 16, 0, time.UTC)
+	for i, why := range []string{"", "GPU 2 ECC", "power"} {
+		n := &nodes[i]
+		n.Name, n.State, n.Reason, n.User, n.ReasonAt = "n"+string(rune('1'+i)), []string{"IDLE", "IDLE+DRAIN", "DOWN"}[i], why, "root", when
+	}
+	var got strings.Builder
+	if err := (&Sinfo{Reasons: true, Long: true}).Print(&got, []Partition{{Name: "main", Default: true, Up: true, Nodes: []string{"n1", "n2", "n3"}}}, nodes, when); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(recordedText(t, "sinfo_Rl"), got.String()); d != "" {
+		t.Errorf("differs from Slurm (-) (+ours):\n%s", d)
+	}
 }
 
 func same(t *testing.T, file string, s *Sinfo, parts []Partition, nodes []Node) {

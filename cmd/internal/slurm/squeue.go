@@ -14,6 +14,7 @@ import (
 const (
 	queueFormat = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 	queueLong   = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
+	queueAll    = "%a|%b|%c|%d|%e|%f|%g|%h|%i|%j|%k|%l|%m|%n|%o|%p|%q|%r|%s|%t|%u|%v|%w|%x|%y|%z|%A|%B|%C|%D|%E|%F|%G|%H|%I|%J|%K|%L|%M|%N|%O|%P|%Q|%R|%S|%T|%U|%V|%W|%X|%Y|%Z"
 	queueStart  = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 )
 
@@ -73,10 +74,10 @@ func (q *Squeue) Print(w io.Writer, jobs []Job, now time.Time) error {
 const chunk = 64 << 10
 
 // ShowsFiles tells whether a column is of what a job's script and files are
-// called, which takes more to ask for than all else.
+// called, or of where it may run, which takes more to ask for than all else.
 func (q *Squeue) ShowsFiles() bool {
 	l, err := q.layout()
-	files := []string{"command", "comment", "workdir", "stdin", "stdout", "stderr"}
+	files := []string{"command", "comment", "workdir", "stdin", "stdout", "stderr", "feature", "excnodes", "reservation", "oversubscribe"}
 	return err != nil || slices.ContainsFunc(l.cells, func(c cell[Job]) bool {
 		return slices.ContainsFunc(files, func(name string) bool { return jobFields[name].head == c.head })
 	})
@@ -94,6 +95,8 @@ func (q *Squeue) layout() (layout[Job], error) {
 	switch {
 	case q.Fields != "":
 		l = byName(q.Fields, jobFields)
+	case strings.EqualFold(q.Format, "%all"):
+		l = byLetter(queueAll, jobLetters)
 	case q.Format != "":
 		l = byLetter(q.Format, jobLetters)
 	case q.Start:

@@ -38,13 +38,15 @@ func TestRowsReadAsJobs(t *testing.T) {
 	for i, s := range rows.M.Texts {
 		rows.M.Texts[i] = console.Escape(s)
 	}
-	format := "%i|%A|%a|%b|%c|%C|%d|%D|%e|%E|%f|%F|%g|%G|%h|%H|%I|%j|%J|%K|%l|%L|%m|%M|%n|%N|%O|%p|%P|%q|%Q|%r|%R|%s|%S|%t|%T|%u|%U|%v|%V|%w|%W|%x|%X|%y|%Y|%z|%B"
+	format := "%i|%A|%a|%b|%c|%C|%d|%D|%e|%E|%F|%g|%G|%H|%I|%j|%J|%K|%l|%L|%m|%M|%n|%N|%O|%p|%P|%q|%Q|%r|%R|%s|%S|%t|%T|%u|%U|%V|%w|%W|%X|%y|%Y|%z|%B"
 	q := slurm.Squeue{Format: format, States: []string{"ALL"}, NoHead: true}
 	if q.ShowsFiles() {
 		t.Error("a format without files is read in full")
 	}
-	if all := (slurm.Squeue{Format: format + "|%Z"}); !all.ShowsFiles() {
-		t.Error("a format with the working directory is read as columns")
+	for _, letter := range []string{"%Z", "%f", "%v", "%x", "%h", "%o", "%k"} {
+		if all := (slurm.Squeue{Format: format + "|" + letter}); !all.ShowsFiles() {
+			t.Errorf("a format with %s is read as columns, which do not have it", letter)
+		}
 	}
 	for i, j := range jobs {
 		var row slurm.Job

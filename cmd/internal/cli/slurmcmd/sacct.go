@@ -174,7 +174,6 @@ func (o *acctOptions) wants(q *slurm.Squeue, named []acctJob, j *apiv1.Job, now 
 func acctRow(j *apiv1.Job, now time.Time) slurm.Job {
 	s := slurmJob(j, now)
 	m := j.GetMeasured()
-	s.Cluster = clusterName
 	if s.State == "CANCELLED" && j.GetReason() == "CancelledByUser" {
 		s.State = "CANCELLED by " + strconv.FormatUint(uint64(j.GetUid()), 10)
 	}

@@ -3,7 +3,6 @@ package slurmcmd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 
@@ -70,7 +69,7 @@ func asSbatch(err error) error {
 			return &console.ExitError{Code: console.ExitFailed, Err: own}
 		}
 	}
-	return &console.ExitError{Code: console.ExitFailed, Err: sbatch.Message(fmt.Sprintf("Batch job submission failed: %v", err))}
+	return &console.ExitError{Code: console.ExitFailed, Err: sbatch.Message("Batch job submission failed: " + sbatch.InSlurmWords(err))}
 }
 
 var errWrapArgs = sbatch.Message("Script arguments not permitted with --wrap option")

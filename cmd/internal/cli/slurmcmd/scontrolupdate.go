@@ -2,15 +2,14 @@ package slurmcmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 )
 
 // setPriority holds jobs by Priority=0 and releases them by Priority=-1, as
@@ -46,41 +45,8 @@ func setPriority(ctx context.Context, e *console.Env, c *client.Client, ids []ui
 // updateFault is what scontrol says of a change that was refused: Slurm's words,
 // where it has any, and on the next line Berth's reason.
 func updateFault(err error, id uint64) error {
-	var ce *cluster.Error
-	if !errors.As(err, &ce) {
-		return fmt.Errorf("slurm_update error: %w", err)
-	}
-	if words := slurmWordsFor(ce); words != "" {
-		return bare(fmt.Sprintf("%s for job %d\n%s", words, id, ce.Msg))
+	if words := sbatch.SlurmWords(err); words != "" {
+		return bare(fmt.Sprintf("%s for job %d\n%v", words, id, err))
 	}
 	return fmt.Errorf("slurm_update error: %w", err)
-}
-
-// slurmWords are Slurm's for refusals, by what Berth's say; the first that fits
-// counts.
-var slurmWords = []struct {
-	code  cluster.Code // 0 for any
-	has   string
-	words string
-}{
-	{cluster.CodeDenied, "", "Access/permission denied"},
-	{0, "reservation", "Requested reservation is invalid"},
-	{0, "partition", "Invalid partition name specified"},
-	{0, "account", "Invalid account or account/partition combination specified"},
-	{0, "qos", "Invalid qos specification"},
-	{0, "feature", "Invalid feature specification"},
-	{0, "dependency", "Job dependency problem"},
-	{0, "has ended", "Job/step already completing or completed"},
-	{cluster.CodeNotFound, "", "Invalid job id specified"},
-}
-
-// slurmWordsFor is "" where Slurm has none.
-func slurmWordsFor(ce *cluster.Error) string {
-	msg := strings.ToLower(ce.Msg)
-	for _, w := range slurmWords {
-		if (w.code == 0 || w.code == ce.Code) && strings.Contains(msg, w.has) {
-			return w.words
-		}
-	}
-	return ""
 }

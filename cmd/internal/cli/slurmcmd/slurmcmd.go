@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
+	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -44,7 +45,7 @@ func slurmCommand(e *console.Env, use, short, example string, flags func(*pflag.
 				e.Printf("berth %s, with the options of slurm 22.05\n", console.Version().Version)
 				return nil
 			}
-			return asSlurm(e, run(cmd.Context(), fs.Args()))
+			return asSlurm(e, unreached(name, run(cmd.Context(), fs.Args())))
 		},
 	}
 	cmd.Flags().AddFlagSet(fs)
@@ -66,6 +67,18 @@ func optionFault(err error) string {
 type bare string
 
 func (b bare) Error() string { return string(b) }
+
+// loads is what the commands that only look say first when nobody answers.
+var loads = map[string]string{"squeue": "slurm_load_jobs error", "scancel": "scancel: error", "sinfo": "slurm_load_partitions", "scontrol": "scontrol: error"}
+
+// unreached is an error in Slurm's words, if it is that no coordinator answers.
+func unreached(name string, err error) error {
+	ce, ok := errors.AsType[*cluster.Error](err)
+	if first := loads[name]; ok && ce.Code == cluster.CodeUnavailable && first != "" {
+		return bare(first + ": " + sbatch.InSlurmWords(ce))
+	}
+	return err
+}
 
 // coded is one with an exit code of its own.
 type coded struct {

@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -302,10 +304,18 @@ func runScontrolUpdate(ctx context.Context, c *client.Client, args []string) err
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("slurm_update error: %w", err)
+			return nodeFault(err)
 		}
 	}
 	return nil
+}
+
+// nodeFault is why a node could not be changed.
+func nodeFault(err error) error {
+	if ce, ok := errors.AsType[*cluster.Error](err); ok && (ce.Code == cluster.CodeUnavailable || ce.Code == cluster.CodeUnknown) {
+		return err
+	}
+	return bare("slurm_update error: " + sbatch.InSlurmWords(err))
 }
 
 func getStatus(ctx context.Context, c *client.Client) (st *apiv1.GetStatusResponse, err error) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,7 @@ func slurmJob(j *apiv1.Job, now time.Time) slurm.Job {
 		Submitted: local(j.GetSubmitted(), now), Eligible: local(j.GetSubmitted(), now), Started: local(j.GetStarted(), now), Ended: local(j.GetEnded(), now),
 		Expected: local(j.GetEstimatedStart(), now), ExitCode: j.GetExitCode(), Signal: j.GetSignal(), Priority: slurm.FirstPriority - int64(cmp.Or(j.GetArrayJobId(), j.GetId())),
 	}, j.GetSpec()
+	s.Cluster = clusterName
 	s.Account, s.QOS, s.Nice = j.GetAccount(), j.GetQos(), j.GetNice()
 	s.InArray(j.GetArrayJobId(), tasksOf(j), j.GetArrayThrottle())
 	s.GPUs *= s.Nodes // asked for on each
@@ -87,7 +89,9 @@ func slurmSpec(s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec, now time.Time) {
 	if b := spec.GetBegin(); b != nil {
 		s.Eligible = local(b, now)
 	}
-	s.ReqNodes, s.Requeue = spec.GetNode(), spec.GetRequeueOnLoss()
+	w := spec.GetWhere()
+	s.ReqNodes, s.Requeue = cmp.Or(spec.GetNode(), w.GetNodes()), spec.GetRequeueOnLoss()
+	s.Features, s.Exclude, s.Reservation, s.Whole = console.Escape(w.GetFeatures()), console.Escape(w.GetExclude()), console.Escape(w.GetReservation()), w.GetWhole()
 	if d := spec.GetDeadline(); d != nil {
 		s.Deadline = local(d, now)
 	}
@@ -153,12 +157,40 @@ func slurmNode(n *apiv1.Node, now time.Time) slurm.Node {
 	}
 	s.Gres, s.GresUsed = slurmGres(n.GetGpus())
 	s.Features = n.GetFeatures()
+	ordered(&s, n.GetHistory(), now)
 	if n.GetMaint() {
 		s.State = slurm.InMaintenance(s.State)
 	} else if n.GetReservation() != "" {
 		s.State = slurm.InReservation(s.State)
 	}
 	return s
+}
+
+// ordered fills in who drained a node last, and when; of one that is down, when
+// it was lost.
+func ordered(s *slurm.Node, history []*apiv1.NodeEvent, now time.Time) {
+	for _, h := range slices.Backward(history) {
+		switch {
+		case h.GetGpu() != "":
+		case h.GetKind() == cluster.EventResumed:
+			return
+		case h.GetKind() == cluster.EventDrained:
+			s.ReasonAt = local(h.GetAt(), now)
+			if h.ByUid != nil {
+				s.UserID, s.User = h.GetByUid(), userName(h.GetByUid())
+			}
+			return
+		}
+	}
+}
+
+// userName is that of a user on this machine, or the number.
+func userName(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return id
 }
 
 // slurmGres writes the cards of a node, by type in the order of their numbers,

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -132,7 +133,7 @@ func refusedAs(what string, err error) error {
 		return err
 	}
 	if alloc != nil {
-		return fmt.Errorf("%s: %w", what, alloc.err)
+		return errors.New(what + ": " + sbatch.InSlurmWords(alloc.err))
 	}
 	return err
 }
