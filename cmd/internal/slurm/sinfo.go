@@ -97,7 +97,7 @@ func (s *Sinfo) groups(l *layout[group], parts []Partition, nodes []Node) []grou
 		at := map[string]int{}
 		for i := range nodes {
 			n := &nodes[i]
-			if !slices.Contains(part.Nodes, n.Name) || !s.wants(n) {
+			if !slices.Contains(part.Nodes, n.Name) || !s.Wants(n) {
 				continue
 			}
 			one := group{part: part, nodes: []*Node{n}}
@@ -140,7 +140,8 @@ func oncePerNode(rows []group) []group {
 	return out
 }
 
-func (s *Sinfo) wants(n *Node) bool {
+// Wants tells whether a node was asked for by its name and state.
+func (s *Sinfo) Wants(n *Node) bool {
 	if s.Reasons && n.Reason == "" {
 		return false
 	}

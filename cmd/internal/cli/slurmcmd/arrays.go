@@ -121,7 +121,7 @@ func unfolded(jobs []slurm.Job) ([]slurm.Job, error) {
 	return out, nil
 }
 
-func showSlurmJobs(ctx context.Context, e *console.Env, c *client.Client, r *slurm.Record, args []string) error {
+func showSlurmJobs(ctx context.Context, e *console.Env, c *client.Client, r *recordOptions, args []string) error {
 	ids, tasks, err := jobsAndTasksOf(strings.Join(args, ","))
 	if err != nil {
 		return bare("scontrol_print_job error: Invalid job id specified")
@@ -133,6 +133,11 @@ func showSlurmJobs(ctx context.Context, e *console.Env, c *client.Client, r *slu
 		return err
 	case len(got) == 0 && len(asked) > 0:
 		return errSlurmJob
+	case r.json:
+		if got, err = chosenTasks(e, got, ids, tasks); err != nil {
+			return err
+		}
+		return printJobsJSON(e, got)
 	case len(got) == 0:
 		e.Printf("No jobs in the system\n")
 		return nil
@@ -157,7 +162,7 @@ func showSlurmJobs(ctx context.Context, e *console.Env, c *client.Client, r *slu
 	if len(jobs) == 0 {
 		return bare(fmt.Sprintf("Job %s not found", tasks[0]))
 	}
-	return printRecords(e.Out, r, jobs, len(asked) > 0)
+	return printRecords(e.Out, &r.Record, jobs, len(asked) > 0)
 }
 
 // printRecords prints jobs, those of arrays that were asked for in Slurm's order.

@@ -45,7 +45,7 @@ func slurmReservation(r *apiv1.Reservation, now time.Time) slurm.Reservation {
 	return s
 }
 
-func showSlurmReservations(ctx context.Context, e *console.Env, c *client.Client, r *slurm.Record, args []string) error {
+func showSlurmReservations(ctx context.Context, e *console.Env, c *client.Client, r *recordOptions, args []string) error {
 	all, err := client.GetReservations(ctx, c, nil)
 	if err != nil {
 		return err

@@ -14,7 +14,6 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -143,12 +142,7 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 		e.Warnf("%s", text)
 	}
 	if o.json {
-		views := []view.JobView{}
-		for _, j := range jobs {
-			views = append(views, view.Job(j))
-		}
-		_, err := console.PrintList(e, console.FormatJSON, map[string]any{"jobs": views})
-		return err
+		return printJobsJSON(e, jobs)
 	}
 	rows := make([]slurm.Job, len(jobs))
 	for i, j := range jobs {

@@ -14,7 +14,6 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
 	"github.com/berth-scheduler/berth/cmd/internal/sbatch"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 
@@ -131,12 +130,9 @@ func NewSqueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 		fs.BoolVar(&me, "me", false, "only jobs of mine")
 		fs.BoolVarP(&all, "all", "a", false, "taken for Slurm's sake")
 		fs.BoolVarP(&array, "array", "r", false, "a line for each task of an array")
-		fs.BoolVar(&json, "json", false, "everything, as berth queue -o json prints it")
+		fs.BoolVar(&json, "json", false, "print JSON, with Berth's own fields")
 		lookOf(fs, "jobs", "")
 	}, func(ctx context.Context, args []string) error {
-		if json {
-			return jobcmd.RunQueue(ctx, e, c, &jobcmd.QueueOptions{User: users, Me: me, State: slurmStateNames(states), Output: string(console.FormatJSON)}, listOf(jobs))
-		}
 		var err error
 		var tasks []console.TaskRef
 		if q.Jobs, tasks, err = jobsAndTasksOf(jobs); err != nil {
@@ -150,6 +146,9 @@ func NewSqueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 		if q.Nodes, err = slurm.Unfold(nodes); err != nil {
 			return slurm.Message(fmt.Sprintf("Invalid node name %v", err))
 		}
+		if json {
+			return squeueJSON(ctx, e, c, &q, tasks)
+		}
 		return runSqueue(ctx, e, c, &q, tasks, array || e.Getenv("SQUEUE_ARRAY") != "")
 	})
 }
@@ -157,11 +156,19 @@ func NewSqueueCmd(e *console.Env, c *client.Client) *cobra.Command {
 // lookOf makes an option that may stand without a value.
 func lookOf(fs *pflag.FlagSet, name, value string) { fs.Lookup(name).NoOptDefVal = value }
 
-func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, tasks []console.TaskRef, each bool) error {
+// knownStates refuses states that Slurm does not know.
+func knownStates(q *slurm.Squeue) error {
 	for _, s := range q.States {
 		if s != "ALL" && !knownToSlurm(s) {
 			return slurm.Message("Invalid job state specified: " + s)
 		}
+	}
+	return nil
+}
+
+func runSqueue(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, tasks []console.TaskRef, each bool) error {
+	if err := knownStates(q); err != nil {
+		return err
 	}
 	jobs, err := listSlurm(ctx, e, c, squeueRequest(q, tasks), q.ShowsFiles())
 	if err != nil {
@@ -233,14 +240,6 @@ func knownToSlurm(state string) bool {
 	return err == nil || slices.Contains([]string{"CONFIGURING", "SUSPENDED", "S", "STOPPED", "ST", "BOOT_FAIL", "BF", "REQUEUED", "RQ", "SPECIAL_EXIT", "SE"}, state)
 }
 
-// slurmStateNames are states as berth queue takes them.
-func slurmStateNames(states string) string {
-	if strings.EqualFold(states, "all") {
-		return ""
-	}
-	return strings.ReplaceAll(strings.ToUpper(states), "CONFIGURING", "STARTING")
-}
-
 func listOf(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }
@@ -270,7 +269,7 @@ const sinfoExamples = "  berth sinfo -N -l\n  ln -s /usr/bin/berth /usr/local/bi
 func NewSinfoCmd(e *console.Env, c *client.Client) *cobra.Command {
 	var s slurm.Sinfo
 	var nodes, parts, states string
-	var all bool
+	var all, json bool
 	return slurmCommand(e, "sinfo [OPTIONS…]", "List nodes as Slurm's sinfo does", sinfoExamples, func(fs *pflag.FlagSet) {
 		fs.StringVarP(&s.Format, "format", "o", "", "columns, such as '%P %.5a %N'")
 		fs.StringVarP(&s.Fields, "Format", "O", "", "columns by name, such as NodeList,Gres,GresUsed")
@@ -283,12 +282,16 @@ func NewSinfoCmd(e *console.Env, c *client.Client) *cobra.Command {
 		fs.StringVarP(&parts, "partition", "p", "", "only these partitions")
 		fs.StringVarP(&states, "states", "t", "", "only nodes in these states")
 		fs.BoolVarP(&all, "all", "a", false, "taken for Slurm's sake")
+		fs.BoolVar(&json, "json", false, "print JSON, with Berth's own fields")
 	}, func(ctx context.Context, args []string) error {
 		var err error
 		if s.Nodes, err = slurm.Unfold(nodes); err != nil {
 			return slurm.Message(fmt.Sprintf("Invalid node name %v", err))
 		}
 		s.Partitions, s.States = listOf(parts), listOf(strings.ToLower(states))
+		if json {
+			return sinfoJSON(ctx, e, c, &s)
+		}
 		ps, ns, err := slurmCluster(ctx, c, e.Now())
 		if err != nil {
 			return err

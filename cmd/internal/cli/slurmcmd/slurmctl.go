@@ -147,12 +147,13 @@ const scontrolExamples = "  berth scontrol show job 12\n  berth scontrol update 
 
 // NewScontrolCmd returns the command scontrol.
 func NewScontrolCmd(e *console.Env, c *client.Client) *cobra.Command {
-	var r slurm.Record
+	var r recordOptions
 	var all bool
 	return slurmCommand(e, "scontrol [OPTIONS…] COMMAND…", "Show and change things as Slurm's scontrol does", scontrolExamples, func(fs *pflag.FlagSet) {
 		fs.BoolVarP(&r.OneLine, "oneliner", "o", false, "a line for each record")
 		fs.BoolVarP(&r.Detail, "details", "d", false, "more of each job")
 		fs.BoolVarP(&all, "all", "a", false, "taken for Slurm's sake")
+		fs.BoolVar(&r.json, "json", false, "show jobs and nodes as JSON, with Berth's own fields")
 	}, func(ctx context.Context, args []string) error {
 		if len(args) == 0 {
 			return errNoAction
@@ -183,11 +184,20 @@ func NewScontrolCmd(e *console.Env, c *client.Client) *cobra.Command {
 	})
 }
 
-func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *slurm.Record, args []string) error {
+// recordOptions are how scontrol shows things.
+type recordOptions struct {
+	slurm.Record
+	json bool
+}
+
+func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *recordOptions, args []string) error {
 	if len(args) == 0 {
 		return errors.New("name what to show: job, node, partition, reservation, config, hostnames, hostlist")
 	}
 	what, rest := strings.ToLower(args[0]), args[1:]
+	if r.json && !strings.HasPrefix(what, "job") && !strings.HasPrefix(what, "node") {
+		return errors.New("--json is of show job and show node")
+	}
 	what, value, has := strings.Cut(what, "=")
 	if has {
 		rest = append([]string{value}, rest...)
@@ -224,7 +234,7 @@ func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *s
 	return bare("invalid entity:" + what + " for keyword:show ")
 }
 
-func showSlurmNodes(ctx context.Context, e *console.Env, c *client.Client, r *slurm.Record, args []string) error {
+func showSlurmNodes(ctx context.Context, e *console.Env, c *client.Client, r *recordOptions, args []string) error {
 	_, nodes, err := slurmCluster(ctx, c, e.Now())
 	if err != nil {
 		return err
@@ -238,6 +248,9 @@ func showSlurmNodes(ctx context.Context, e *console.Env, c *client.Client, r *sl
 			return bare("Node " + name + " not found")
 		}
 	}
+	if r.json {
+		return sinfoJSON(ctx, e, c, &slurm.Sinfo{Nodes: want})
+	}
 	for i := range nodes {
 		if len(want) > 0 && !slices.Contains(want, nodes[i].Name) {
 			continue
@@ -249,7 +262,7 @@ func showSlurmNodes(ctx context.Context, e *console.Env, c *client.Client, r *sl
 	return nil
 }
 
-func showSlurmPartitions(ctx context.Context, e *console.Env, c *client.Client, r *slurm.Record, args []string) error {
+func showSlurmPartitions(ctx context.Context, e *console.Env, c *client.Client, r *recordOptions, args []string) error {
 	parts, nodes, err := slurmCluster(ctx, c, e.Now())
 	if err != nil {
 		return err
