@@ -77,16 +77,22 @@ type lineView struct {
 	WaitP50Seconds    float64 `json:"wait_p50_seconds"`
 	WaitP95Seconds    float64 `json:"wait_p95_seconds"`
 	IdleGPUHours      float64 `json:"idle_gpu_hours"`
+
+	used float64 // part of what was measured; the hours are rounded
 }
 
 func viewLine(l *apiv1.ReportLine) lineView {
+	used := 0.0
+	if m := l.GetMeasuredGpuSeconds(); m > 0 {
+		used = l.GetUsedGpuSeconds() / m
+	}
 	hours := func(s float64) float64 { return float64(int64(s/3.6+0.5)) / 1000 }
 	return lineView{
 		Key: l.GetKey(), Jobs: l.GetJobs(), Completed: l.GetCompleted(), Failed: l.GetFailed(), Cancelled: l.GetCancelled(),
 		AllocatedGPUHours: hours(l.GetAllocatedGpuSeconds()), ChargedGPUHours: hours(l.GetChargedGpuSeconds()),
 		MeasuredGPUHours: hours(l.GetMeasuredGpuSeconds()), UsedGPUHours: hours(l.GetUsedGpuSeconds()), WastedGPUHours: hours(wasted(l)),
 		CoreHours: hours(l.GetCoreSeconds()), WaitP50Seconds: l.GetWaitP50Seconds(), WaitP95Seconds: l.GetWaitP95Seconds(),
-		IdleGPUHours: hours(l.GetIdleGpuSeconds()),
+		IdleGPUHours: hours(l.GetIdleGpuSeconds()), used: used,
 	}
 }
 
@@ -159,7 +165,7 @@ func printReport(e *console.Env, f console.Format, v *reportView) error {
 func addLine(t *console.Table, l *lineView, key string) {
 	used := "-"
 	if l.MeasuredGPUHours > 0 {
-		used = fmt.Sprintf("%.0f%%", 100*l.UsedGPUHours/l.MeasuredGPUHours)
+		used = fmt.Sprintf("%.0f%%", 100*l.used)
 	}
 	ok := "-"
 	if ran := l.Completed + l.Failed; ran > 0 {

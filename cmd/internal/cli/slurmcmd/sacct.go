@@ -25,6 +25,8 @@ const sacctExamples = "  berth sacct -X -S now-1day\n  ln -s /usr/bin/berth /usr
 type acctOptions struct {
 	print                                                 slurm.Sacct
 	jobs, users, accounts, names, states, parts, qos      string
+	nodes, clusters                                       string
+	noConvert                                             bool
 	from, to                                              string
 	allocations, allUsers, help, json, dups, local, trunc bool
 }
@@ -51,6 +53,7 @@ func (o *acctOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVarP(&o.states, "state", "s", "", "only jobs in these states")
 	fs.StringVarP(&o.parts, "partition", "r", "", "only jobs of these partitions")
 	fs.StringVarP(&o.qos, "qos", "q", "", "only jobs of these qualities of service")
+	fs.StringVarP(&o.nodes, "nodelist", "N", "", "only jobs that were on some of these nodes")
 	fs.StringVarP(&o.from, "starttime", "S", "", "jobs that ended after this, or have not ended; midnight without -j")
 	fs.StringVarP(&o.to, "endtime", "E", "", "jobs that were submitted before this")
 	fs.StringVarP(&o.print.Format, "format", "o", "", "fields, each with %WIDTH")
@@ -65,6 +68,8 @@ func (o *acctOptions) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.json, "json", false, "print JSON")
 	fs.BoolVarP(&o.dups, "duplicates", "D", false, "taken for Slurm's sake: a job is one line, however often it ran")
 	fs.BoolVarP(&o.trunc, "truncate", "T", false, "taken for Slurm's sake")
+	fs.BoolVar(&o.noConvert, "noconvert", false, "taken for Slurm's sake: amounts are not converted")
+	fs.StringVarP(&o.clusters, "clusters", "M", "", "taken for Slurm's sake: there is one cluster")
 	fs.BoolVarP(&o.local, "allclusters", "L", false, "taken for Slurm's sake")
 }
 
@@ -125,17 +130,23 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 	if o.users == "" && !o.allUsers && len(named) == 0 && e.User() != "0" {
 		req.Filter.Users = []string{e.User()}
 	}
-	q := slurm.Squeue{Partitions: listOf(o.parts), States: []string{"ALL"}}
-	if o.states != "" {
-		q.States = listOf(strings.ToUpper(o.states))
+	pick := acctPick{named: named, q: slurm.Squeue{Partitions: listOf(o.parts), States: []string{"ALL"}}}
+	if pick.states, err = newStateFilter(o.states, w, o.from != "" || o.to != ""); err != nil {
+		return err
+	}
+	if pick.nodes, err = slurm.Unfold(o.nodes); err != nil {
+		return slurm.Message("Invalid node list: " + o.nodes)
 	}
 	var jobs []*apiv1.Job
 	gaps, err := client.ListHistory(ctx, c, req, func(page []*apiv1.Job) error {
-		jobs = append(jobs, slices.DeleteFunc(page, func(j *apiv1.Job) bool { return !o.wants(&q, named, j, e.Now()) })...)
+		jobs = append(jobs, slices.DeleteFunc(page, func(j *apiv1.Job) bool { return !o.wants(&pick, j, e.Now()) })...)
 		return nil
 	})
 	if err != nil {
 		return err
+	}
+	if u := unknownUser(listOf(o.users)); u != "" && len(jobs) == 0 {
+		return slurm.Message("Invalid user id: " + u) // users of other machines are found by what they ran
 	}
 	slices.SortFunc(jobs, func(a, b *apiv1.Job) int { return cmp.Compare(a.GetId(), b.GetId()) })
 	for _, text := range gaps.Texts() {
@@ -151,17 +162,25 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 	return p.Print(rows)
 }
 
+// acctPick is what the server does not choose by.
+type acctPick struct {
+	named  []acctJob
+	q      slurm.Squeue
+	states stateFilter
+	nodes  []string
+}
+
 // wants chooses what the server cannot: by Slurm's names of states, by tasks,
 // and among what has not ended.
-func (o *acctOptions) wants(q *slurm.Squeue, named []acctJob, j *apiv1.Job, now time.Time) bool {
-	if len(named) > 0 && !slices.ContainsFunc(named, func(a acctJob) bool { return a.is(j) }) {
+func (o *acctOptions) wants(pick *acctPick, j *apiv1.Job, now time.Time) bool {
+	if len(pick.named) > 0 && !slices.ContainsFunc(pick.named, func(a acctJob) bool { return a.is(j) }) {
 		return false
 	}
 	if qos := listOf(o.qos); len(qos) > 0 && !slices.Contains(qos, j.GetQos()) {
 		return false
 	}
 	s := slurmJob(j, now)
-	return q.Wants(&s)
+	return pick.states.wants(&s) && onNodes(pick.nodes, &s) && pick.q.Wants(&s)
 }
 
 // acctRow is a job in sacct's terms.
@@ -219,6 +238,14 @@ func acctWindow(from, to string, now time.Time, named bool) (w window, err error
 			return w, slurm.Message("Invalid time specification (pos=0): " + x.text)
 		}
 		*x.to = t
+	}
+	end := w.to
+	if end.IsZero() {
+		end = now
+	}
+	if w.from.After(end) {
+		const form = "2006-01-02T15:04:05"
+		return w, slurm.Message("Start time (" + w.from.Format(form) + ") requested is after end time (" + end.Format(form) + ").")
 	}
 	return w, nil
 }

@@ -1,0 +1,95 @@
+package slurmcmd
+
+import (
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/cmd/internal/slurm"
+)
+
+// acctStates are the states that sacct knows, long and short.
+var acctStates = map[string]string{
+	"PENDING": "PD", "RUNNING": "R", "SUSPENDED": "S", "COMPLETED": "CD", "CANCELLED": "CA", "FAILED": "F", "TIMEOUT": "TO",
+	"NODE_FAIL": "NF", "PREEMPTED": "PR", "BOOT_FAIL": "BF", "DEADLINE": "DL", "OUT_OF_MEMORY": "OOM", "CONFIGURING": "CF",
+	"COMPLETING": "CG", "REQUEUED": "RQ", "RESIZING": "RS", "REVOKED": "RV",
+}
+
+// stateFilter chooses jobs by state. With bounds of time given it is, as with
+// sacct, by what they were within those: one that ended meanwhile was running.
+type stateFilter struct {
+	codes  []string
+	w      window
+	within bool
+}
+
+func newStateFilter(text string, w window, within bool) (stateFilter, error) {
+	f := stateFilter{w: w, within: within}
+	for _, name := range listOf(strings.ToUpper(text)) {
+		code := acctStates[name]
+		for _, short := range acctStates {
+			if short == name {
+				code = short
+			}
+		}
+		if code == "" {
+			return f, slurm.Message("unrecognized job state value '" + name + "'")
+		}
+		f.codes = append(f.codes, code)
+	}
+	return f, nil
+}
+
+func (f *stateFilter) wants(j *slurm.Job) bool {
+	if len(f.codes) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(f.codes, func(code string) bool {
+		switch {
+		case !f.within:
+			return j.Code == code
+		case code == "R":
+			return f.overlaps(j.Started, j.Ended)
+		case code == "PD":
+			until := j.Started
+			if until.IsZero() {
+				until = j.Ended
+			}
+			return f.overlaps(j.Eligible, until)
+		case j.Ended.IsZero():
+			return j.Code == code
+		}
+		return j.Code == code && (f.w.to.IsZero() || !j.Ended.After(f.w.to))
+	})
+}
+
+// overlaps tells whether what lasted from one time to another, or lasts still
+// when that is zero, is in the window; what never began is not.
+func (f *stateFilter) overlaps(from, to time.Time) bool {
+	return !from.IsZero() && (f.w.to.IsZero() || !from.After(f.w.to)) && (to.IsZero() || !to.Before(f.w.from))
+}
+
+// unknownUser returns the first of some users, by name or number, that this
+// machine does not know, "" when it knows all.
+func unknownUser(users []string) string {
+	for _, u := range users {
+		if _, err := strconv.ParseUint(u, 10, 32); err == nil {
+			continue
+		}
+		if _, err := user.Lookup(u); err != nil {
+			return u
+		}
+	}
+	return ""
+}
+
+// onNodes tells whether a job was on one of some nodes.
+func onNodes(nodes []string, j *slurm.Job) bool {
+	if len(nodes) == 0 {
+		return true
+	}
+	on, err := slurm.Unfold(j.NodeList)
+	return err == nil && slices.ContainsFunc(on, func(n string) bool { return slices.Contains(nodes, n) })
+}
