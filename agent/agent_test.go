@@ -35,6 +35,7 @@ type rig struct {
 	dir    string
 	rt     *agenttest.Runtime
 	leader *agenttest.Leader
+	agent  *agent.Agent // the present one
 	stop   func()
 	// tweak changes what an agent is started with; may be nil.
 	tweak func(*agent.Config)
@@ -66,6 +67,7 @@ func (r *rig) start() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.agent = a
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
 	r.stop = func() {

@@ -454,6 +454,7 @@ func (t *task) ended(r *nodev1.Report) error {
 	}
 	t.end, t.phase = r, phaseEnded
 	t.points.ended()
+	t.endLogins()
 	t.unmeasure(r.Ended.AsTime())
 	return nil
 }

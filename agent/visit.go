@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 
@@ -38,6 +39,8 @@ type Visit struct {
 type milestones struct {
 	runs, over         chan struct{}
 	runsOnce, overOnce sync.Once
+	// visited says that somebody who logged in was moved into its control group.
+	visited atomic.Bool
 }
 
 func newMilestones() *milestones {

@@ -161,3 +161,34 @@ func TestMissingToolsAreLoud(t *testing.T) {
 		}
 	}
 }
+
+// TestPAMLines: the example's lines are what the page tells people to write, and
+// commands that there are.
+func TestPAMLines(t *testing.T) {
+	lines, err := os.ReadFile("pam/sshd-berth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../docs/pam.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	for line := range strings.Lines(string(lines)) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		f := strings.Fields(line)
+		if len(f) < 8 || !slices.Equal(f[1:5], []string{"required", "pam_exec.so", "quiet", "stdout"}) || !slices.Equal(f[5:8], []string{"/usr/bin/berth", "pam", f[0]}) {
+			t.Errorf("not a line for pam_exec: %s", line)
+		}
+		if !strings.Contains(string(page), line) {
+			t.Errorf("docs/pam.md lacks the line: %s", line)
+		}
+		seen = append(seen, f[0])
+	}
+	if !slices.Equal(seen, []string{"account", "session"}) {
+		t.Errorf("lines for %v, want account and session", seen)
+	}
+}

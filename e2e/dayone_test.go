@@ -136,5 +136,6 @@ func adminsWeek(t *testing.T, c *cluster) {
 	}
 	c.run("cancel", fmt.Sprint(id))
 	saveAndRestore(t, c)
+	logIn(t, c)
 	upgrade(t, c)
 }

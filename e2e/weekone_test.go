@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -81,4 +83,45 @@ func caughtUp(c *cluster) int {
 		}
 	}
 	return n
+}
+
+// logIn does what sshd does by pam_exec: whoever has a job on a node gets in and
+// is moved into its control group, and ends with it.
+func logIn(t *testing.T, c *cluster) {
+	t.Helper()
+	dir := scriptDir(t)
+	r := c.runAs(4321, "submit", "--parsable", "--quiet", "--mem", "50M", "-D", dir, "-o", "/dev/null", "--", "sleep", "600")
+	id := parseID(t, r.stdout)
+	socket := filepath.Join(c.dir, c.await(id, "RUNNING").Node, "data", "login.sock")
+	pam := func(kind, user, script string) *exec.Cmd {
+		cmd := exec.Command("/bin/sh", "-c", script, berth, kind, socket)
+		cmd.Env = []string{"PATH=/usr/bin:/bin", "PAM_TYPE=open_session", "PAM_USER=" + user}
+		return cmd
+	}
+	const once = `"$0" pam "$1" --socket "$2"`
+	if out, err := pam("account", "4321", once).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("a user with a job may not log in: %v %s", err, out)
+	}
+	if out, err := pam("account", "4322", once).CombinedOutput(); err == nil || string(out) != "berth: access denied: you have no running job on this node\n" {
+		t.Errorf("a user without a job: %v %q", err, out)
+	}
+	login := pam("session", "4321", once+` && cat /proc/self/cgroup && exec sleep 600`)
+	var out syncBuffer
+	login.Stdout, login.Stderr = &out, &out
+	if err := login.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- login.Wait() }()
+	t.Cleanup(func() { _ = login.Process.Kill() })
+	c.eventually(60*time.Second, "the login to show its control groups", func() bool { return strings.Contains(out.String(), "\n") })
+	if want := fmt.Sprintf("j%d-a1", id); !strings.Contains(out.String(), want) {
+		t.Errorf("the login is not in the group of job %s:\n%s", want, out.String())
+	}
+	c.runAs(4321, "cancel", fmt.Sprint(id))
+	select {
+	case <-ended:
+	case <-time.After(2 * time.Minute):
+		t.Error("the login outlived its job")
+	}
 }

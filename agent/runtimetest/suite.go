@@ -55,6 +55,7 @@ func Run(t *testing.T, open Open) {
 		{"list and inspect", testList},
 		{"exits are announced", testExits},
 		{"what a job leaves behind ends with it", testLeftBehind},
+		{"logins end with the job", testLogin},
 		{"many at once", testMany},
 		{"commands inside of a job", testExec},
 		{"commands end in every way", testExecEnds},

@@ -80,6 +80,7 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 	}
 	g.Go(func() error { return a.Run(gctx) })
 	g.Go(func() error { return serveGate(gctx, cfg, ac.Dial, ac.Tools.Socket, log) })
+	g.Go(func() error { return serveLogins(gctx, cfg.Data.Dir, a, log) })
 	g.Go(func() error { return src.Run(gctx, renewAgent(ac.Dial, cfg.Coordinators)) })
 	if err := svc.run(gctx, g, cfg.Listen.Metrics, func() error { return nil }); err != nil {
 		return err

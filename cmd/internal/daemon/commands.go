@@ -23,7 +23,7 @@ import (
 // Commands returns the commands that run and set up daemons.
 func Commands(version string) []*cobra.Command {
 	return []*cobra.Command{
-		newCoordinatorCommand(version), newAgentCommand(version), newKeeperCommand(), newProbeCommand(), newDoctorCommand(), newConfigCommand(), newClusterCommand(),
+		newCoordinatorCommand(version), newAgentCommand(version), newKeeperCommand(), newProbeCommand(), newPAMCommand(), newDoctorCommand(), newConfigCommand(), newClusterCommand(),
 	}
 }
 

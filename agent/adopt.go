@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/agent/login"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// errNoJob is what people read who may not log in.
+var errNoJob = errors.New("you have no running job on this node")
+
+// Resident implements login.Host.
+func (a *Agent) Resident(who login.Who) (job string, err error) {
+	t, _ := a.resident(who)
+	if t == nil {
+		return "", errNoJob
+	}
+	return t.id.Job.String(), nil
+}
+
+// resident is the attempt of a user that was placed last of those that run here.
+func (a *Agent) resident(who login.Who) (newest *task, as *nodev1.Assignment) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, t := range a.tasks {
+		own, _ := t.wants()
+		mine := who.UID >= 0 && int64(own.GetUid()) == who.UID || who.UID < 0 && who.Name != "" && own.GetUser() == who.Name
+		if own != nil && mine && t.points.live() && (newest == nil || t.token > newest.token) {
+			newest, as = t, own
+		}
+	}
+	return newest, as
+}
+
+// Adopt implements login.Host. What is moved ends with the job.
+func (a *Agent) Adopt(who login.Who, pid int) (job string, err error) {
+	t, as := a.resident(who)
+	if t == nil {
+		return "", errNoJob
+	}
+	if pid <= 1 {
+		return "", fmt.Errorf("process %d cannot be moved into a job", pid)
+	}
+	g := a.groupOf(t, as)
+	if g == nil {
+		return "", errors.New("jobs of this node have no control groups: nothing would hold a login to the job's limits")
+	}
+	t.points.visited.Store(true)
+	if err := g.Adopt(pid); err != nil {
+		if !t.points.live() {
+			return "", errNoJob
+		}
+		return "", fmt.Errorf("job %s: %w", t.id.Job, err)
+	}
+	if !t.points.live() {
+		t.endLogins() // it ended meanwhile
+		return "", errNoJob
+	}
+	return t.id.Job.String(), nil
+}
+
+func (a *Agent) groupOf(t *task, as *nodev1.Assignment) *cgroup.Group {
+	if rt, ok := a.runtimeFor(as).(grouped); ok {
+		return rt.Group(t.id)
+	}
+	return nil
+}
+
+// endLogins ends what logged in to an attempt that is over: a runtime knows
+// nothing of it.
+func (t *task) endLogins() {
+	as, _ := t.wants()
+	if !t.points.visited.Load() || as == nil {
+		return
+	}
+	if g := t.agent.groupOf(t, as); g != nil {
+		if err := g.Kill(); err != nil {
+			t.log.Error("cannot end what logged in to a job", "err", err)
+		}
+	}
+}
+
+// live tells whether the first process was let go and has not ended.
+func (m *milestones) live() bool {
+	select {
+	case <-m.over:
+		return false
+	default:
+	}
+	select {
+	case <-m.runs:
+		return true
+	default:
+		return false
+	}
+}
