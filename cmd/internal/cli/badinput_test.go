@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"context"
@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/golden"
 )
 
 // TestBadInput holds what each mistake is answered with. No request may leave.
@@ -138,25 +140,25 @@ func TestBadInput(t *testing.T) {
 			t.Parallel()
 			var all strings.Builder
 			for _, tc := range cases {
-				w := newWorld(t)
-				f := newFake()
-				w.serve("/a", f)
-				got := w.transcript(tc.args...)
+				w := clitest.NewWorld(t)
+				f := clitest.NewFake()
+				w.Serve("/a", f)
+				got := w.Transcript(tc.args...)
 				if !strings.HasSuffix(got, "-- exit code "+string(rune('0'+tc.code))+"\n") {
 					t.Errorf("want exit code %d:\n%s", tc.code, got)
 				}
-				if w.errs.Len() == 0 || w.out.Len() > 0 {
+				if w.Errs.Len() == 0 || w.Out.Len() > 0 {
 					t.Errorf("wants a message on standard error and nothing on standard output:\n%s", got)
 				}
-				if strings.ContainsAny(w.errs.String(), "\x1b\x00\x7f") {
-					t.Errorf("control characters in a message: %q", w.errs.String())
+				if strings.ContainsAny(w.Errs.String(), "\x1b\x00\x7f") {
+					t.Errorf("control characters in a message: %q", w.Errs.String())
 				}
-				if len(f.requests) > 0 || len(f.cancelled) > 0 {
+				if len(f.Requests) > 0 || len(f.Cancelled) > 0 {
 					t.Errorf("%q: a request left", tc.args)
 				}
 				all.WriteString(strings.ReplaceAll(console.EscapeLines(got), strings.Repeat("x", 10240), "xxx(10 KiB)") + "\n")
 			}
-			golden(t, "bad-"+name, all.String())
+			golden.Check(t, "bad-"+name, all.String())
 		})
 	}
 }
@@ -183,22 +185,22 @@ func TestServerErrors(t *testing.T) {
 	} {
 		t.Run(code.String(), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			f := newFake()
+			w := clitest.NewWorld(t)
+			f := clitest.NewFake()
 			calls := 0
-			f.hook = func(context.Context, string) error {
+			f.Hook = func(context.Context, string) error {
 				calls++
 				return &cluster.Error{Code: code, Msg: "the coordinator's words"}
 			}
-			w.serve("/a", f)
-			if got := w.run("submit", "--", "true"); got != want {
-				t.Errorf("exit code %d, want %d: %s", got, want, w.errs.String())
+			w.Serve("/a", f)
+			if got := w.Run("submit", "--", "true"); got != want {
+				t.Errorf("exit code %d, want %d: %s", got, want, w.Errs.String())
 			}
 			if calls != 1 {
 				t.Errorf("a definite answer was asked for %d times", calls)
 			}
-			if code != cluster.CodeInternal && !strings.Contains(w.errs.String(), "the coordinator's words") {
-				t.Errorf("message: %s", w.errs.String())
+			if code != cluster.CodeInternal && !strings.Contains(w.Errs.String(), "the coordinator's words") {
+				t.Errorf("message: %s", w.Errs.String())
 			}
 		})
 	}
@@ -206,14 +208,14 @@ func TestServerErrors(t *testing.T) {
 
 func TestWorkingDirectoryGone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.serve("/a", newFake())
-	w.env.Getwd = func() (string, error) { return "", errors.New("no such file or directory") }
-	if code := w.run("submit", "--", "true"); code != 1 || !strings.Contains(w.errs.String(), "--chdir") {
-		t.Errorf("exit code %d: %s", code, w.errs.String())
+	w := clitest.NewWorld(t)
+	w.Serve("/a", clitest.NewFake())
+	w.Env.Getwd = func() (string, error) { return "", errors.New("no such file or directory") }
+	if code := w.Run("submit", "--", "true"); code != 1 || !strings.Contains(w.Errs.String(), "--chdir") {
+		t.Errorf("exit code %d: %s", code, w.Errs.String())
 	}
-	if code := w.run("submit", "-D", "/tmp", "--", "true"); code != 0 {
-		t.Errorf("with --chdir: exit code %d: %s", code, w.errs.String())
+	if code := w.Run("submit", "-D", "/tmp", "--", "true"); code != 0 {
+		t.Errorf("with --chdir: exit code %d: %s", code, w.Errs.String())
 	}
 }
 
@@ -223,12 +225,12 @@ func TestUnreadableModelDoesNotKeepTheJob(t *testing.T) {
 	if err := os.WriteFile(name, []byte("this is no model"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t)
-	w.serve("/a", newFake())
-	if code := w.run("submit", "--onnx", name, "--batch", "4", "--", "true"); code != 0 || !strings.Contains(w.errs.String(), "warning: --onnx") {
-		t.Errorf("exit code %d: %s", code, w.errs.String())
+	w := clitest.NewWorld(t)
+	w.Serve("/a", clitest.NewFake())
+	if code := w.Run("submit", "--onnx", name, "--batch", "4", "--", "true"); code != 0 || !strings.Contains(w.Errs.String(), "warning: --onnx") {
+		t.Errorf("exit code %d: %s", code, w.Errs.String())
 	}
-	if code := w.run("features", name); code != 1 {
-		t.Errorf("features: exit code %d: %s", code, w.errs.String())
+	if code := w.Run("features", name); code != 1 {
+		t.Errorf("features: exit code %d: %s", code, w.Errs.String())
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"encoding/json"
@@ -8,7 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/golden"
 )
 
 // TestGolden holds what users see, word for word.
@@ -66,7 +68,7 @@ func TestGolden(t *testing.T) {
 		"predict":             {"predict", "--model", "resnet50", "--batch", "64"},
 		"predict-explain":     {"predict", "--model", "resnet50", "--batch", "64", "--explain"},
 		"predict-json":        {"predict", "--model", "resnet50", "--batch", "64", "--format", "json"},
-		"predict-features":    {"predict", "--features", "testdata/traced.json", "--steps", "1000", "--batch", "9"},
+		"predict-features":    {"predict", "--features", "modelcmd/testdata/traced.json", "--steps", "1000", "--batch", "9"},
 		"predict-beside":      {"predict", "--model", "resnet50", "--batch", "64", "--beside", "12"},
 		"predict-beside-jobs": {"predict", "--beside", "12,13", "--explain"},
 		"predict-beside-json": {"predict", "--beside", "12-13", "--format", "json"},
@@ -92,9 +94,9 @@ func TestGolden(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			w.serve("/a", newFake())
-			golden(t, name, w.transcript(args...))
+			w := clitest.NewWorld(t)
+			w.Serve("/a", clitest.NewFake())
+			golden.Check(t, name, w.Transcript(args...))
 		})
 	}
 }
@@ -104,16 +106,16 @@ func TestTableOnTerminal(t *testing.T) {
 	for name, width := range map[string]int{"queue-60-columns": 60, "queue-80-columns": 80} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			w.serve("/a", newFake())
-			w.env.IsTerminal, w.env.Width = true, func() int { return width }
-			got := w.transcript("queue")
-			for _, line := range strings.Split(strings.TrimSpace(w.out.String()), "\n") {
+			w := clitest.NewWorld(t)
+			w.Serve("/a", clitest.NewFake())
+			w.Env.IsTerminal, w.Env.Width = true, func() int { return width }
+			got := w.Transcript("queue")
+			for _, line := range strings.Split(strings.TrimSpace(w.Out.String()), "\n") {
 				if n := console.TextWidth(line); n > width {
 					t.Errorf("line of %d columns: %q", n, line)
 				}
 			}
-			golden(t, name, got)
+			golden.Check(t, name, got)
 		})
 	}
 }
@@ -122,10 +124,10 @@ func TestNoControlCharactersReachTheTerminal(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"queue"}, {"queue", "-o", "wide"}, {"show", "13"}, {"queue", "-o", "yaml"}, {"why", "13"},
 		{"squeue"}, {"scontrol", "show", "job", "13"}, {"sacct", "-j", "13"}} {
-		w := newWorld(t)
-		w.serveParted("/a", newParted())
-		w.run(args...)
-		if out := w.out.String(); strings.ContainsAny(out, "\x1b\u202e") || out == "" {
+		w := clitest.NewWorld(t)
+		w.ServeParted("/a", clitest.NewParted())
+		w.Run(args...)
+		if out := w.Out.String(); strings.ContainsAny(out, "\x1b\u202e") || out == "" {
 			t.Errorf("%v: %q", args, out)
 		}
 	}
@@ -133,15 +135,15 @@ func TestNoControlCharactersReachTheTerminal(t *testing.T) {
 
 func TestJSONAndYAMLAgree(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.serve("/a", newFake())
+	w := clitest.NewWorld(t)
+	w.Serve("/a", clitest.NewFake())
 	var j, y any
-	w.run("queue", "--all", "-o", "json")
-	if err := json.Unmarshal(w.out.Bytes(), &j); err != nil {
+	w.Run("queue", "--all", "-o", "json")
+	if err := json.Unmarshal(w.Out.Bytes(), &j); err != nil {
 		t.Fatal(err)
 	}
-	w.run("queue", "--all", "-o", "yaml")
-	if err := yaml.Unmarshal(w.out.Bytes(), &y); err != nil {
+	w.Run("queue", "--all", "-o", "yaml")
+	if err := yaml.Unmarshal(w.Out.Bytes(), &y); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := json.Marshal(y)
@@ -160,12 +162,12 @@ func TestJSONAndYAMLAgree(t *testing.T) {
 func TestBriefOnlyWhereItIsEnough(t *testing.T) {
 	t.Parallel()
 	for o, want := range map[string]bool{"table": true, "name": true, "wide": false, "json": false, "yaml": false} {
-		w := newWorld(t)
-		f := newFake()
-		w.serve("/a", f)
-		w.run("queue", "-o", o)
-		if f.lastList.GetBrief() != want {
-			t.Errorf("-o %s: brief %t, want %t", o, f.lastList.GetBrief(), want)
+		w := clitest.NewWorld(t)
+		f := clitest.NewFake()
+		w.Serve("/a", f)
+		w.Run("queue", "-o", o)
+		if f.LastList.GetBrief() != want {
+			t.Errorf("-o %s: brief %t, want %t", o, f.LastList.GetBrief(), want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"os"
@@ -15,9 +15,13 @@ func TestUserGuideShowsRealOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob("testdata/*.golden")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no golden files", err)
+	var files []string
+	for _, pattern := range []string{"testdata/*.golden", "*/testdata/*.golden"} { // ours and our packages'
+		some, err := filepath.Glob(pattern)
+		if err != nil || len(some) == 0 {
+			t.Fatal("no golden files", err)
+		}
+		files = append(files, some...)
 	}
 	known := map[string]string{}
 	for _, f := range files {

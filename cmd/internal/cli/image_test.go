@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"context"
@@ -15,7 +15,9 @@ import (
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/containerdrt"
+	"github.com/berth-scheduler/berth/cmd/internal/cli"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/admin"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 )
 
@@ -56,11 +58,11 @@ func (f *fakeImages) Prune(_ context.Context, d time.Duration) ([]containerdrt.I
 func (f *fakeImages) Close() error { f.calls = append(f.calls, "close"); return nil }
 
 // runImage executes an image command on a fake.
-func (w *world) runImage(f *fakeImages, args ...string) (code int, msg string) {
-	w.out.Reset()
-	w.env.Out = nil
-	w.env.Start()
-	cmd := admin.NewImageCmdOn(w.env, func(_ context.Context, cfg containerdrt.ImagesConfig) (admin.ImageStore, error) {
+func runImage(w *clitest.World, f *fakeImages, args ...string) (code int, msg string) {
+	w.Out.Reset()
+	w.Env.Out = nil
+	w.Env.Start()
+	cmd := admin.NewImageCmdOn(w.Env, func(_ context.Context, cfg containerdrt.ImagesConfig) (admin.ImageStore, error) {
 		f.calls = append(f.calls, "open "+cfg.Address+" "+cfg.Namespace)
 		if errors.Is(f.err, containerdrt.ErrNoContainerd) {
 			return nil, f.err
@@ -68,18 +70,18 @@ func (w *world) runImage(f *fakeImages, args ...string) (code int, msg string) {
 		return f, nil
 	})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	wrapUsage(cmd)
+	cli.WrapUsage(cmd)
 	cmd.SetArgs(args)
-	err := cmd.ExecuteContext(w.t.Context())
-	if ferr := w.env.Flush(); err == nil {
+	err := cmd.ExecuteContext(w.T.Context())
+	if ferr := w.Env.Flush(); err == nil {
 		err = ferr
 	}
-	return console.Classify(w.t.Context(), err)
+	return console.Classify(w.T.Context(), err)
 }
 
 var someImages = []containerdrt.Image{
-	{Name: "docker.io/lab/jax:1", Digest: "sha256:" + strings.Repeat("12", 32), Bytes: 3 << 30, Used: now.Add(-72 * time.Hour), Containers: 2},
-	{Name: "site.test/torch:2.9", Digest: "sha256:" + strings.Repeat("34", 32), Bytes: 512 << 20, Used: now},
+	{Name: "docker.io/lab/jax:1", Digest: "sha256:" + strings.Repeat("12", 32), Bytes: 3 << 30, Used: clitest.Now.Add(-72 * time.Hour), Containers: 2},
+	{Name: "site.test/torch:2.9", Digest: "sha256:" + strings.Repeat("34", 32), Bytes: 512 << 20, Used: clitest.Now},
 }
 
 func TestImageCommands(t *testing.T) {
@@ -97,8 +99,8 @@ func TestImageCommands(t *testing.T) {
 	}{
 		{"list", []string{"list"}, []string{opened, "list", "close"},
 			"NAME                 DIGEST                  SIZE  JOBS  LAST USED\n" +
-				"docker.io/lab/jax:1  sha256:121212121212  3.0 GiB     2  " + now.Add(-72*time.Hour).UTC().Format("2006-01-02 15:04") + "\n" +
-				"site.test/torch:2.9  sha256:343434343434  512 MiB     0  " + now.UTC().Format("2006-01-02 15:04") + "\n"},
+				"docker.io/lab/jax:1  sha256:121212121212  3.0 GiB     2  " + clitest.Now.Add(-72*time.Hour).UTC().Format("2006-01-02 15:04") + "\n" +
+				"site.test/torch:2.9  sha256:343434343434  512 MiB     0  " + clitest.Now.UTC().Format("2006-01-02 15:04") + "\n"},
 		{"names", []string{"ls", "-o", "name"}, []string{opened, "list", "close"}, "docker.io/lab/jax:1\nsite.test/torch:2.9\n"},
 		{"another containerd", []string{"list", "-o", "name", "--socket", "/s", "--namespace", "x"}, []string{"open /s x", "list", "close"}, "docker.io/lab/jax:1\nsite.test/torch:2.9\n"},
 		{"pull two", []string{"pull", "r.test/a:1", "r.test/b:1"}, []string{opened, "pull r.test/a:1", "pull r.test/b:1", "close"},
@@ -108,24 +110,24 @@ func TestImageCommands(t *testing.T) {
 		{"prune", []string{"prune", "--unused", "720h", "--yes"}, []string{opened, "prune 720h0m0s", "close"},
 			"deleted docker.io/lab/jax:1 sha256:" + strings.Repeat("12", 32) + " (3.0 GiB)\ndeleted site.test/torch:2.9 sha256:" + strings.Repeat("34", 32) + " (512 MiB)\n2 images deleted, 3.5 GiB\n"},
 	} {
-		w, f := newWorld(t), &fakeImages{list: someImages}
-		if code, msg := w.runImage(f, c.args...); code != console.ExitDone {
+		w, f := clitest.NewWorld(t), &fakeImages{list: someImages}
+		if code, msg := runImage(w, f, c.args...); code != console.ExitDone {
 			t.Errorf("%s: exit %d, %s", c.name, code, msg)
 		}
 		if diff := cmp.Diff(c.calls, f.calls); diff != "" {
 			t.Errorf("%s: calls (-want +got):\n%s", c.name, diff)
 		}
-		if diff := cmp.Diff(c.out, w.out.String()); diff != "" {
+		if diff := cmp.Diff(c.out, w.Out.String()); diff != "" {
 			t.Errorf("%s: output (-want +got):\n%s", c.name, diff)
 		}
 	}
-	w, f := newWorld(t), &fakeImages{list: someImages[:1]}
-	w.env.Stdin = strings.NewReader("piped")
-	if code, msg := w.runImage(f, "import", "-", "--name", "n.test/x:1"); code != console.ExitDone || f.calls[1] != `import "piped" "n.test/x:1"` {
+	w, f := clitest.NewWorld(t), &fakeImages{list: someImages[:1]}
+	w.Env.Stdin = strings.NewReader("piped")
+	if code, msg := runImage(w, f, "import", "-", "--name", "n.test/x:1"); code != console.ExitDone || f.calls[1] != `import "piped" "n.test/x:1"` {
 		t.Errorf("import from standard input: exit %d, %s, calls %q", code, msg, f.calls)
 	}
-	if code, _ := w.runImage(f, "list", "-o", "json"); code != console.ExitDone || !strings.Contains(w.out.String(), `"bytes": 3221225472`) {
-		t.Errorf("list -o json: exit %d, %s", code, w.out.String())
+	if code, _ := runImage(w, f, "list", "-o", "json"); code != console.ExitDone || !strings.Contains(w.Out.String(), `"bytes": 3221225472`) {
+		t.Errorf("list -o json: exit %d, %s", code, w.Out.String())
 	}
 }
 
@@ -147,8 +149,8 @@ func TestImageCommandsRefuse(t *testing.T) {
 		{"no image", []string{"pull"}, nil, console.ExitUsage, "image is missing"},
 		{"format", []string{"list", "-o", "xml"}, nil, console.ExitUsage, "want one of"},
 	} {
-		w, f := newWorld(t), &fakeImages{err: c.err}
-		code, msg := w.runImage(f, c.args...)
+		w, f := clitest.NewWorld(t), &fakeImages{err: c.err}
+		code, msg := runImage(w, f, c.args...)
 		if code != c.code || !strings.Contains(msg, c.want) || strings.HasPrefix(msg, "IMAGE:") {
 			t.Errorf("%s: exit %d, %q, want %d and %q", c.name, code, msg, c.code, c.want)
 		}

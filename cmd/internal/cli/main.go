@@ -31,11 +31,11 @@ func Main(args []string, env *console.Env, extra ...*cobra.Command) int {
 		case <-ctx.Done():
 		}
 	}()
-	return execute(ctx, args, env, extra...)
+	return Execute(ctx, args, env, extra...)
 }
 
-// execute is Main without signals.
-func execute(ctx context.Context, args []string, env *console.Env, extra ...*cobra.Command) int {
+// Execute is Main without signals.
+func Execute(ctx context.Context, args []string, env *console.Env, extra ...*cobra.Command) int {
 	env.Start()
 	c := client.NewClient(env)
 	root := newRoot(env, c, extra...)

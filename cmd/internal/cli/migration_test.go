@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"os"
@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
 )
 
@@ -27,9 +29,9 @@ func TestMigrationCommands(t *testing.T) {
 	if !ok || !closed {
 		t.Fatal("docs/migration.md has lost the marks around its table of commands")
 	}
-	w := newWorld(t)
-	w.env.Start()
-	root := newRoot(w.env, client.NewClient(w.env))
+	w := clitest.NewWorld(t)
+	w.Env.Start()
+	root := cli.NewRoot(w.Env, client.NewClient(w.Env))
 	for _, m := range regexp.MustCompile("`berth ([^`]*)`").FindAllStringSubmatch(table, -1) {
 		words := strings.Fields(m[1])
 		if slices.Contains(daemons, words[0]) {

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"bytes"
@@ -16,8 +16,9 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
-
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -26,13 +27,13 @@ const asProgram = "BERTH_CLI_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
-		os.Exit(Main(os.Args[1:], console.SystemEnv()))
+		os.Exit(cli.Main(os.Args[1:], console.SystemEnv()))
 	}
 	os.Exit(m.Run())
 }
 
 // program is a real process of ours that talks to f over a real socket.
-func program(t *testing.T, f *fakeServer, args ...string) *exec.Cmd {
+func program(t *testing.T, f *clitest.Fake, args ...string) *exec.Cmd {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
@@ -69,7 +70,7 @@ func exitCode(t *testing.T, err error) int {
 
 func TestProcessWithoutTerminalOrHome(t *testing.T) {
 	t.Parallel()
-	cmd := program(t, newFake(), "queue")
+	cmd := program(t, clitest.NewFake(), "queue")
 	out, err := cmd.CombinedOutput() // standard input is /dev/null; HOME and TERM are not set
 	if err != nil || bytes.ContainsRune(out, '\x1b') || !bytes.HasPrefix(out, []byte("JOBID")) {
 		t.Errorf("%v: %s", err, out)
@@ -83,7 +84,7 @@ func TestProcessStandardOutputFull(t *testing.T) {
 		t.Skip("no /dev/full here:", err)
 	}
 	defer full.Close()
-	cmd := program(t, newFake(), "queue")
+	cmd := program(t, clitest.NewFake(), "queue")
 	var errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = full, &errs
 	if code := exitCode(t, cmd.Run()); code != console.ExitFailed || !strings.Contains(errs.String(), "no space left on device") {
@@ -93,7 +94,7 @@ func TestProcessStandardOutputFull(t *testing.T) {
 
 func TestProcessReaderGone(t *testing.T) {
 	t.Parallel()
-	cmd := program(t, newFake(), "queue")
+	cmd := program(t, clitest.NewFake(), "queue")
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -110,10 +111,10 @@ func TestProcessReaderGone(t *testing.T) {
 
 func TestProcessInterruptedSubmit(t *testing.T) {
 	t.Parallel()
-	f := newFake()
+	f := clitest.NewFake()
 	arrived := make(chan struct{})
 	var once sync.Once
-	f.hook = func(ctx context.Context, _ string) error {
+	f.Hook = func(ctx context.Context, _ string) error {
 		once.Do(func() { close(arrived) })
 		<-ctx.Done()
 		return ctx.Err()
@@ -133,9 +134,9 @@ func TestProcessInterruptedSubmit(t *testing.T) {
 		t.Error(err)
 	}
 	code := exitCode(t, cmd.Wait())
-	f.mu.Lock()
-	id := f.requests[0].GetRequestId()
-	f.mu.Unlock()
+	f.Mu.Lock()
+	id := f.Requests[0].GetRequestId()
+	f.Mu.Unlock()
 	if code != console.ExitUnknown || !strings.Contains(errs.String(), "--request-id "+id) {
 		t.Errorf("exit code %d, request id %s: %s", code, id, errs.String())
 	}
@@ -152,7 +153,7 @@ func BenchmarkProcess(b *testing.B) {
 				b.Fatal(err)
 			}
 			s := grpc.NewServer()
-			apiv1.RegisterJobServiceServer(s, newFake())
+			apiv1.RegisterJobServiceServer(s, clitest.NewFake())
 			var wg sync.WaitGroup
 			wg.Go(func() { _ = s.Serve(l) })
 			defer func() { s.Stop(); wg.Wait() }()

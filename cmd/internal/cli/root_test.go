@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"context"
@@ -13,16 +13,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/golden"
 )
 
 // TestEveryCommandHelps walks all commands: each has a summary, an example
 // whose commands and flags exist, and an answer to --help.
 func TestEveryCommandHelps(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	root := newRoot(w.env, client.NewClient(w.env))
+	w := clitest.NewWorld(t)
+	root := cli.NewRoot(w.Env, client.NewClient(w.Env))
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		for _, sub := range cmd.Commands() {
@@ -41,9 +44,9 @@ func TestEveryCommandHelps(t *testing.T) {
 				t.Errorf("%s: its example has the unknown flag --%s", cmd.CommandPath(), name)
 			}
 		}
-		fresh := newWorld(t)
-		if code := fresh.run(append(strings.Fields(cmd.CommandPath())[1:], "--help")...); code != 0 || !strings.Contains(fresh.out.String(), "Examples:") {
-			t.Errorf("%s --help: exit code %d: %s", cmd.CommandPath(), code, fresh.errs.String())
+		fresh := clitest.NewWorld(t)
+		if code := fresh.Run(append(strings.Fields(cmd.CommandPath())[1:], "--help")...); code != 0 || !strings.Contains(fresh.Out.String(), "Examples:") {
+			t.Errorf("%s --help: exit code %d: %s", cmd.CommandPath(), code, fresh.Errs.String())
 		}
 	}
 	walk(root)
@@ -69,9 +72,9 @@ func TestExtraCommands(t *testing.T) {
 		"nearest of both":      {[]string{"cluster", "inti"}, 2, `did you mean "init"?`},
 		"own exit code":        {[]string{"agent"}, 4, "no certificate"},
 	} {
-		w := newWorld(t)
-		if code := execute(t.Context(), tc.args, w.env, extra()...); code != tc.want || !strings.Contains(w.errs.String(), tc.text) {
-			t.Errorf("%s: exit code %d, want %d: %s", name, code, tc.want, w.errs.String())
+		w := clitest.NewWorld(t)
+		if code := cli.Execute(t.Context(), tc.args, w.Env, extra()...); code != tc.want || !strings.Contains(w.Errs.String(), tc.text) {
+			t.Errorf("%s: exit code %d, want %d: %s", name, code, tc.want, w.Errs.String())
 		}
 	}
 }
@@ -79,15 +82,15 @@ func TestExtraCommands(t *testing.T) {
 func TestCompletionScriptsParse(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh"} {
-		w := newWorld(t)
-		if code := w.run("completion", shell); code != 0 || !strings.Contains(w.out.String(), "berth") {
-			t.Fatalf("%s: exit code %d: %s", shell, code, w.errs.String())
+		w := clitest.NewWorld(t)
+		if code := w.Run("completion", shell); code != 0 || !strings.Contains(w.Out.String(), "berth") {
+			t.Fatalf("%s: exit code %d: %s", shell, code, w.Errs.String())
 		}
 		if _, err := exec.LookPath(shell); err != nil {
 			continue
 		}
 		cmd := exec.Command(shell, "-n")
-		cmd.Stdin = strings.NewReader(w.out.String())
+		cmd.Stdin = strings.NewReader(w.Out.String())
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s -n: %v: %s", shell, err, out)
 		}
@@ -104,16 +107,16 @@ func TestFeaturesOfAModelFile(t *testing.T) {
 		"features":      {"features", model, "--batch", "64", "--optimizer", "adamw"},
 		"features-json": {"features", model, "--batch", "8", "--inference", "-o", "json"},
 	} {
-		w := newWorld(t)
-		golden(t, name, strings.ReplaceAll(w.transcript(args...), filepath.Dir(model)+"/", ""))
+		w := clitest.NewWorld(t)
+		golden.Check(t, name, strings.ReplaceAll(w.Transcript(args...), filepath.Dir(model)+"/", ""))
 	}
-	w := newWorld(t)
-	f := newFake()
-	w.serve("/a", f)
-	if code := w.run("submit", "--onnx", model, "--batch", "64", "--", "true"); code != 0 {
-		t.Fatal(w.errs.String())
+	w := clitest.NewWorld(t)
+	f := clitest.NewFake()
+	w.Serve("/a", f)
+	if code := w.Run("submit", "--onnx", model, "--batch", "64", "--", "true"); code != 0 {
+		t.Fatal(w.Errs.String())
 	}
-	if s := f.requests[0].GetJobs()[0]; len(s.GetFeatures()) == 0 || s.GetGpus() != 1 {
+	if s := f.Requests[0].GetJobs()[0]; len(s.GetFeatures()) == 0 || s.GetGpus() != 1 {
 		t.Errorf("a job with a model carries features and gets a GPU: %v", s)
 	}
 }
@@ -122,13 +125,13 @@ func TestQueueWatch(t *testing.T) {
 	for name, terminal := range map[string]bool{"terminal": true, "pipe": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.env.IsTerminal = terminal
-				w.serve("/a", newFake())
+				w := clitest.NewWorld(t)
+				w.Env.IsTerminal = terminal
+				w.Serve("/a", clitest.NewFake())
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
-				w.runCtx(ctx, "queue", "--watch")
-				out := w.out.String()
+				w.RunCtx(ctx, "queue", "--watch")
+				out := w.Out.String()
 				if n := strings.Count(out, "JOBID"); n != 3 {
 					t.Errorf("%d listings in 5 s, want 3", n)
 				}
@@ -142,41 +145,41 @@ func TestQueueWatch(t *testing.T) {
 
 func TestTooMuchForOneRequest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	f := newFake()
-	w.serve("/a", f)
-	w.env.Environ = func() []string {
+	w := clitest.NewWorld(t)
+	f := clitest.NewFake()
+	w.Serve("/a", f)
+	w.Env.Environ = func() []string {
 		return []string{"A=" + strings.Repeat("x", 4000), "B=" + strings.Repeat("x", 4000)}
 	}
-	if code := w.run("submit", "--count", "1000", "--", "true"); code != console.ExitUsage || !strings.Contains(w.errs.String(), "--export") || len(f.requests) > 0 {
-		t.Errorf("exit code %d, %d requests: %s", code, len(f.requests), w.errs.String())
+	if code := w.Run("submit", "--count", "1000", "--", "true"); code != console.ExitUsage || !strings.Contains(w.Errs.String(), "--export") || len(f.Requests) > 0 {
+		t.Errorf("exit code %d, %d requests: %s", code, len(f.Requests), w.Errs.String())
 	}
-	if code := w.run("submit", "--count", "1000", "--export", "NONE", "--", "true"); code != 0 {
-		t.Errorf("exit code %d: %s", code, w.errs.String())
+	if code := w.Run("submit", "--count", "1000", "--export", "NONE", "--", "true"); code != 0 {
+		t.Errorf("exit code %d: %s", code, w.Errs.String())
 	}
 }
 
 func TestWatchBeginsAgainWhenTheIndexIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		f := newFake()
+		w := clitest.NewWorld(t)
+		f := clitest.NewFake()
 		n := 0
-		f.hook = func(_ context.Context, m string) error {
+		f.Hook = func(_ context.Context, m string) error {
 			if m == "WatchJobs" {
 				if n++; n == 2 {
-					f.mu.Lock()
-					f.jobs[0].State = "COMPLETED"
-					f.mu.Unlock()
+					f.Mu.Lock()
+					f.Jobs[0].State = "COMPLETED"
+					f.Mu.Unlock()
 					return cluster.Errorf(cluster.CodeOutOfRange, "changes are no longer held")
 				}
 			}
 			return nil
 		}
-		w.serve("/a", f)
-		wake := time.AfterFunc(time.Second, func() { f.change(func() {}) })
+		w.Serve("/a", f)
+		wake := time.AfterFunc(time.Second, func() { f.Change(func() {}) })
 		defer wake.Stop()
-		if code := w.run("wait", "12"); code != 0 || n < 3 {
-			t.Errorf("exit code %d after %d streams: %s", code, n, w.errs.String())
+		if code := w.Run("wait", "12"); code != 0 || n < 3 {
+			t.Errorf("exit code %d after %d streams: %s", code, n, w.Errs.String())
 		}
 	})
 }

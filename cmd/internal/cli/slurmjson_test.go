@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
+	"github.com/berth-scheduler/berth/cmd/internal/golden"
 )
 
 const (
@@ -71,7 +73,7 @@ func TestJSONFieldsArePromised(t *testing.T) {
 	seen := map[reflect.Type]string{}
 	lines := append(fieldsOf("jobs[]", reflect.TypeFor[view.JobView](), seen), fieldsOf("nodes[]", reflect.TypeOf(view.Nodes(nil)).Elem(), seen)...)
 	want := "\n\n" + strings.Join(lines, "\n") + "\n\n"
-	if *update {
+	if golden.Updating() {
 		if err := os.WriteFile(file, []byte(before+jsonFrom+want+jsonTo+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -112,15 +114,15 @@ func TestSlurmJSON(t *testing.T) {
 		"sinfo --json -n n1,n3 -t down":    nil,
 		"scontrol show node n[1-2] --json": {"n1", "n2"},
 	} {
-		w := newWorld(t)
-		w.serveParted("/a", newParted())
-		if code := w.run(strings.Fields(line)...); code != 0 {
-			t.Errorf("%s: exit code %d: %s", line, code, w.errs.String())
+		w := clitest.NewWorld(t)
+		w.ServeParted("/a", clitest.NewParted())
+		if code := w.Run(strings.Fields(line)...); code != 0 {
+			t.Errorf("%s: exit code %d: %s", line, code, w.Errs.String())
 			continue
 		}
 		var got map[string][]map[string]any
-		if err := json.Unmarshal(w.out.Bytes(), &got); err != nil || len(got) != 1 {
-			t.Errorf("%s: %v in %s", line, err, w.out.String())
+		if err := json.Unmarshal(w.Out.Bytes(), &got); err != nil || len(got) != 1 {
+			t.Errorf("%s: %v in %s", line, err, w.Out.String())
 			continue
 		}
 		var ids []any
@@ -133,9 +135,9 @@ func TestSlurmJSON(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", line, d)
 		}
 	}
-	w := newWorld(t)
-	w.serve("/a", newFake())
-	if code := w.run("scontrol", "show", "config", "--json"); code != 1 || !strings.Contains(w.errs.String(), "show job and show node") {
-		t.Errorf("scontrol show config --json: exit code %d: %s", code, w.errs.String())
+	w := clitest.NewWorld(t)
+	w.Serve("/a", clitest.NewFake())
+	if code := w.Run("scontrol", "show", "config", "--json"); code != 1 || !strings.Contains(w.Errs.String(), "show job and show node") {
+		t.Errorf("scontrol show config --json: exit code %d: %s", code, w.Errs.String())
 	}
 }

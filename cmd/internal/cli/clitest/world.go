@@ -1,0 +1,110 @@
+package clitest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/jobcmd"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// Now is what clocks show in tests.
+var Now = time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
+
+// World is one test's surroundings: sockets with servers, variables, and what a
+// command wrote.
+type World struct {
+	T       testing.TB
+	Env     *console.Env
+	Out     bytes.Buffer
+	Errs    bytes.Buffer
+	Vars    map[string]string
+	Sockets map[string]*bufconn.Listener
+}
+
+// NewWorld makes the surroundings of ann on a login host, where nothing listens
+// yet; BERTH_SOCKET is /a.
+func NewWorld(t testing.TB) *World {
+	w := &World{T: t, Vars: map[string]string{"USER": "ann", "BERTH_SOCKET": "/a"}, Sockets: map[string]*bufconn.Listener{}}
+	w.Env = &console.Env{
+		Stdin: strings.NewReader(""), Stdout: &w.Out, Stderr: &w.Errs, Width: func() int { return 0 },
+		Getenv:   func(k string) string { return w.Vars[k] },
+		Environ:  func() []string { return []string{"PATH=/usr/bin", "HOME=/home/ann", "SHLVL=1"} },
+		Getwd:    func() (string, error) { return "/home/ann/run", nil },
+		Hostname: func() (string, error) { return "login", nil },
+		User:     func() string { return w.Vars["USER"] },
+		Now:      func() time.Time { return Now },
+		Dial: func(ctx context.Context, path string) (net.Conn, error) {
+			if l, ok := w.Sockets[path]; ok {
+				return l.DialContext(ctx)
+			}
+			return nil, &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", os.ErrNotExist)}
+		},
+		RequestID: func() string { return "0123456789abcdef0123456789abcdef" },
+	}
+	return w
+}
+
+// Serve starts f behind a socket until the test ends.
+func (w *World) Serve(socket string, f *Fake) { w.ServeWith(socket, f, f) }
+
+// ServeParted is Serve for a cluster with partitions.
+func (w *World) ServeParted(socket string, p *Parted) { w.ServeWith(socket, p.Fake, p) }
+
+// ServeWith is Serve with another one that answers for the cluster.
+func (w *World) ServeWith(socket string, f *Fake, c apiv1.ClusterServiceServer) {
+	w.ServeGRPC(socket, func(s *grpc.Server) {
+		apiv1.RegisterJobServiceServer(s, f)
+		apiv1.RegisterClusterServiceServer(s, c)
+		apiv1.RegisterModelServiceServer(s, f)
+		apiv1.RegisterHistoryServiceServer(s, f)
+		apiv1.RegisterAccountServiceServer(s, f)
+	})
+}
+
+// ServeGRPC serves what register says behind a socket until the test ends.
+func (w *World) ServeGRPC(socket string, register func(*grpc.Server)) {
+	l, s := bufconn.Listen(1<<20), grpc.NewServer()
+	register(s)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.Serve(l) })
+	w.T.Cleanup(func() { s.Stop(); wg.Wait() })
+	w.Sockets[socket] = l
+}
+
+// Run executes a command and returns its exit code.
+func (w *World) Run(args ...string) int { return w.RunCtx(w.T.Context(), args...) }
+
+// RunCtx is Run with a context.
+func (w *World) RunCtx(ctx context.Context, args ...string) int {
+	w.Out.Reset()
+	w.Errs.Reset()
+	w.Env.Out = nil
+	return cli.Execute(ctx, args, w.Env)
+}
+
+// Transcript is a run as a user would see it.
+func (w *World) Transcript(args ...string) string {
+	code := w.Run(args...)
+	var b strings.Builder
+	b.WriteString("$ berth " + jobcmd.QuoteCommand(args) + "\n")
+	io.WriteString(&b, w.Out.String())
+	if w.Errs.Len() > 0 {
+		b.WriteString("-- standard error\n" + w.Errs.String())
+	}
+	b.WriteString("-- exit code " + strconv.Itoa(code) + "\n")
+	return b.String()
+}

@@ -1,0 +1,128 @@
+package enter_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/view"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+func TestOutputPath(t *testing.T) {
+	t.Parallel()
+	job := &apiv1.Job{
+		Id: 12, Name: "train", User: "ann", Node: "n1", Spec: &apiv1.JobSpec{Dir: []byte("/home/ann")},
+	}
+	for pattern, want := range map[string]string{
+		"berth-%j.out": "/home/ann/berth-12.out", "/tmp/%x_%u@%N": "/tmp/train_ann@n1", "%A_%a": "/home/ann/12_4294967294", "%5j.log": "/home/ann/00012.log",
+		"100%%": "/home/ann/100%", "a%": "/home/ann/a%", "%q": "/home/ann/%q", "%99999999999999999999j": "/home/ann/0000000012", "../x": "/home/x", `%j\x`: "/home/ann/%jx", "%05q": "/home/ann/%05q", "%n%t": "/home/ann/00",
+	} {
+		if got, err := view.OutputPath(job, pattern); err != nil || got != want {
+			t.Errorf("%q: got %q, %v, want %q", pattern, got, err, want)
+		}
+	}
+	seven := uint32(7)
+	job.Id, job.ArrayJobId, job.ArrayTaskId = 15, 12, &seven
+	if got, err := view.OutputPath(job, "%A_%a-%j"); err != nil || got != "/home/ann/12_7-15" {
+		t.Errorf("a task: %q, %v", got, err)
+	}
+	job.ArrayCount = 3
+	if got, err := view.OutputPath(job, "%A_%a"); err != nil || got != "/home/ann/12_4294967294" {
+		t.Errorf("several tasks: %q, %v", got, err)
+	}
+	if _, err := view.OutputPath(job, ""); err == nil {
+		t.Error("no pattern: want an error")
+	}
+}
+
+// logWorld has job 12 write into a directory of this test.
+func logWorld(t *testing.T) (*clitest.World, *clitest.Fake, string) {
+	w := clitest.NewWorld(t)
+	w.Env.Hostname = func() (string, error) { return "n1", nil }
+	f := clitest.NewFake()
+	dir := t.TempDir()
+	f.Jobs[0].Spec.Dir = []byte(dir)
+	f.Jobs[0].Spec.Stderr = []byte("err-%j")
+	f.Jobs[2].Spec.Dir = []byte(dir)
+	w.Serve("/a", f)
+	return w, f, dir
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	t.Parallel()
+	w, _, dir := logWorld(t)
+	if code := w.Run("logs", "12"); code != console.ExitNotFound || !strings.Contains(w.Errs.String(), "is not there (yet)") {
+		t.Errorf("no file: exit code %d: %s", code, w.Errs.String())
+	}
+	write(t, filepath.Join(dir, "berth-12.out"), "epoch 1\n")
+	write(t, filepath.Join(dir, "err-12"), "warning\n")
+	for arg, want := range map[string]string{"--follow=false": "epoch 1\n", "--stderr": "warning\n", "--path": filepath.Join(dir, "berth-12.out") + "\n"} {
+		if code := w.Run("logs", arg, "12"); code != 0 || w.Out.String() != want {
+			t.Errorf("logs %s: exit code %d: %q, want %q: %s", arg, code, w.Out.String(), want, w.Errs.String())
+		}
+	}
+	if code := w.Run("logs", "13"); code != console.ExitFailed || !strings.Contains(w.Errs.String(), "only its owner") {
+		t.Errorf("another user's: exit code %d: %s", code, w.Errs.String())
+	}
+	os.Remove(filepath.Join(dir, "berth-12.out"))
+	os.Mkdir(filepath.Join(dir, "berth-12.out"), 0o700)
+	if code := w.Run("logs", "12"); code != console.ExitFailed || !strings.Contains(w.Errs.String(), "is not a regular file") {
+		t.Errorf("a directory: exit code %d: %s", code, w.Errs.String())
+	}
+}
+
+func TestLogsFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, f, dir := logWorld(t)
+		name := filepath.Join(dir, "berth-14.out")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			client.Sleep(t.Context(), time.Minute)
+			f.Change(func() { f.Jobs[2].State, f.Jobs[2].Node = "RUNNING", "n1" })
+			client.Sleep(t.Context(), 5*time.Second)
+			write(t, name, "one\n")
+			client.Sleep(t.Context(), 5*time.Second)
+			write(t, name, "two\n")
+			f.Change(func() { f.Jobs[2].State = "COMPLETED" })
+		})
+		if code := w.Run("logs", "-f", "14"); code != 0 || w.Out.String() != "one\ntwo\n" {
+			t.Errorf("exit code %d: %q: %s", code, w.Out.String(), w.Errs.String())
+		}
+		wg.Wait()
+	})
+}
+
+func TestLogsFollowOfJobCancelledBeforeItRan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, f, _ := logWorld(t)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			client.Sleep(t.Context(), time.Minute)
+			f.Change(func() { f.Jobs[2].State = "CANCELLED" })
+		})
+		if code := w.Run("logs", "-f", "14"); code != console.ExitFailed || !strings.Contains(w.Errs.String(), "never started") {
+			t.Errorf("exit code %d: %s", code, w.Errs.String())
+		}
+		wg.Wait()
+	})
+}

@@ -1,0 +1,56 @@
+package jobcmd_test
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
+	"github.com/berth-scheduler/berth/cmd/internal/golden"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// TestShowUsed: what the owner of a job sees of what it used, on a shared
+// card, on two, and on cores only.
+func TestShowUsed(t *testing.T) {
+	t.Parallel()
+	at := func(minute int) *timestamppb.Timestamp {
+		return timestamppb.New(time.Date(2026, 3, 14, 12, minute, 0, 0, time.UTC))
+	}
+	zero := int32(0)
+	share := func(uuid string, index uint32) *apiv1.GPUShare {
+		return &apiv1.GPUShare{Uuid: uuid, Type: "A100-SXM4-80GB", Index: index, Share: &apiv1.Share{MemMib: 6144, Milli: 400}}
+	}
+	job := func(id uint64, m *apiv1.Measured, gpus ...*apiv1.GPUShare) *apiv1.Job {
+		return &apiv1.Job{
+			Id: id, Name: "train", User: "ada", Uid: 1000, State: "COMPLETED", Node: "n1", GpusWanted: uint32(len(gpus)), Gpus: gpus, ExitCode: &zero,
+			Submitted: at(0), Started: at(1), Ended: at(51), Measured: m,
+			Spec: &apiv1.JobSpec{Name: "train", Command: [][]byte{[]byte("python"), []byte("train.py")}, Gpus: uint32(len(gpus)), CpuMilli: 2000, MemMib: 8192},
+		}
+	}
+	shared := job(40, &apiv1.Measured{
+		GpuMemMib: 5228, GpuUtilMilli: 420, Seconds: 3000, HostMemMib: 2950, CpuMilli: 1480, PowerW: 180,
+		Profile: &apiv1.Profile{
+			GpuMemMeanMib: 4980, GpuUtilP95Milli: 710, GpuMemActivityMilli: 310, EnergyJ: 272_400, HostMemHighWaterMib: 7400,
+			ReadBytes: 48 << 30, WrittenBytes: 310 << 20, SampledSeconds: 2997.5, GapSeconds: 2.25,
+			Neighbours: []*apiv1.NeighbourSpan{
+				{Job: 38, FromSeconds: 0, Seconds: 640.2, GpuUtilMilli: 330}, {Job: 41, FromSeconds: 1203.7, Seconds: 1796.3, GpuUtilMilli: 95},
+			},
+			MoreNeighbours: 2,
+		},
+	}, share("GPU-1a", 0))
+	two := job(42, &apiv1.Measured{
+		GpuMemMib: 6144, GpuUtilMilli: 900, Seconds: 5, HostMemMib: 120, CpuMilli: 990, GpuOom: true,
+		Profile: &apiv1.Profile{GpuMemMeanMib: 6100, GpuUtilP95Milli: 1000, EnergyJ: 900, HostMemHighWaterMib: 120, WrittenBytes: 4096, SampledSeconds: 4.75},
+	}, share("GPU-1a", 0), share("GPU-1b", 1))
+	onCores := job(43, &apiv1.Measured{
+		Seconds: 3000, HostMemMib: 2950, CpuMilli: 1480, Profile: &apiv1.Profile{HostMemHighWaterMib: 2960, SampledSeconds: 3000},
+	})
+	w := clitest.NewWorld(t)
+	f := clitest.NewFake()
+	f.Jobs = append(f.Jobs, shared, two, onCores)
+	w.Serve("/a", f)
+	golden.Check(t, "show-used", w.Transcript("show", "40", "42", "43"))
+	golden.Check(t, "show-used-json", w.Transcript("show", "-o", "json", "40"))
+}
