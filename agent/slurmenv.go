@@ -29,6 +29,7 @@ func (a *Agent) slurmEnv(as *nodev1.Assignment) []string {
 		"SLURM_CPUS_ON_NODE=" + cpus, "SLURM_JOB_CPUS_PER_NODE=" + cpus,
 		"SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NODEID=0", "SLURM_GTIDS=0",
 		"SLURM_TOPOLOGY_ADDR=" + node, "SLURM_TOPOLOGY_ADDR_PATTERN=node", "SLURM_PRIO_PROCESS=0",
+		"ENVIRONMENT=BATCH", "HOSTNAME=" + node,
 	}
 	if p := as.Partition; p != "" || !sets(as.Env, "SLURM_JOB_PARTITION") {
 		env = append(env, "SLURM_JOB_PARTITION="+cmp.Or(p, partitionOfAll))
@@ -36,7 +37,7 @@ func (a *Agent) slurmEnv(as *nodev1.Assignment) []string {
 	if as.Attempt > 1 {
 		env = append(env, "SLURM_RESTART_COUNT="+strconv.FormatUint(uint64(as.Attempt-1), 10))
 	}
-	if as.MemMib > 0 {
+	if as.MemMib > 0 && !sets(as.Env, "SLURM_MEM_PER_CPU") && !sets(as.Env, "SLURM_MEM_PER_GPU") { // srun wants one of them
 		env = append(env, "SLURM_MEM_PER_NODE="+strconv.FormatInt(as.MemMib, 10))
 	}
 	if n := len(as.Gpus); n > 0 {

@@ -47,6 +47,19 @@ func TestSlurmEnvOfSeveralNodes(t *testing.T) {
 	}
 }
 
+// TestSlurmMemory: Slurm says memory in one way alone, which is that of the
+// request.
+func TestSlurmMemory(t *testing.T) {
+	t.Parallel()
+	a := &Agent{cfg: Config{Node: "n1"}}
+	for name, want := range map[string]string{"SLURM_MEM_PER_CPU=10": "-", "SLURM_MEM_PER_GPU=50": "-", "SLURM_NTASKS=2": "100"} {
+		as := &nodev1.Assignment{Job: 2, Attempt: 1, MemMib: 100, Env: [][]byte{[]byte(name)}}
+		if got := last(a.slurmEnv(as), "SLURM_MEM_PER_NODE"); got != want {
+			t.Errorf("beside %s SLURM_MEM_PER_NODE=%s, want %s", name, got, want)
+		}
+	}
+}
+
 func TestSlurmPartition(t *testing.T) {
 	t.Parallel()
 	a := &Agent{cfg: Config{Node: "n1"}}

@@ -141,3 +141,27 @@ func TestSlurmJSON(t *testing.T) {
 		t.Errorf("scontrol show config --json: exit code %d: %s", code, w.Errs.String())
 	}
 }
+
+// TestEnvironmentIsDocumented: of every variable that Slurm was recorded to set,
+// the documentation says whether it is set here.
+func TestEnvironmentIsDocumented(t *testing.T) {
+	t.Parallel()
+	names, err := os.ReadFile("../slurm/testdata/recorded/env_names.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile("../../../docs/slurm.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(data), "## What a job sees")
+	text, _, ok := strings.Cut(text, "## Options")
+	if !ok {
+		t.Fatal("docs/slurm.md has lost its section on what a job sees")
+	}
+	for _, name := range strings.Fields(string(names)) {
+		if !strings.Contains(text, "`"+name+"`") && !strings.Contains(text, "`"+name+"=") {
+			t.Errorf("docs/slurm.md does not say what becomes of %s", name)
+		}
+	}
+}

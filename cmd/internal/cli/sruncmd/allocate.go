@@ -233,6 +233,12 @@ func (a *allocation) jobEnv() []string {
 		"SLURM_JOB_NODELIST=" + list, "SLURM_NODELIST=" + list, "SLURM_JOB_NUM_NODES=" + strconv.Itoa(n), "SLURM_NNODES=" + strconv.Itoa(n),
 		"SLURM_JOB_CPUS_PER_NODE=" + foldCounts(counts), "SLURM_NODE_ALIASES=(null)", "SLURM_CLUSTER_NAME=berth",
 	}
+	if x := j.GetAccount(); x != "" {
+		env = append(env, "SLURM_JOB_ACCOUNT="+x)
+	}
+	if x := j.GetQos(); x != "" {
+		env = append(env, "SLURM_JOB_QOS="+x)
+	}
 	if g := len(j.GetGpus()); g > 0 {
 		env = append(env, "SLURM_GPUS_ON_NODE="+strconv.Itoa(g))
 	}
