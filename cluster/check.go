@@ -142,7 +142,7 @@ func (s *Spec) checkSizes() error {
 		}
 	}
 	if s.Partition != "" {
-		if err := CheckPartitionName(s.Partition); err != nil {
+		if err := CheckPartitions(s.Partition); err != nil {
 			return err
 		}
 	}

@@ -59,7 +59,8 @@ type Spec struct {
 	// Command[0], which then only says what it was called. Empty for none.
 	Script []byte
 	// Partition is the part of the cluster that it runs in. In a request "" is
-	// the default one; afterwards it is that there were no partitions.
+	// the default one, and "a,b" the first of them that takes it; afterwards it is
+	// one, or "" when there were no partitions.
 	Partition string
 	// Checkpoint is how it saves its state when it must make room; only jobs
 	// with such a hook are preempted.

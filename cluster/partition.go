@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -39,6 +40,36 @@ func CheckPartitionName(s string) error {
 		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 		if !alnum && (i == 0 || c != '.' && c != '_' && c != '-') {
 			return Errorf(CodeInvalid, "partition %q: may hold letters, digits, '.', '_' and '-' and must begin with a letter or digit", s)
+		}
+	}
+	return nil
+}
+
+// MaxPartitionsNamed bounds the partitions that one job may name.
+const MaxPartitionsNamed = 16
+
+// PartitionNames are the partitions that a request names, with commas between
+// them, each once and in its order; nil for "".
+func PartitionNames(s string) []string {
+	var names []string
+	for name := range strings.SplitSeq(s, ",") {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// CheckPartitions tells whether s may be what a request names: one partition, or
+// up to MaxPartitionsNamed with commas between them.
+func CheckPartitions(s string) error {
+	names := PartitionNames(s)
+	if len(names) == 0 || len(names) > MaxPartitionsNamed {
+		return Errorf(CodeInvalid, "partition %s: names %d partitions, 1 to %d are allowed", quoteShort(s), len(names), MaxPartitionsNamed)
+	}
+	for _, name := range names {
+		if err := CheckPartitionName(name); err != nil {
+			return err
 		}
 	}
 	return nil

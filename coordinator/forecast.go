@@ -91,17 +91,13 @@ func (c *Coordinator) forecastNew(who caller, spec *apiv1.JobSpec, resp *apiv1.P
 	if err != nil {
 		return // what is wrong with it has been said
 	}
-	if _, _, err := enter(j.Spec, c.fsm.Partitions()); err != nil {
+	if _, err := c.choose(who, j, c.fsm.Partitions(), nodes); err != nil {
 		resp.CannotSay = conv.FromStatus(toStatus(context.Background(), c.log, err)).Msg
 		return
 	}
 	snap, _ := c.fsm.SchedulerSnapshotAt(cluster.TimeOf(c.cfg.Clock()))
 	j.ID, j.State, j.Submitted, j.Eligible = c.fsm.NextJobID(), cluster.JobPending, snap.Now, snap.Now
 	resp.NextJob = uint64(j.ID)
-	if err := c.neverFits(nodes, partitionOf(snap, j), j); err != nil {
-		resp.CannotSay = conv.FromStatus(toStatus(context.Background(), c.log, err)).Msg
-		return
-	}
 	j.Depends = make([]cluster.DependState, len(j.Spec.Depends))
 	resp.Forecast, resp.CannotSay = c.forecast(snap, j)
 }

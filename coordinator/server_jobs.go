@@ -84,7 +84,7 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 		if err := cmp.Or(s.c.arrayFits(who, job.Spec, len(req.Jobs)), setDeadline(job.Spec, now)); err != nil {
 			return nil, err
 		}
-		part, more, err := s.c.enterFor(who, job, parts)
+		more, err := s.c.choose(who, job, parts, nodes)
 		if err != nil {
 			return nil, err
 		}
@@ -94,9 +94,6 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 			}
 		}
 		jobs = append(jobs, job)
-		if err := s.c.neverFits(nodes, part, job); err != nil {
-			return nil, err
-		}
 		cmd.Jobs = append(cmd.Jobs, &logv1.NewJob{Spec: conv.SpecToLog(job.Spec), Estimates: conv.EstimatesToLog(job.Estimates)})
 	}
 	r, err := s.c.admitted(ctx, jobs, now, cmd)

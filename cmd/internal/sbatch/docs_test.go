@@ -34,7 +34,7 @@ var said = map[string][2]string{
 	"time":                {"honoured", "every form, rounded up to minutes; more than 30 days is refused"},
 	"exclusive":           {"honoured or ignored", "whole nodes for itself; `user` and `mcs` are ignored: who shares a GPU with whom is the site's policy"},
 	"nodelist":            {"honoured or refused", "a list such as `gpu[01-04]`, of all of which the job gets a part; a file of names is refused"},
-	"partition":           {"honoured or refused", "one of the cluster's, see `berth partition list`; lists are refused. A cluster without partitions takes no notice, and says so"},
+	"partition":           {"honoured or mapped", "of the cluster's, see `berth partition list`; of several the first that takes the job and is up. A cluster without partitions takes no notice, and says so"},
 	"begin":               {"honoured", ""},
 	"kill-on-invalid-dep": {"honoured", ""},
 	"dependency":          {"honoured or refused", "`after`, `afterany`, `afterok`, `afternotok` and `singleton`, `aftercorr` and `after:ID+MINUTES`, of jobs, arrays and tasks as 12_3, joined by `,` or `?`; `afterburstbuffer` and `expand` are refused, and jobs that are not known at the submit"},

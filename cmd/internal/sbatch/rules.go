@@ -334,11 +334,11 @@ func readTime(r *resolver, v string) (*verdict, error) {
 const maxLimit = 30 * 24 * time.Hour
 
 func readPartition(r *resolver, v string) (*verdict, error) {
-	if strings.Contains(v, ",") {
-		return &verdict{Refused, "a job waits for one partition", "name one of them"}, nil
-	}
 	r.req.Partition = v
 	r.keep("partition", v)
+	if strings.Contains(v, ",") {
+		return &verdict{fate: Mapped, note: "the first of them that takes the job and is up"}, nil
+	}
 	return honour()
 }
 

@@ -142,9 +142,9 @@ func jobFields() []Field {
 		{"objective", "", kindText, "choose the GPU type for `GOAL`: latency, throughput, energy, cost or balanced", text(func(r *Request) *string { return (*string)(&r.Spec.Objective) })},
 		{"max-power", "", kindAmount, "no GPU type on which it is predicted to draw more than these `WATTS` in all", Whole("watts", 1_000_000, func(r *Request) *int64 { return &r.Spec.MaxPowerW })},
 		{"max-cost", "", kindAmount, "no GPU type on which it is predicted to cost more than this `PRICE`, in the cluster's currency", setMaxCost},
-		{"partition", "p", kindText, "`NAME` of the partition to run in, as berth partition list shows it", func(r *Request, v string) error {
+		{"partition", "p", kindText, "`NAME` of the partition to run in, as berth partition list shows it; of a,b the first that takes the job", func(r *Request, v string) error {
 			r.Spec.Partition = v
-			return cluster.CheckPartitionName(v)
+			return cluster.CheckPartitions(v)
 		}},
 		{"node", "", kindText, "run on this `NODE` only", func(r *Request, v string) error {
 			r.Spec.Node = cluster.NodeID(v)
