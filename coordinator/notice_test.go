@@ -277,12 +277,12 @@ func TestWebhooksMayBeOff(t *testing.T) {
 	}
 }
 
-// eventually polls until ok, for 30 s at most.
+// eventually polls until ok, for a minute at most.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("in 30 s not: %s", what)
+			t.Fatalf("in a minute not: %s", what)
 		}
 	}
 }
