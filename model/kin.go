@@ -38,12 +38,7 @@ func (p *Predictor) fromKin(r *Request, spec *gpuspec.Spec, a *answer) {
 	}
 	other, speed := 0.0, 1.0
 	if !exact {
-		from, ok := p.specs[o.gpuType]
-		if !ok {
-			from, _ = gpuspec.Lookup(o.gpuType)
-		}
-		other = p.w.ContextFactor * float64(spec.ContextMiB-from.ContextMiB)
-		speed = p.ratio(&r.Features, &from, spec)
+		other, speed = p.carry(r, o, spec)
 	}
 	if o.memorySeen && a.source == SourceNone {
 		a.mem = max(1, float64(o.peakMiB)+other)
@@ -70,4 +65,15 @@ func (p *Predictor) fromKin(r *Request, spec *gpuspec.Spec, a *answer) {
 // steady tells that several runs took nearly the same memory.
 func (o *observed) steady() bool {
 	return o.measured >= kinRuns && float64(o.peakMiB) <= kinSpread*float64(o.leastMiB)
+}
+
+// carry takes what was observed on another type of card to that of spec: how
+// much more memory a context takes there, and how many times as long a run.
+func (p *Predictor) carry(r *Request, o *observed, spec *gpuspec.Spec) (mem, speed float64) {
+	from, ok := p.specs[o.gpuType]
+	if !ok {
+		from, _ = gpuspec.Lookup(o.gpuType)
+	}
+	mem = p.w.ContextFactor * float64(spec.ContextMiB-from.ContextMiB)
+	return mem, p.ratio(&r.Features, &from, spec)
 }

@@ -206,12 +206,7 @@ func (p *Predictor) fromHistory(r *Request, spec *gpuspec.Spec, a *answer) {
 	}
 	other, speed := 0.0, 1.0
 	if !exact {
-		from, ok := p.specs[o.gpuType]
-		if !ok {
-			from, _ = gpuspec.Lookup(o.gpuType)
-		}
-		other = p.w.ContextFactor * float64(spec.ContextMiB-from.ContextMiB)
-		speed = p.ratio(&r.Features, &from, spec)
+		other, speed = p.carry(r, o, spec)
 	}
 	if o.memorySeen {
 		a.mem = max(1, float64(o.peakMiB)+other)

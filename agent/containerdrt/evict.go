@@ -12,6 +12,8 @@ import (
 	"github.com/containerd/containerd/v2/defaults"
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // usage is how full containerd's disk is.
@@ -159,7 +161,7 @@ func nearest(ref string, have []string) []string {
 	}
 	var hits []hit
 	for _, name := range have {
-		d := distance(ref, name)
+		d := cluster.EditDistance(ref, name)
 		if baseName(ref) == baseName(name) || d <= max(2, len(ref)/5) {
 			hits = append(hits, hit{name, d})
 		}
@@ -183,25 +185,4 @@ func baseName(ref string) string {
 	ref = ref[strings.LastIndex(ref, "/")+1:]
 	ref, _, _ = strings.Cut(ref, ":")
 	return ref
-}
-
-// distance is Levenshtein's, in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diag := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diag
-			if a[i] != b[j] {
-				cost++
-			}
-			diag = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
-	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/containerdrt/daemon"
@@ -460,17 +459,6 @@ func TestNearest(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", c.ref, diff)
 		}
 	}
-}
-
-func TestDistance(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		words := rapid.StringMatching(`[a-c]{0,6}`)
-		a, b, c := words.Draw(rt, "a"), words.Draw(rt, "b"), words.Draw(rt, "c")
-		ab := distance(a, b)
-		if ab != distance(b, a) || (ab == 0) != (a == b) || ab > distance(a, c)+distance(c, b) || ab > max(len(a), len(b)) {
-			rt.Fatalf("distance(%q, %q) = %d is none", a, b, ab)
-		}
-	})
 }
 
 func TestChainID(t *testing.T) {

@@ -185,15 +185,9 @@ var errDetached = errors.New("the user left")
 // listen takes what the user says.
 func (h *held) listen(ctx context.Context, me *attachedTo) {
 	for {
-		var m *apiv1.AttachRequest
-		var ok bool
-		select {
-		case <-ctx.Done():
+		m, ok := me.ln.next(ctx)
+		if !ok {
 			return
-		case m, ok = <-me.ln.frames:
-			if !ok {
-				return
-			}
 		}
 		switch k := m.GetKind().(type) {
 		case *apiv1.AttachRequest_Stdin:

@@ -230,15 +230,9 @@ func (ss *session) input(ctx context.Context) {
 		}
 	}()
 	for {
-		var m *apiv1.AttachRequest
-		var ok bool
-		select {
-		case <-ctx.Done():
+		m, ok := ss.ln.next(ctx)
+		if !ok {
 			return
-		case m, ok = <-ss.ln.frames:
-			if !ok {
-				return
-			}
 		}
 		switch k := m.GetKind().(type) {
 		case *apiv1.AttachRequest_Stdin:

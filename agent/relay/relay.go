@@ -167,6 +167,16 @@ type link struct {
 	frames chan *apiv1.AttachRequest
 }
 
+// next is what the user says next; false at the end and when ctx is over.
+func (l *link) next(ctx context.Context) (m *apiv1.AttachRequest, ok bool) {
+	select {
+	case <-ctx.Done():
+		return nil, false
+	case m, ok = <-l.frames:
+		return m, ok
+	}
+}
+
 // receive passes frames on, each when the one before was taken.
 func (l *link) receive(ctx context.Context) {
 	defer close(l.frames)

@@ -3,7 +3,6 @@ package config_test
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,10 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/cmd/internal/config"
+	"github.com/berth-scheduler/berth/cmd/internal/golden"
 	"github.com/berth-scheduler/berth/cmd/internal/safefile"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const minimal = "id: c1\ncluster: {id: hpc}\nlisten: {advertise: \"c1:7070\"}\n"
 
@@ -44,26 +42,9 @@ func TestBadFiles(t *testing.T) {
 				if _, ok := errors.AsType[config.Problems](err); !ok {
 					t.Fatalf("got %v, want Problems", err)
 				}
-				compareGolden(t, strings.TrimSuffix(path, ".bad.yaml")+".golden", err.Error()+"\n")
+				golden.CheckFile(t, strings.TrimSuffix(path, ".bad.yaml")+".golden", err.Error()+"\n")
 			})
 		}
-	}
-}
-
-func compareGolden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got), rewrite with -update:\n%s", path, diff)
 	}
 }
 
@@ -186,7 +167,7 @@ scheduling: {max_shares: 2, policy: cost}
 	if err := l.Print(&out); err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, filepath.Join("testdata", "print.golden"), strings.ReplaceAll(out.String(), path, "FILE"))
+	golden.CheckFile(t, filepath.Join("testdata", "print.golden"), strings.ReplaceAll(out.String(), path, "FILE"))
 }
 
 // TestBadEnvironmentAndFlags: each problem names its own place, and all come
@@ -203,7 +184,7 @@ func TestBadEnvironmentAndFlags(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	compareGolden(t, filepath.Join("testdata", "env-and-flags.golden"), err.Error()+"\n")
+	golden.CheckFile(t, filepath.Join("testdata", "env-and-flags.golden"), err.Error()+"\n")
 }
 
 func TestEveryKeyCanBeSetByEnvironment(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/safefile"
 )
 
@@ -192,9 +193,12 @@ func EnvName(key string) string {
 
 // suggest names the nearest of the known words, if it is near.
 func suggest(word string, known []string) string {
+	if len(word) > 100 { // a file may hold anything; known words are short
+		return ""
+	}
 	best, at := 3, ""
 	for _, k := range known {
-		if d := distance(word, k); d < best {
+		if d := cluster.EditDistance(word, k); d < best {
 			best, at = d, k
 		}
 	}
@@ -202,27 +206,4 @@ func suggest(word string, known []string) string {
 		return ""
 	}
 	return "; did you mean " + strconv.Quote(at) + "?"
-}
-
-// distance is Levenshtein's, of short words.
-func distance(a, b string) int {
-	if len(a) > 100 || len(b) > 100 {
-		return 100
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diag := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diag, row[j+1] = row[j+1], min(row[j]+1, row[j+1]+1, diag+cost)
-		}
-	}
-	return row[len(b)]
 }

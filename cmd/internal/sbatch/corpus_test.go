@@ -1,7 +1,6 @@
 package sbatch
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,9 +12,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/berth-scheduler/berth/cmd/internal/golden"
+)
 
 // berthFlags are some of Berth's flags, as its command line has them.
 var berthFlags = []Option{
@@ -66,18 +65,7 @@ func testCorpus(t *testing.T, folder string) {
 			t.Parallel()
 			got := transcript(Lint(data, berthFlags))
 			path := filepath.Join("testdata", folder, name+".golden")
-			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(string(want), got); d != "" {
-				t.Error(d)
-			}
+			golden.CheckFile(t, path, got)
 		})
 	}
 }

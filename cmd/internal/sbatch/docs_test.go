@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/cmd/internal/golden"
 )
 
 // said are rows of the table in docs/slurm.md for options whose fate depends
@@ -99,7 +101,7 @@ func TestDocs(t *testing.T) {
 		if !ok || !closed {
 			t.Fatalf("%s has lost the marks around its table", d.path)
 		}
-		if *update {
+		if golden.Updating() {
 			table = d.table
 			if err := os.WriteFile(d.path, []byte(before+d.begin+table+d.end+after), 0o644); err != nil {
 				t.Fatal(err)

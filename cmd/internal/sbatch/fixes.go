@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 )
 
@@ -43,7 +44,7 @@ func fixOption(name string) string {
 	}
 	best, least := "", 3
 	for _, o := range slurmOptions {
-		if d := distance(name, o.Name); d < least {
+		if d := cluster.EditDistance(name, o.Name); d < least {
 			best, least = o.Name, d
 		}
 	}
@@ -55,28 +56,6 @@ func fixOption(name string) string {
 
 func slurmOptionNamed(name string) bool {
 	return slices.ContainsFunc(slurmOptions, func(o Option) bool { return o.Name == name })
-}
-
-// distance is how many letters must be added, left out or changed to make b
-// of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for i := range row {
-		row[i] = i
-	}
-	for i := range len(a) {
-		last := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := last
-			if a[i] != b[j] {
-				cost++
-			}
-			last = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // fixWord says what to write for a word that is no option.

@@ -3,7 +3,6 @@ package slurmconf
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,12 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // in opens files below a folder, as if it were /etc/slurm.
 func in(dir string) ReadFile {
@@ -47,18 +43,7 @@ func TestSites(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, path := transcript(t, s), filepath.Join(dir, "golden.txt")
-			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(string(want), got); d != "" {
-				t.Error(d)
-			}
+			golden.CheckFile(t, path, got)
 		})
 	}
 }
