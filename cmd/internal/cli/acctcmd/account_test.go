@@ -48,6 +48,8 @@ func TestAccountingGolden(t *testing.T) {
 		"sacct-brief":       "sacct -j 40,41 -b",
 		"sacct-accounts":    "sacct -a -A vision -S now-3days -E now-1day -X -p --delimiter=; -o jobid,user,start,end,reserved",
 		"sacct-badjob":      "sacct -j abc",
+		"sacct-folded":      "sacct -j 42_8 -n -P -o jobid,state",
+		"sacct-notfolded":   "sacct -j 42_5 -n -P -o jobid,state",
 		"sacct-badstate":    "sacct -a -s CD,BOGUS",
 		"sacct-backwards":   "sacct -a -S 2026-03-14T12:00:00 -E 2026-03-13T12:00:00",
 		"sacct-nouser":      "sacct -u no-such-user-here",

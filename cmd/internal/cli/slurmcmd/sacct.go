@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
@@ -83,6 +84,14 @@ type acctJob struct {
 }
 
 func (a acctJob) is(j *apiv1.Job) bool {
+	if a.task >= 0 && j.GetArrayCount() > 1 { // one of several that are one still
+		tasks, err := cluster.ParseTasks(j.GetArrayTasks())
+		if err != nil || j.GetArrayJobId() != a.id {
+			return false
+		}
+		_, is := tasks.Rank(uint32(a.task))
+		return is
+	}
 	if a.task >= 0 {
 		return j.GetArrayJobId() == a.id && j.ArrayTaskId != nil && int64(j.GetArrayTaskId()) == a.task
 	}
