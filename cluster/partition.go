@@ -27,6 +27,8 @@ type Partition struct {
 	Networks []Network
 	// Idle is what becomes of its jobs whose GPUs stand idle.
 	Idle IdlePolicy
+	// Access is who may use it, nil for everybody.
+	Access Access
 }
 
 // CheckPartitionName tells whether s may name a partition: 1–63 characters of
@@ -96,6 +98,8 @@ func (p *Partition) Check() error {
 		return Errorf(CodeInvalid, "default_time: %s is outside 1 s to %d days; 0 is max_time", p.DefaultTime, MaxTimeDays)
 	case p.Idle.Check() != nil:
 		return p.Idle.Check()
+	case p.Access.Check() != nil:
+		return p.Access.Check()
 	case p.MaxTime > 0 && p.DefaultTime > p.MaxTime:
 		return Errorf(CodeInvalid, "default_time: %s is above max_time, %s", p.DefaultTime, p.MaxTime)
 	}

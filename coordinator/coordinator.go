@@ -108,6 +108,9 @@ type Config struct {
 	// MaxPerUser is how many jobs of one user may wait or run; 0 means three
 	// quarters of MaxQueued.
 	MaxPerUser int
+	// InGroup tells whether a user, with a primary group, is in a group of a name;
+	// nil knows numbers of primary groups only.
+	InGroup func(user string, gid uint32, group string) bool
 	// MaxArrayTasks is how many tasks one array may have; 0 means 100,000.
 	MaxArrayTasks int
 	// MaxStreams is how many shells, commands and outputs users may have open

@@ -137,6 +137,9 @@ func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (*cluster.Pa
 			return nil, err
 		}
 	}
+	for _, l := range req.Access {
+		p.Access = p.Access.With(l.List, l.Names)
+	}
 	if d := req.MaxTime; d != nil {
 		p.MaxTime = d.AsDuration()
 	}

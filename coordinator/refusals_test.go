@@ -23,6 +23,21 @@ func TestRefusalsNameTheLimit(t *testing.T) {
 	mustRule(t, cc, qosRule(&apiv1.QOS{Name: "low"}), qosRule(&apiv1.QOS{Name: "high"}),
 		accountRule(&apiv1.Account{Name: "site", Shares: 1}), accountRule(&apiv1.Account{Name: "bio", Parent: "site", Shares: 1, Qos: []string{"low"}, DefaultQos: "low"}),
 		accountRule(&apiv1.Account{Name: "chem", Shares: 1}), memberRule(&apiv1.AccountUser{Account: "bio", Uid: alice, Name: "alice", Shares: 1}))
+	restricted := map[string]*apiv1.AccessList{
+		"p1": {List: "allow-accounts", Names: []string{"chem"}}, "p2": {List: "deny-accounts", Names: []string{"site"}},
+		"p3": {List: "allow-qos", Names: []string{"high"}}, "p4": {List: "allow-groups", Names: []string{"4711"}},
+	}
+	for name, l := range restricted {
+		all := "ALL"
+		if _, err := apiv1.NewClusterServiceClient(cc).SetPartition(as(t, admin), &apiv1.SetPartitionRequest{Name: name, Nodes: &all, Access: []*apiv1.AccessList{l}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, yes := "ALL", true
+	if _, err := apiv1.NewClusterServiceClient(cc).SetPartition(as(t, admin), &apiv1.SetPartitionRequest{Name: "open", Nodes: &all, Default: &yes}); err != nil {
+		t.Fatal(err)
+	}
+	part := func(name string) *apiv1.JobSpec { s := spec(1); s.Partition = name; return s }
 	jobs := apiv1.NewJobServiceClient(cc)
 	rid := 100
 	ask := func(s *apiv1.JobSpec) ([]uint64, string) {
@@ -56,6 +71,10 @@ func TestRefusalsNameTheLimit(t *testing.T) {
 		{name: "not hers", job: charged("chem", spec(1)), want: "Invalid account or account/partition combination specified: user 1000 is not in account chem; see: berth account list"},
 		{name: "no such qos", job: served("mid", spec(1)), want: `Invalid qos specification: qos "mid" is not known; see: berth qos list`},
 		{name: "not the account's", job: served("high", spec(1)), want: "Invalid qos specification: account bio allows [low] and not qos high"},
+		{name: "partition for others", job: part("p1"), want: "Invalid account or account/partition combination specified: partition p1 has allow-accounts=chem, and the job's is bio; see: berth partition show p1"},
+		{name: "partition not for hers", job: part("p2"), want: "Invalid account or account/partition combination specified: partition p2 has deny-accounts=site, and the job's is bio; see: berth partition show p2"},
+		{name: "partition for a qos", job: part("p3"), want: "Invalid qos specification: partition p3 has allow-qos=high, and the job's is low; see: berth partition show p3"},
+		{name: "partition for a group", job: part("p4"), want: "User's group not permitted to use this partition: partition p4 has allow-groups=4711, and the user is in none of these groups; see: berth partition show p4"},
 		{name: "time", quota: account, l: &apiv1.Limits{MaxTime: durationpb.New(time.Hour)}, job: limited(2*time.Hour, spec(1)),
 			want: "AssocMaxWallDurationPerJobLimit: each job of account site may ask for 1h0m0s, and 2h0m0s are asked for; give a shorter --time"},
 		{name: "time of a qos", quota: qos, l: &apiv1.Limits{MaxTime: durationpb.New(time.Hour)}, job: limited(2*time.Hour, spec(1)),

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"strconv"
 	"sync"
 	"time"
 
@@ -16,7 +17,28 @@ func (c *Coordinator) enterAs(who caller, spec *cluster.Spec, parts []*cluster.P
 		return nil, nil, err
 	}
 	more, err := c.enterStanding(who, spec)
+	if err == nil {
+		err = c.mayUse(who, spec, part)
+	}
 	return part, append(warnings, more...), err
+}
+
+// mayUse refuses a job that its partition does not let in. Administrators are
+// in every group.
+func (c *Coordinator) mayUse(who caller, spec *cluster.Spec, part *cluster.Partition) error {
+	if part == nil || part.Access == nil {
+		return nil
+	}
+	e := part.Access.Refuses(part.Name, &cluster.Asker{
+		Accounts: c.fsm.AccountsFrom(spec.Account), QOS: spec.QOS,
+		InGroup: func(group string) bool {
+			return who.admin || group == strconv.FormatUint(uint64(who.gid), 10) || c.cfg.InGroup != nil && c.cfg.InGroup(who.name, who.gid, group)
+		},
+	})
+	if e == nil {
+		return nil
+	}
+	return e
 }
 
 // enterStanding gives a job the account, the quality of service and the nice

@@ -23,6 +23,21 @@ func (f *FSM) HasAccounts() (accounts, qos bool) {
 	return len(f.st.standing.accounts) > 0, len(f.st.standing.qos) > 0
 }
 
+// AccountsFrom is an account with those above it, nearest first; none for "".
+func (f *FSM) AccountsFrom(name string) (out []string) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for depth := 0; name != "" && depth <= cluster.MaxAccountDepth; depth++ {
+		out = append(out, name)
+		a := f.st.standing.accounts[name]
+		if a == nil {
+			break
+		}
+		name = a.Parent
+	}
+	return out
+}
+
 // AccountPolicy is what holds for all accounts.
 func (f *FSM) AccountPolicy() cluster.AccountPolicy {
 	return read(f, func(s *State) cluster.AccountPolicy { return *s.standing.policyOf() })

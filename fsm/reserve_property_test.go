@@ -96,6 +96,10 @@ func (w siteWorld) command() *logv1.Command {
 		}
 		return removeCmd("n2")
 	case 5:
+		if c := w.partition(); c.GetSetPartition() != nil && w.draw("access", 2) == 0 {
+			c.GetSetPartition().Partition.Access = []*logv1.AccessList{{List: cluster.AllowAccounts, Names: []string{"a", "b"}}}
+			return c
+		}
 		return w.plan()
 	case 6:
 		m := &cluster.Member{Account: rapid.SampledFrom([]string{"a", "b"}).Draw(w.t, "of"), UID: cluster.UID(1000 + w.draw("uid", 2)), Shares: 1, Default: w.draw("default", 2) == 0}

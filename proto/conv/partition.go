@@ -16,8 +16,29 @@ func PartitionToLog(p *cluster.Partition) *logv1.Partition {
 	return &logv1.Partition{
 		Name: p.Name, Revision: p.Revision, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default,
 		MaxTimeUs: p.MaxTime.Microseconds(), DefaultTimeUs: p.DefaultTime.Microseconds(), Down: p.Down,
-		Networks: networkNames(p.Networks), Idle: p.Idle.String(),
+		Networks: networkNames(p.Networks), Idle: p.Idle.String(), Access: accessToLog(p.Access),
 	}
+}
+
+func accessToLog(a cluster.Access) (out []*logv1.AccessList) {
+	for _, list := range cluster.AccessLists() {
+		if len(a[list]) > 0 {
+			out = append(out, &logv1.AccessList{List: list, Names: a[list]})
+		}
+	}
+	return out
+}
+
+// accessFrom converts back; lists that are not known are for Access.Check.
+func accessFrom[L interface {
+	GetList() string
+	GetNames() []string
+}](in []L) cluster.Access {
+	var out cluster.Access
+	for _, l := range in {
+		out = out.With(l.GetList(), l.GetNames())
+	}
+	return out
 }
 
 // PartitionFromLog converts back. One that Partition.Check refuses is an
@@ -30,7 +51,7 @@ func PartitionFromLog(m *logv1.Partition) (*cluster.Partition, error) {
 	p := &cluster.Partition{
 		Name: m.GetName(), Revision: m.GetRevision(), Nodes: nodes, GPUTypes: m.GetGpuTypes(), Default: m.GetDefault(),
 		MaxTime: us(m.GetMaxTimeUs()), DefaultTime: us(m.GetDefaultTimeUs()), Down: m.GetDown(),
-		Networks: networksFrom(m.GetNetworks()),
+		Networks: networksFrom(m.GetNetworks()), Access: accessFrom(m.GetAccess()),
 	}
 	if p.Idle, err = cluster.ParseIdlePolicy(m.GetIdle()); err != nil {
 		return nil, err
@@ -42,6 +63,11 @@ func PartitionFromLog(m *logv1.Partition) (*cluster.Partition, error) {
 // policy are the caller's to add.
 func PartitionToAPI(p *cluster.Partition) *apiv1.Partition {
 	m := &apiv1.Partition{Name: p.Name, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default, Down: p.Down, Networks: networkNames(p.Networks), Idle: p.Idle.String()}
+	for _, list := range cluster.AccessLists() {
+		if len(p.Access[list]) > 0 {
+			m.Access = append(m.Access, &apiv1.AccessList{List: list, Names: p.Access[list]})
+		}
+	}
 	if p.MaxTime > 0 {
 		m.MaxTime = durationpb.New(p.MaxTime)
 	}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -178,7 +179,7 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 		ID: cfg.ID, ClusterID: cfg.Cluster.ID, ClusterName: cfg.Cluster.Name,
 		Dir: cfg.Data.Dir, Advertise: advertise(cfg), Timing: timing(cfg.Raft),
 		Raft: p.stream, Listener: p.mux.Listener(tlsconf.ProtoGRPC), Credentials: tlsconf.HandshakenCredentials(),
-		Socket: p.socket, Peer: peerRole, Dial: Dialer(src, tlsconf.RoleCoordinator), Users: newNames().name,
+		Socket: p.socket, Peer: peerRole, Dial: Dialer(src, tlsconf.RoleCoordinator), Users: newNames().name, InGroup: inGroup,
 		AllowRoot: cfg.Users.AllowRoot, MinUID: cluster.UID(cfg.Users.MinUID), Admins: admins,
 		Lease: cfg.Lease.Agent, HeadroomMiB: int64(cfg.Scheduling.MemoryHeadroomMiB), MaxShares: cfg.Scheduling.MaxShares,
 		Policy: sched.Policy, Planner: sched.Planner, Partitions: sched.Partitions, Interval: sched.Interval,
@@ -350,6 +351,23 @@ func (n *names) name(uid cluster.UID) string {
 	n.known[uid] = e
 	n.mu.Unlock()
 	return e.name
+}
+
+// inGroup tells whether this host counts a user, with a primary group, among a group.
+func inGroup(name string, gid uint32, group string) bool {
+	g, err := user.LookupGroup(group)
+	if err != nil {
+		return false
+	}
+	if g.Gid == strconv.FormatUint(uint64(gid), 10) {
+		return true
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return false
+	}
+	ids, err := u.GroupIds()
+	return err == nil && slices.Contains(ids, g.Gid)
 }
 
 // gangPorts reads what validation has seen to be right.

@@ -40,6 +40,8 @@ type Partition struct {
 	// MaxTime and DefaultTime are 0 for none.
 	MaxTime, DefaultTime time.Duration
 	Nodes                []string
+	// AllowGroups and the others are who may use it, empty for all or nobody.
+	AllowGroups, AllowAccounts, DenyAccounts, AllowQOS, DenyQOS []string
 }
 
 // states maps what scontrol writes to the forms of sinfo's %T and %t.

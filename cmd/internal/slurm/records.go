@@ -213,7 +213,7 @@ func (r *Record) Partition(w io.Writer, p *Partition, nodes []Node) error {
 	}
 	return r.write(w, []string{
 		"PartitionName=" + p.Name,
-		"AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL",
+		accessLine(p),
 		fmt.Sprintf("AllocNodes=ALL Default=%s QoS=N/A", yes),
 		fmt.Sprintf("DefaultTime=%s DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO", usual),
 		fmt.Sprintf("MaxNodes=UNLIMITED MaxTime=%s MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED", most),
@@ -225,4 +225,25 @@ func (r *Record) Partition(w io.Writer, p *Partition, nodes []Node) error {
 		"DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED",
 		fmt.Sprintf("TRES=cpu=%d,mem=%s,node=%d,billing=%d", cpus, memory(mem), count, cpus),
 	}, "\n\n")
+}
+
+// accessLine is who may use a partition: as Slurm, what is denied stands in the
+// place of what is allowed.
+func accessLine(p *Partition) string {
+	names := func(key string, list []string) string {
+		if len(list) == 0 {
+			return key + "=ALL"
+		}
+		return key + "=" + strings.Join(list, ",")
+	}
+	line := names("AllowGroups", p.AllowGroups)
+	if len(p.DenyAccounts) > 0 {
+		line += " " + names("DenyAccounts", p.DenyAccounts)
+	} else {
+		line += " " + names("AllowAccounts", p.AllowAccounts)
+	}
+	if len(p.DenyQOS) > 0 {
+		return line + " " + names("DenyQos", p.DenyQOS)
+	}
+	return line + " " + names("AllowQos", p.AllowQOS)
 }

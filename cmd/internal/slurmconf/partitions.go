@@ -15,17 +15,12 @@ import (
 // case, and why.
 var partitionKeys = map[string]string{
 	"allocnodes":           "jobs may be submitted from every node that reaches a coordinator",
-	"allowaccounts":        "accounts are limited by berth quota, not by partition",
-	"allowgroups":          "partitions are open to every user",
-	"allowqos":             "qualities of service are limited by berth account set --qos, not by partition",
 	"alternate":            "jobs wait for the partition that they name",
 	"cpubind":              "cores are not bound by hand",
 	"defcpupergpu":         "what a job does not ask for is predicted; see berth predict",
 	"defmempercpu":         "what a job does not ask for is predicted; see berth predict",
 	"defmempergpu":         "what a job does not ask for is predicted; see berth predict",
 	"defmempernode":        "what a job does not ask for is predicted; see berth predict",
-	"denyaccounts":         "accounts are limited by berth quota, not by partition",
-	"denyqos":              "qualities of service are limited by berth account set --qos, not by partition",
 	"disablerootjobs":      "jobs of root are refused unless users.allow_root is set in agent.yaml",
 	"exclusiveuser":        "who may share a card with whom is sharing.* in agent.yaml",
 	"gracetime":            "the time between SIGTERM and SIGKILL is jobs.grace in agent.yaml",
@@ -51,6 +46,12 @@ var partitionKeys = map[string]string{
 	"suspendtime":          "nodes are not started and stopped for jobs",
 	"suspendtimeout":       "nodes are not started and stopped for jobs",
 	"tresbillingweights":   "GPU time is charged by the share that was used",
+}
+
+// accessKeys are the lists of who may use a partition.
+var accessKeys = map[string]string{
+	"allowaccounts": cluster.AllowAccounts, "denyaccounts": cluster.DenyAccounts,
+	"allowqos": cluster.AllowQOS, "denyqos": cluster.DenyQOS, "allowgroups": cluster.AllowGroups,
 }
 
 // nodeSet reads a NodeSet line.
@@ -128,6 +129,17 @@ func (t *Partition) take(p pair) (Fate, string) {
 		}
 		return Unread, "is no state of a partition"
 	}
+	if list := accessKeys[key]; list != "" {
+		names := strings.FieldsFunc(p.Value, func(r rune) bool { return r == ',' || r == ' ' })
+		if strings.EqualFold(p.Value, "ALL") {
+			names = nil
+		}
+		t.Access = t.Access.With(list, names)
+		if names == nil {
+			return Taken, ""
+		}
+		return Taken, "--" + list
+	}
 	if why, ok := partitionKeys[key]; ok {
 		return Dropped, why
 	}
@@ -196,6 +208,12 @@ func (s *Site) finishPartitions() {
 		if p.MaxTime > 0 && p.DefaultTime > p.MaxTime {
 			s.warn("%s: partition %s: DefaultTime is more than MaxTime; the latter is taken", p.At, p.Name)
 			p.DefaultTime = p.MaxTime
+		}
+		for _, pair := range [][2]string{{cluster.AllowAccounts, cluster.DenyAccounts}, {cluster.AllowQOS, cluster.DenyQOS}} {
+			if len(p.Access[pair[0]]) > 0 && len(p.Access[pair[1]]) > 0 {
+				s.warn("%s: partition %s: %s is left out beside %s, as Slurm does", p.At, p.Name, pair[1], pair[0])
+				p.Access = p.Access.With(pair[1], nil)
+			}
 		}
 	}
 	s.withoutGPUs()

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/berth-scheduler/berth/cluster"
 )
 
 // Step is one command that sets up what Slurm had.
@@ -71,6 +73,11 @@ func (p *Partition) step() Step {
 	}
 	if p.Down {
 		args = append(args, "--state", "down")
+	}
+	for _, list := range cluster.AccessLists() {
+		if names := p.Access[list]; len(names) > 0 {
+			args = append(args, "--"+list, strings.Join(names, ","))
+		}
 	}
 	return Step{Args: args, Why: "partition " + p.Name}
 }

@@ -89,6 +89,8 @@ type Partition struct {
 	// 0 is no limit, and no default.
 	MaxTime     time.Duration `json:"max_time"`
 	DefaultTime time.Duration `json:"default_time"`
+	// Access is who may use it, nil for everybody.
+	Access cluster.Access `json:"access,omitempty"`
 }
 
 // Site is what the files say, as far as Berth has use for it.

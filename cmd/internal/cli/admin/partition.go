@@ -161,6 +161,7 @@ func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f c
 			"Networks", strings.Join(p.GetNetworks(), ", "),
 			"Idle GPUs", p.GetIdle(),
 			"Policy", p.GetPolicy(),
+			"Access", accessText(p),
 			"There now", fmt.Sprintf("%d of %s ready, %d of %s in use", p.GetNodesReady(), console.Plural(int(p.GetNodesTotal()), "node", "nodes"),
 				p.GetGpusUsed(), console.Plural(int(p.GetGpusTotal()), "GPU", "GPUs")),
 			"Jobs", fmt.Sprintf("%d running, %d waiting", p.GetJobsRunning(), p.GetJobsWaiting()),
@@ -169,9 +170,19 @@ func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f c
 	return nil
 }
 
+// accessText is who may use a partition, "" for everybody.
+func accessText(p *apiv1.Partition) string {
+	var lists []string
+	for _, l := range p.GetAccess() {
+		lists = append(lists, l.GetList()+"="+strings.Join(l.GetNames(), ","))
+	}
+	return strings.Join(lists, " ")
+}
+
 type partitionOptions struct {
 	nodes, types, maxTime, defaultTime, state, networks, idle string
 	standard                                                  bool
+	access                                                    map[string]*string // names by list
 }
 
 func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
@@ -201,8 +212,21 @@ func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.StringVar(&o.networks, "networks", "", "what its jobs may see of the network, a comma-separated `LIST` of host and none, the first by default; \"\" leaves it to the nodes")
 	fs.StringVar(&o.idle, "idle", "", "`POLICY` for jobs whose GPUs stand idle, such as below=5%,window=30m,grace=10m,warn=1h,shrink=2h,end=4h,ok=8h, or none")
 	fs.StringVar(&o.state, "state", "", "`STATE`, up or down")
+	o.access = map[string]*string{}
+	for _, list := range cluster.AccessLists() {
+		o.access[list] = fs.String(list, "", accessHelp[list])
+	}
 	fs.SortFlags = false
 	return cmd
+}
+
+// accessHelp is what each list of who may use a partition is for.
+var accessHelp = map[string]string{
+	cluster.AllowAccounts: "only jobs of these accounts, and of those below them, a comma-separated `LIST`; \"\" for all",
+	cluster.DenyAccounts:  "no jobs of these accounts, nor of those below them, a comma-separated `LIST`",
+	cluster.AllowQOS:      "only jobs of these qualities of service, a comma-separated `LIST`; \"\" for all",
+	cluster.DenyQOS:       "no jobs of these qualities of service, a comma-separated `LIST`",
+	cluster.AllowGroups:   "only jobs of users in these groups of the coordinators' hosts, a comma-separated `LIST`; \"\" for all",
 }
 
 // request is what the flags change.
@@ -218,20 +242,10 @@ func (o *partitionOptions) request(name string, said func(string) bool) (*apiv1.
 		req.Nodes = &o.nodes
 	}
 	if said("gpu-types") {
-		req.SetGpuTypes = true
-		for t := range strings.SplitSeq(o.types, ",") {
-			if t = strings.TrimSpace(t); t != "" {
-				req.GpuTypes = append(req.GpuTypes, t)
-			}
-		}
+		req.SetGpuTypes, req.GpuTypes = true, names(o.types)
 	}
 	if said("networks") {
-		req.SetNetworks = true
-		for n := range strings.SplitSeq(o.networks, ",") {
-			if n = strings.TrimSpace(n); n != "" {
-				req.Networks = append(req.Networks, n)
-			}
-		}
+		req.SetNetworks, req.Networks = true, names(o.networks)
 	}
 	if said("idle") {
 		p, err := cluster.ParseIdlePolicy(o.idle)
@@ -240,6 +254,11 @@ func (o *partitionOptions) request(name string, said func(string) bool) (*apiv1.
 		}
 		text := p.String()
 		req.Idle = &text
+	}
+	for _, list := range cluster.AccessLists() {
+		if said(list) {
+			req.Access = append(req.Access, &apiv1.AccessList{List: list, Names: commaList(*o.access[list])})
+		}
 	}
 	if said("default") {
 		req.Default = &o.standard
@@ -344,16 +363,22 @@ type partitionView struct {
 	GPUsUsed    uint32   `json:"gpus_used"`
 	JobsRunning uint32   `json:"jobs_running"`
 	JobsWaiting uint32   `json:"jobs_waiting"`
+	// Access is who may use it, by list; empty is everybody.
+	Access map[string][]string `json:"access"`
 }
 
 func viewPartitions(in []*apiv1.Partition) []partitionView {
 	out := []partitionView{}
 	for _, p := range in {
+		access := map[string][]string{}
+		for _, l := range p.GetAccess() {
+			access[l.GetList()] = l.GetNames()
+		}
 		out = append(out, partitionView{
 			Name: p.GetName(), State: partitionState(p), Default: p.GetDefault(), Nodes: p.GetNodes(), GPUTypes: append([]string{}, p.GetGpuTypes()...),
 			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), Policy: p.GetPolicy(),
 			Networks: append([]string{}, p.GetNetworks()...), NodesTotal: p.GetNodesTotal(), NodesReady: p.GetNodesReady(), GPUsTotal: p.GetGpusTotal(), GPUsUsed: p.GetGpusUsed(),
-			JobsRunning: p.GetJobsRunning(), JobsWaiting: p.GetJobsWaiting(),
+			JobsRunning: p.GetJobsRunning(), JobsWaiting: p.GetJobsWaiting(), Access: access,
 		})
 	}
 	return out

@@ -247,6 +247,14 @@ func slurmCluster(ctx context.Context, c *client.Client, now time.Time) ([]slurm
 	var ps []slurm.Partition
 	for _, p := range parts {
 		sp := slurm.Partition{Name: p.GetName(), Default: p.GetDefault(), Up: !p.GetDown(), MaxTime: p.GetMaxTime().AsDuration(), DefaultTime: p.GetDefaultTime().AsDuration()}
+		for _, l := range p.GetAccess() {
+			if to := map[string]*[]string{
+				cluster.AllowGroups: &sp.AllowGroups, cluster.AllowAccounts: &sp.AllowAccounts, cluster.DenyAccounts: &sp.DenyAccounts,
+				cluster.AllowQOS: &sp.AllowQOS, cluster.DenyQOS: &sp.DenyQOS,
+			}[l.GetList()]; to != nil {
+				*to = l.GetNames()
+			}
+		}
 		for _, n := range nodes {
 			if slices.Contains(n.GetPartitions(), p.GetName()) {
 				sp.Nodes = append(sp.Nodes, n.GetId())

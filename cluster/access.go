@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The lists that say who may use a partition, by name.
+const (
+	AllowAccounts = "allow-accounts"
+	DenyAccounts  = "deny-accounts"
+	AllowQOS      = "allow-qos"
+	DenyQOS       = "deny-qos"
+	AllowGroups   = "allow-groups"
+)
+
+// AccessLists are the names of all lists, in the order in which they are asked.
+func AccessLists() []string {
+	return []string{AllowAccounts, DenyAccounts, AllowQOS, DenyQOS, AllowGroups}
+}
+
+// WordsNoGroup is what Slurm says to whom a partition's groups keep out.
+const WordsNoGroup = "User's group not permitted to use this partition"
+
+// maxAccess bounds the names in one list.
+const maxAccess = 1024
+
+// Access is who may use a partition: names by list, sorted; a list that is not
+// there says nothing. Nil is everybody. Values are immutable.
+type Access map[string][]string
+
+// With is a with another list in the place of one; without names the list goes.
+func (a Access) With(list string, names []string) Access {
+	out := Access{}
+	for k, v := range a {
+		out[k] = v
+	}
+	if delete(out, list); len(names) > 0 {
+		out[list] = slices.Compact(slices.Sorted(slices.Values(names)))
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// Check tells whether a is one that a partition may have. The error is an *Error
+// of CodeInvalid that names the list.
+func (a Access) Check() error {
+	for list := range a {
+		if !slices.Contains(AccessLists(), list) {
+			return Errorf(CodeInvalid, "access: %s is no list; there are %s", quoteShort(list), strings.Join(AccessLists(), ", "))
+		}
+	}
+	for _, list := range AccessLists() {
+		names := a[list]
+		if len(names) > maxAccess {
+			return Errorf(CodeInvalid, "%s: %d names, at most %d are allowed", list, len(names), maxAccess)
+		}
+		for i, s := range names {
+			switch {
+			case s == "" || len(s) > MaxNameLen || strings.ContainsAny(s, ", \t\n"):
+				return Errorf(CodeInvalid, "%s: %s must have 1 to %d characters, none of them a space or comma", list, quoteShort(s), MaxNameLen)
+			case i > 0 && names[i-1] >= s:
+				return Errorf(CodeInvalid, "%s: %s is out of order, or there twice", list, quoteShort(s))
+			}
+		}
+	}
+	for _, pair := range [][2]string{{AllowAccounts, DenyAccounts}, {AllowQOS, DenyQOS}} {
+		if len(a[pair[0]]) > 0 && len(a[pair[1]]) > 0 {
+			return Errorf(CodeInvalid, "%s and %s: give one of them; take the other away with %s=", pair[0], pair[1], pair[1])
+		}
+	}
+	return nil
+}
+
+// Asker is who asks for a partition.
+type Asker struct {
+	// Accounts are the account that is charged and those above it, nearest first.
+	Accounts []string
+	QOS      string
+	// InGroup tells whether the user is in a group.
+	InGroup func(group string) bool
+}
+
+// Refuses says why somebody may not use the partition of a name, the rule with
+// it; nil when nothing speaks against it.
+func (a Access) Refuses(partition string, who *Asker) *Error {
+	of := func(what, name string) string {
+		if name == "" {
+			return "the job has no " + what
+		}
+		return fmt.Sprintf("the job's is %s", name)
+	}
+	account := ""
+	if len(who.Accounts) > 0 {
+		account = who.Accounts[0]
+	}
+	among := func(list string) bool {
+		return slices.ContainsFunc(who.Accounts, func(s string) bool { return slices.Contains(a[list], s) })
+	}
+	rule := func(words, list, is string) *Error {
+		return Errorf(CodeDenied, "%s: partition %s has %s=%s, and %s; see: berth partition show %s", words, partition, list, strings.Join(a[list], ","), is, partition)
+	}
+	switch {
+	case len(a[AllowAccounts]) > 0 && !among(AllowAccounts):
+		return rule(WordsNoAccount, AllowAccounts, of("account", account))
+	case among(DenyAccounts):
+		return rule(WordsNoAccount, DenyAccounts, of("account", account))
+	case len(a[AllowQOS]) > 0 && !slices.Contains(a[AllowQOS], who.QOS):
+		return rule(WordsNoQOS, AllowQOS, of("qos", who.QOS))
+	case slices.Contains(a[DenyQOS], who.QOS):
+		return rule(WordsNoQOS, DenyQOS, of("qos", who.QOS))
+	case len(a[AllowGroups]) > 0 && !slices.ContainsFunc(a[AllowGroups], who.InGroup):
+		return rule(WordsNoGroup, AllowGroups, "the user is in none of these groups")
+	}
+	return nil
+}
