@@ -21,6 +21,7 @@ var words = []struct {
 	{0, "no such job", "Invalid job id specified"},
 	{0, "job ", "Invalid job id specified"},
 	{0, "partition", "Invalid partition name specified"},
+	{0, "never satisfiable: no node has the features", "Invalid feature specification"},
 	{0, "never satisfiable", "Requested node configuration is not available"},
 	{0, "in partition", "Requested node configuration is not available"},
 	{0, "gpu type", "Requested node configuration is not available"},
@@ -53,6 +54,9 @@ func SlurmWords(err error) string {
 			return "Job/step already completing or completed"
 		}
 		return ""
+	}
+	if strings.HasPrefix(msg, "never satisfiable: node ") && strings.Contains(msg, "not registered") {
+		return "Invalid node name specified"
 	}
 	for _, w := range words {
 		if (w.code == 0 || w.code == ce.Code) && strings.HasPrefix(msg, w.begins) {

@@ -15,6 +15,9 @@ func TestSlurmWords(t *testing.T) {
 		msg, want string
 	}{
 		{cluster.CodeInvalid, `partition "nope" is not known; the partitions are gpu`, "Invalid partition name specified"},
+		{cluster.CodeInvalid, "never satisfiable: node n77 is not registered", "Invalid node name specified"},
+		{cluster.CodeInvalid, "never satisfiable: no node has the features nope; there are a100", "Invalid feature specification"},
+		{cluster.CodeInvalid, "never satisfiable: 9 GPUs on one node; the largest is node n1 with 2", "Requested node configuration is not available"},
 		{cluster.CodeInvalid, "in partition gpu: no node has 9 GPUs", "Requested node configuration is not available"},
 		{cluster.CodeInvalid, `GPU type "b300": the cluster has T4`, "Requested node configuration is not available"},
 		{cluster.CodeInvalid, "array: 200001 tasks, at most 100000 are allowed", "Invalid job array specification"},

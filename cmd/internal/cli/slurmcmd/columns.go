@@ -62,6 +62,7 @@ func (r slurmRows) read(s *slurm.Job, i int) {
 	if t, ok := slurmStates[st]; ok && err == nil {
 		s.State, s.Code = t[0], t[1]
 	}
+	s.Cluster = clusterName
 	s.ID, s.Name, s.User, s.UID = m.GetIds()[i], r.Text(m.GetNames(), i), r.Text(m.GetUsers(), i), conv.Cell(m.GetUids(), i)
 	s.Partition = cmp.Or(r.Text(m.GetPartitions(), i), noPartition)
 	s.Account, s.QOS, s.Nice = r.Text(m.GetAccounts(), i), r.Text(m.GetQos(), i), conv.Cell(m.GetNices(), i)
@@ -79,7 +80,7 @@ func (r slurmRows) read(s *slurm.Job, i int) {
 	s.MinCPUs = max(1, (conv.Cell(m.GetCpuMilli(), i)+999)/1000)
 	s.CPUs, s.MinMemMiB = nodes*s.MinCPUs, conv.Cell(m.GetMemMib(), i)
 	s.MemUsedMiB = nodes * s.MinMemMiB
-	s.Priority = slurm.FirstPriority - int64(s.ID)
+	s.Priority = slurm.FirstPriority - int64(cmp.Or(conv.Cell(m.GetArrays(), i), s.ID)) // tasks of an array have one
 	if isHeld(s.Reason) {
 		s.Priority = 0
 	}
@@ -101,8 +102,13 @@ func isHeld(reason string) bool {
 
 // settle reckons what follows from the times of a job.
 func settle(s *slurm.Job, waiting bool, now time.Time) {
+	s.Begun = !s.Started.IsZero()
 	if waiting { // what it did before it was requeued does not count
 		s.Started, s.NodeList = time.Time{}, ""
+	}
+	s.Pending = now.Sub(s.Submitted)
+	if !s.Started.IsZero() {
+		s.Pending = s.Started.Sub(s.Submitted)
 	}
 	switch {
 	case s.Started.IsZero():

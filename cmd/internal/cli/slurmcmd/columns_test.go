@@ -2,6 +2,7 @@ package slurmcmd
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"time"
 
@@ -23,6 +24,10 @@ func TestRowsReadAsJobs(t *testing.T) {
 	ran := cluster.Attempt{No: 1, State: cluster.JobRunning, Berth: cluster.Berth{Node: "gpu1"}}
 	over := ran
 	over.Exit = exit
+	array, err := cluster.ParseArray("1,5,9%2")
+	if err != nil {
+		t.Fatal(err)
+	}
 	jobs := []*cluster.Job{
 		{ID: 3, Owner: cluster.Owner{UID: 0, Name: "root"}, State: cluster.JobQueued, Submitted: at(-600), EstStart: at(60), Reason: cluster.Reason{Code: cluster.ReasonGPUs},
 			Spec: &cluster.Spec{Name: "train", GPUs: 2, GPUType: "T4", CPUMilli: 2500, MemMiB: 4096, TimeLimit: time.Hour, RequeueOnLoss: true, Begin: at(-60)}},
@@ -32,6 +37,7 @@ func TestRowsReadAsJobs(t *testing.T) {
 			Spec: &cluster.Spec{Name: "r", TimeLimit: 2 * time.Hour, Deadline: at(9000)}},
 		{ID: 6, Owner: cluster.Owner{UID: 0, Name: "root"}, State: cluster.JobFailed, Submitted: at(-400), Started: at(-300), Ended: at(-200), Attempts: []cluster.Attempt{over},
 			Spec: &cluster.Spec{Name: "f"}},
+		{ID: 9, ArrayJobID: 7, ArrayTaskID: 9, Owner: cluster.Owner{UID: 0, Name: "root"}, State: cluster.JobPending, Submitted: at(-400), Spec: &cluster.Spec{Name: "arr", Array: array}},
 	}
 	jobs[1].Spec.Depends = []cluster.Dependency{{Kind: cluster.AfterOK, Job: 3}}
 	rows := slurmRows{conv.Columns{M: conv.JobColumns(jobs)}, groupsOf{}, now}
@@ -48,6 +54,7 @@ func TestRowsReadAsJobs(t *testing.T) {
 			t.Errorf("a format with %s is read as columns, which do not have it", letter)
 		}
 	}
+	long := slurm.Squeue{Fields: "cluster,pendingtime,accruetime,cpuspertask,maxcpus,tresalloc:60,ntpernode,prioritylong,jobarrayid,arrayjobid", States: []string{"ALL"}, NoHead: true}
 	for i, j := range jobs {
 		var row slurm.Job
 		rows.read(&row, i)
@@ -58,6 +65,12 @@ func TestRowsReadAsJobs(t *testing.T) {
 		}
 		if err := q.Print(&want, []slurm.Job{one}, now); err != nil {
 			t.Fatal(err)
+		}
+		if err := errors.Join(long.Print(&got, []slurm.Job{row}, now), long.Print(&want, []slurm.Job{one}, now)); err != nil {
+			t.Fatal(err)
+		}
+		if row.Begun != one.Begun || row.Pending <= 0 {
+			t.Errorf("job %d: begun %t as columns, else %t; waited for %s", j.ID, row.Begun, one.Begun, row.Pending)
 		}
 		if diff := cmp.Diff(want.String(), got.String()); diff != "" || got.Len() == 0 {
 			t.Errorf("job %d: %s", j.ID, diff)
