@@ -301,3 +301,16 @@ func byWhom(guilty string) string {
 	}
 	return ", " + guilty
 }
+
+// sameShares tells whether two assignments give as much of the same GPUs.
+func sameShares(a, b *nodev1.Assignment) bool {
+	if len(a.Gpus) != len(b.Gpus) {
+		return false
+	}
+	for i, x := range a.Gpus {
+		if y := b.Gpus[i]; x.Uuid != y.Uuid || x.MemMib != y.MemMib || x.Exclusive != y.Exclusive {
+			return false
+		}
+	}
+	return true
+}

@@ -28,11 +28,37 @@ func (t *task) note(as *nodev1.Assignment) error {
 	if proto.Size(&t.progress) > 0 {
 		as.Progress = proto.CloneOf(&t.progress)
 	}
-	return t.agent.journal.Begin(as)
+	if err := t.agent.journal.Begin(as); err != nil {
+		return err
+	}
+	t.limit = as.GetTimeLimit().AsDuration()
+	return nil
+}
+
+// minded takes a time limit that was changed while the attempt runs into the
+// journal before anything is done by it: an agent that starts again keeps to it.
+// When there is more time again, the warning before its end comes again, too.
+func (t *task) minded(now time.Time) error {
+	as, released := t.wants()
+	limit := as.GetTimeLimit().AsDuration()
+	if as == nil || released || limit == t.limit {
+		return nil
+	}
+	was := t.progress.Warned
+	if limit == 0 || limit-as.GetWarning().GetBefore().AsDuration() > now.Sub(t.started) {
+		t.progress.Warned = false
+	}
+	if err := t.note(as); err != nil {
+		t.progress.Warned = was
+		return err
+	}
+	t.log.Info("time limit of an attempt changed", "dur", limit)
+	return nil
 }
 
 // remember takes over from the journal what note put there.
 func (t *task) remember(as *nodev1.Assignment) {
+	t.limit = as.GetTimeLimit().AsDuration()
 	if p := as.GetProgress(); p != nil {
 		proto.Merge(&t.progress, p)
 	}

@@ -62,6 +62,7 @@ type task struct {
 	cuts     int       // how many starts were cut off before the first step
 
 	progress nodev1.Progress // what was done for it, see note
+	limit    time.Duration   // the time limit that the journal has
 	drain    string          // why the node is to be drained, see prolog
 	points   *milestones     // for visitors
 	idle     idleState
@@ -104,8 +105,8 @@ func (t *task) poke() {
 	}
 }
 
-// update takes over a newer assignment, of which only stop, grace, preempt and
-// what it may hold of its GPUs change.
+// update takes over a newer assignment, of which only stop, grace, preempt, the
+// time limit and what it may hold of its GPUs change.
 func (t *task) update(as *nodev1.Assignment) {
 	t.mu.Lock()
 	cut := t.assignment != nil && !sameShares(t.assignment, as)
@@ -116,19 +117,6 @@ func (t *task) update(as *nodev1.Assignment) {
 		t.agent.regrant(as)
 	}
 	t.poke()
-}
-
-// sameShares tells whether two assignments give as much of the same GPUs.
-func sameShares(a, b *nodev1.Assignment) bool {
-	if len(a.Gpus) != len(b.Gpus) {
-		return false
-	}
-	for i, x := range a.Gpus {
-		if y := b.Gpus[i]; x.Uuid != y.Uuid || x.MemMib != y.MemMib || x.Exclusive != y.Exclusive {
-			return false
-		}
-	}
-	return true
 }
 
 // release says that the leader needs nothing more of this attempt: if it is
@@ -369,6 +357,9 @@ func (t *task) watch(ctx context.Context) error {
 func (t *task) enforce(ctx context.Context) (time.Duration, error) {
 	t.hurry(time.Now())
 	if t.killAt.IsZero() {
+		if err := t.minded(time.Now()); err != nil {
+			return 0, err
+		}
 		as, cause, next := t.mustEnd(time.Now())
 		if cause == stopNone {
 			warn, err := t.warn(ctx, time.Now())

@@ -147,6 +147,9 @@ type Job struct {
 	// Fold is the ranks of several tasks that all wait, or ended, just alike, at
 	// least two; nil for one task or job. ID and ArrayTaskID are the last one's.
 	Fold []Span
+	// OwnLimit is the time limit of a task that was given another than its array
+	// has, 0 being none; nil for all else. Spec has it, too.
+	OwnLimit *time.Duration
 }
 
 // CancelRequest records who wants a job ended.

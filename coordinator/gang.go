@@ -26,7 +26,7 @@ const (
 // batch script runs on the first node: with it the others have done their part.
 func endingOf(j *cluster.Job, a *cluster.Attempt, rank int) ending {
 	done := rank > 0 && j.Spec.BatchStep() && a.Gang.Parts[0].State.Terminal()
-	return ending{stop: j.Cancel != nil || a.Gang.Stopping() || done, room: a.Preempt != nil, begin: a.Gang != nil && a.Gang.Go, cut: cutOf(a)}
+	return ending{stop: j.Cancel != nil || a.Gang.Stopping() || done, room: a.Preempt != nil, begin: a.Gang != nil && a.Gang.Go, cut: cutOf(a), limit: j.Spec.TimeLimit}
 }
 
 // gangOf is what a start on several nodes will have, for passes that come after

@@ -329,10 +329,12 @@ func (ss *session) push(ctx context.Context) error {
 }
 
 // ending is how an attempt is to end that should not go on: at once, or after
-// it saved its state. With begin, one on several nodes may start.
+// it saved its state, or when its time limit is up, which may be changed while it
+// runs. With begin, one on several nodes may start.
 type ending struct {
 	stop, room, begin bool
 	cut               int64 // memory that its shares were cut to, 0 before
+	limit             time.Duration
 }
 
 // sendDesired sends what should be on the node: all of it when full, else

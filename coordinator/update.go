@@ -8,13 +8,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// UpdateJob changes what a job asked for: anything of one that waits, its name,
-// comment and requeueing of one that runs.
+// UpdateJob changes what a job asked for: anything of one that waits, its time
+// limit, name, comment and requeueing of one that runs, the time limit of an array.
 func (s *jobServer) UpdateJob(ctx context.Context, req *apiv1.UpdateJobRequest) (*apiv1.UpdateJobResponse, error) {
 	resp, err := s.update(ctx, callerOf(ctx), req)
 	if err != nil {
@@ -28,9 +29,17 @@ func (s *jobServer) update(ctx context.Context, who caller, req *apiv1.UpdateJob
 		return nil, err
 	}
 	for try := 1; ; try++ {
+		if _, array := s.c.fsm.Array(cluster.JobID(req.Id)); array || req.Tasks != "" {
+			return s.updateTasks(ctx, who, req)
+		}
 		j, ok := s.c.fsm.Job(cluster.JobID(req.Id))
 		if !ok {
 			return nil, noJob(req.Id)
+		}
+		if j.InArray() {
+			req = proto.CloneOf(req)
+			req.Id, req.Tasks = uint64(j.ArrayJobID), j.TasksText()
+			return s.updateTasks(ctx, who, req)
 		}
 		if err := s.c.authorize(who, actCancel, &j.Owner); err != nil {
 			return nil, err
@@ -69,11 +78,14 @@ func (s *jobServer) updated(who caller, j *cluster.Job, req *apiv1.UpdateJobRequ
 	if err := changeWhere(&spec, req); err != nil {
 		return nil, nil, err
 	}
-	if !j.State.Waiting() {
-		return &spec, nil, mayChangeLive(j, &spec)
-	}
 	if err := mayRaise(who, j, &spec); err != nil {
 		return nil, nil, err
+	}
+	if !j.State.Waiting() {
+		if err := s.c.mayRunLonger(j, spec.TimeLimit); err != nil {
+			return nil, nil, err
+		}
+		return &spec, nil, mayChangeLive(j, &spec)
 	}
 	if err := spec.Check(); err != nil {
 		return nil, nil, err
@@ -95,16 +107,13 @@ func (s *jobServer) updated(who caller, j *cluster.Job, req *apiv1.UpdateJobRequ
 func mayRaise(who caller, j *cluster.Job, spec *cluster.Spec) error {
 	switch {
 	case who.admin:
-	case longer(spec.TimeLimit, j.Spec.TimeLimit):
+	case fsm.LongerLimit(spec.TimeLimit, j.Spec.TimeLimit):
 		return cluster.Errorf(cluster.CodeDenied, "time: only administrators raise the time limit of a job that was submitted, here from %s; lower it, or cancel the job and submit it again", limitText(j.Spec.TimeLimit))
 	case spec.Nice < j.Spec.Nice:
 		return cluster.Errorf(cluster.CodeDenied, "nice: only administrators lower it, here from %d; raise it, or cancel the job and submit it again", j.Spec.Nice)
 	}
 	return nil
 }
-
-// longer tells whether a limit is above another; 0 is none.
-func longer[D ~int64](a, b D) bool { return b != 0 && (a == 0 || a > b) }
 
 func limitText(d time.Duration) string {
 	if d > 0 {
@@ -117,9 +126,9 @@ func limitText(d time.Duration) string {
 // its agents were told when it began.
 func mayChangeLive(j *cluster.Job, spec *cluster.Spec) error {
 	was := *j.Spec
-	was.Name, was.Comment, was.RequeueOnLoss, was.Nice = spec.Name, spec.Comment, spec.RequeueOnLoss, spec.Nice
+	was.Name, was.Comment, was.RequeueOnLoss, was.Nice, was.TimeLimit = spec.Name, spec.Comment, spec.RequeueOnLoss, spec.Nice, spec.TimeLimit
 	if !proto.Equal(conv.SpecToLog(&was), conv.SpecToLog(spec)) {
-		return cluster.Errorf(cluster.CodeConflict, "job %d is %s: only its name, comment, nice and requeueing can be changed now; the rest when it waits again", j.ID, j.State)
+		return cluster.Errorf(cluster.CodeConflict, "job %d is %s: only its time limit, name, comment, nice and requeueing can be changed now; the rest when it waits again", j.ID, j.State)
 	}
 	return spec.Check()
 }

@@ -73,10 +73,11 @@ func (w *world) changeTasks() *logv1.Command {
 	}
 	c := changeCmd(id, rapid.SampledFrom([]string{"", "", "1-3", "0-8:2", "2", "5-9", "77"}).Draw(w.t, "some"), rapid.SampledFrom([]logv1.TaskChange{
 		logv1.TaskChange_TASK_CHANGE_CANCEL, logv1.TaskChange_TASK_CHANGE_HOLD, logv1.TaskChange_TASK_CHANGE_RELEASE, logv1.TaskChange_TASK_CHANGE_RELEASE,
-		logv1.TaskChange_TASK_CHANGE_REQUEUE, logv1.TaskChange_TASK_CHANGE_REQUEUE_HOLD, logv1.TaskChange_TASK_CHANGE_THROTTLE, 0,
+		logv1.TaskChange_TASK_CHANGE_REQUEUE, logv1.TaskChange_TASK_CHANGE_REQUEUE_HOLD, logv1.TaskChange_TASK_CHANGE_THROTTLE, logv1.TaskChange_TASK_CHANGE_TIME_LIMIT, 0,
 	}).Draw(w.t, "change"))
 	c.By = uint32(w.draw("by", 2))
 	c.Admin, c.Throttle = c.By == 0, uint32(w.draw("throttle", 4))
+	c.TimeLimitUs = int64(w.draw("limit", 4)) * 3600e6
 	return tasksCmd(c)
 }
 

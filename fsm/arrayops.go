@@ -80,6 +80,8 @@ func (s *State) changeTask(index uint64, old *cluster.Job, part []cluster.Span, 
 			return cluster.Errorf(cluster.CodeConflict, "job %s cannot be requeued: %s", old.Label(), why), false
 		}
 		s.requeueJob(index, old, &logv1.RequeueJob{By: c.By, Admin: c.Admin, Hold: c.Change == logv1.TaskChange_TASK_CHANGE_REQUEUE_HOLD})
+	case logv1.TaskChange_TASK_CHANGE_TIME_LIMIT:
+		return s.limitTask(index, old, mine, c), false
 	default:
 		return cluster.Errorf(cluster.CodeInvalid, "tasks cannot be changed by %d", c.Change), false
 	}

@@ -31,7 +31,8 @@ const (
 // ended is, jobs may need several nodes, cards have states and nodes a history, from 9 on jobs
 // say whom to write to, and have an account, a quality of service and a nice
 // value, from 10 on a job that is changed needs room where it is charged, drains
-// may end by themselves, and partitions say who may use them.
+// may end by themselves, partitions say who may use them, and tasks of arrays may
+// have time limits of their own.
 const EntryVersion = 10
 
 // chargeVersion is the one from which on a job that is changed needs room in the
@@ -174,6 +175,9 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 	case *logv1.Command_UndoGang:
 		return gangVersion
 	case *logv1.Command_ChangeTasks:
+		if k.ChangeTasks.GetChange() == logv1.TaskChange_TASK_CHANGE_TIME_LIMIT {
+			return limitVersion
+		}
 		return arrayVersion
 	case *logv1.Command_SubmitJob:
 		return submitNeeds(k.SubmitJob)

@@ -34,7 +34,14 @@ func newWatcher(keep int) *watcher {
 	}
 }
 
-func identityOf(j *cluster.Job) string { return fmt.Sprintf("%+v %+v", j.Owner, *j.Spec) }
+// identityOf is what of a job nothing changes: of a task not its time limit.
+func identityOf(j *cluster.Job) string {
+	spec := *j.Spec
+	if j.InArray() {
+		spec.TimeLimit = 0
+	}
+	return fmt.Sprintf("%+v %+v", j.Owner, spec)
+}
 
 func (w *watcher) ack(f *FSM, r Result) error {
 	if r.Err != nil || r.Existing {

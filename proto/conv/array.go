@@ -2,6 +2,7 @@ package conv
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
@@ -62,15 +63,29 @@ func taskToLog(m *logv1.Job, j *cluster.Job) {
 	for _, s := range j.Fold {
 		m.Fold = append(m.Fold, uint32(s.From), uint32(s.To))
 	}
+	if j.OwnLimit != nil {
+		us := j.OwnLimit.Microseconds()
+		m.OwnLimitUs = &us
+	}
 }
 
 // TaskFromLog converts the stored task of an array, whose spec and estimates
 // are given, back.
 func TaskFromLog(m *logv1.Job, spec *cluster.Spec, estimates []cluster.Estimate) (*cluster.Job, error) {
+	var own *time.Duration
+	if m.OwnLimitUs != nil {
+		limit := us(m.GetOwnLimitUs())
+		if limit < 0 {
+			return nil, fmt.Errorf("job %d: a time limit of %s", m.GetId(), limit)
+		}
+		its := *spec
+		its.TimeLimit, spec, own = limit, &its, &limit
+	}
 	j, err := jobFromLog(m, spec, estimates)
 	if err != nil {
 		return nil, err
 	}
+	j.OwnLimit = own
 	j.ArrayJobID, j.ArrayTaskID = cluster.JobID(m.GetArrayJob()), m.GetArrayTask()
 	if j.ArrayJobID == 0 {
 		return nil, fmt.Errorf("job %d is no task", j.ID)

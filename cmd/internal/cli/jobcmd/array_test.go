@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/clitest"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
@@ -176,5 +179,53 @@ func TestArraysEverywhere(t *testing.T) {
 	f.Arrays = map[uint64]*apiv1.ArrayInfo{30: {Tasks: "0", Size: 1}}
 	if w.Run("logs", "30"); strings.Contains(fmt.Sprint(w.Errs.String()), "is an array") {
 		t.Errorf("an array of one task: %s", w.Errs.String())
+	}
+}
+
+// TestUpdateTimeLimits: of a job, a task, an array, and by more or less than they
+// have, in both tongues.
+func TestUpdateTimeLimits(t *testing.T) {
+	t.Parallel()
+	limited := func(j *apiv1.Job, d time.Duration) *apiv1.Job {
+		j.Spec = &apiv1.JobSpec{TimeLimit: durationpb.New(d)}
+		return j
+	}
+	for args, want := range map[string][]string{
+		"berth update 30 --time 2:00:00":                   {"30: 2h0m0s"},
+		"berth update 30_1 --time 90":                      {"30_1: 1h30m0s"},
+		"berth update 30_[5-7] --time none":                {"30_[5-7]: 0s"},
+		"berth update 30 --time +30":                       {"30_1: 1h30m0s", "30_[2-9]: 2h30m0s"},
+		"berth update 30_[1,3-4] --time -10m":              {"30_1: 50m0s", "30_[3-4]: 1h50m0s"},
+		"berth update 40 --time -20":                       {"40: 40m0s"},
+		"scontrol update JobId=30_1 TimeLimit=+30":         {"30_1: 1h30m0s"},
+		"scontrol update JobId=30_[1,3] TimeLimit=1-00:00": {"30_[1,3]: 24h0m0s"},
+		"scontrol update JobId=40 TimeLimit=-10":           {"40: 50m0s"},
+	} {
+		w := clitest.NewWorld(t)
+		f := clitest.NewFake()
+		w.Serve("/a", f)
+		sweep(f, 1, task(0, "COMPLETED", 0), limited(task(1, "RUNNING", 0), time.Hour), limited(tasks("2-9", 8, 9, "PENDING"), 2*time.Hour))
+		f.Jobs = append(f.Jobs, limited(&apiv1.Job{Id: 40, User: "ann", State: "RUNNING"}, time.Hour))
+		line := strings.Fields(args)
+		if line[0] == "berth" {
+			line = line[1:]
+		}
+		code := w.Run(line...)
+		var got []string
+		for _, r := range f.Updates {
+			got = append(got, console.JobOrTasks(r.GetId(), r.GetTasks())+": "+r.GetTimeLimit().AsDuration().String())
+		}
+		if d := cmp.Diff(want, got); code != 0 || d != "" {
+			t.Errorf("%s: exit code %d: %s%s", args, code, w.Errs.String(), d)
+		}
+	}
+	w := clitest.NewWorld(t)
+	f := clitest.NewFake()
+	w.Serve("/a", f)
+	f.Jobs = append(f.Jobs, limited(&apiv1.Job{Id: 40, User: "ann", State: "RUNNING"}, time.Hour), &apiv1.Job{Id: 41, User: "ann", State: "RUNNING"})
+	for args, want := range map[string]string{"40 --time=-60": "cannot change by", "41 --time +5": "no time limit", "40,41 --time 5": "want one job"} {
+		if code := w.Run(append([]string{"update"}, strings.Fields(args)...)...); code == 0 || !strings.Contains(w.Errs.String(), want) {
+			t.Errorf("%s: exit code %d: %s", args, code, w.Errs.String())
+		}
 	}
 }

@@ -22,7 +22,7 @@ var updateFlags = []struct {
 	name, usage string
 	set         func(e *console.Env, r *apiv1.UpdateJobRequest, v string) error
 }{
-	{"time", "end the job after `TIME`, such as 90 (minutes) or 2h; none is no limit; only administrators raise it", SetUpdateTime},
+	{"time", "end the job after `TIME`, such as 90 (minutes) or 2h, or +30 or -10 from what it is; none is no limit; only administrators raise it", SetUpdateTime},
 	{"name", "its `NAME`", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Name })},
 	{"comment", "`TEXT` kept with it", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Comment })},
 	{"partition", "`NAME` of the partition to run in", text(func(r *apiv1.UpdateJobRequest) **string { return &r.Partition })},
@@ -42,28 +42,32 @@ func NewUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 	said := make([]string, len(updateFlags))
 	var throttle uint32
 	cmd := &cobra.Command{
-		Use: "update JOB [flags]", Short: "Change what a job asked for",
-		Long: "Change what a job asked for while it waits. Of a job that runs its name, comment and nice can be\n" +
-			"changed. Users may lower time limits, administrators also raise them.",
-		Example: "  berth update 12 --time 2h --constraint a100\n  berth update 12 --reservation ''",
+		Use: "update (JOB|ARRAY_TASK) [flags]", Short: "Change what a job asked for",
+		Long: "Change what a job asked for while it waits. Of a job that runs its time limit, name, comment and nice\n" +
+			"can be changed; of an array, or some of its tasks, the time limit. Users may lower time limits,\n" +
+			"administrators also raise them.",
+		Example: "  berth update 12 --time 2h --constraint a100\n  berth update 12 --time +30\n  berth update '30_[5-9]' --time 2:00:00\n  berth update 12 --reservation ''",
 		Args:    console.OneArg("job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := strconv.ParseUint(args[0], 10, 62)
-			if err != nil || id == 0 {
-				return console.Usagef("job %s: want a job's number", console.ShortQuote(args[0]))
+			id, tasks, err := jobOrTasks(args[0])
+			if err != nil {
+				return err
 			}
 			if cmd.Flags().Changed("throttle") {
-				if cmd.Flags().NFlag() > 1 {
+				if cmd.Flags().NFlag() > 1 || tasks != "" {
 					return console.Usagef("--throttle changes an array as a whole; give it by itself")
 				}
 				return Throttle(cmd.Context(), e, c, id, throttle)
 			}
-			req, any := &apiv1.UpdateJobRequest{Id: id}, false
+			req, any, sign := &apiv1.UpdateJobRequest{Id: id, Tasks: tasks}, false, 0
 			for i, f := range updateFlags {
 				if !cmd.Flags().Changed(f.name) {
 					continue
 				}
 				any = true
+				if f.name == "time" {
+					sign, said[i] = Signed(said[i])
+				}
 				if err := f.set(e, req, said[i]); err != nil {
 					return console.Usagef("--%s: %w", f.name, err)
 				}
@@ -71,14 +75,10 @@ func NewUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 			if !any {
 				return console.Usagef("nothing to change; name it with a flag, such as --time 2h")
 			}
-			resp, err := client.UpdateJob(cmd.Context(), c, req)
-			if err != nil {
+			if err := Update(cmd.Context(), e, c, req, sign); err != nil {
 				return err
 			}
-			for _, w := range resp.GetWarnings() {
-				e.Warnf("%s", console.Escape(w))
-			}
-			e.Printf("job %d changed\n", id)
+			e.Printf("job %s changed\n", console.JobOrTasks(id, tasks))
 			return nil
 		},
 	}
@@ -88,6 +88,38 @@ func NewUpdateCmd(e *console.Env, c *client.Client) *cobra.Command {
 	cmd.Flags().Uint32Var(&throttle, "throttle", 0, "let `N` tasks of an array run at once, 0 for any number")
 	cmd.Flags().SortFlags = false
 	return cmd
+}
+
+// Update changes what req names, see UpdateRequests, and prints what there is to warn of.
+func Update(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.UpdateJobRequest, sign int) error {
+	reqs, err := UpdateRequests(ctx, c, req, sign)
+	if err != nil {
+		return err
+	}
+	for _, r := range reqs {
+		resp, err := client.UpdateJob(ctx, c, r)
+		if err != nil {
+			return err
+		}
+		for _, w := range resp.GetWarnings() {
+			e.Warnf("%s", console.Escape(w))
+		}
+	}
+	return nil
+}
+
+// jobOrTasks reads one job, array, task, or list of tasks of one array.
+func jobOrTasks(arg string) (id uint64, tasks string, err error) {
+	ids, refs, err := console.ParseJobs([]string{arg})
+	switch {
+	case err != nil:
+		return 0, "", err
+	case len(ids)+len(refs) != 1:
+		return 0, "", console.Usagef("job %s: want one job, array, or list of tasks such as 12_[3-9]", console.ShortQuote(arg))
+	case len(ids) == 1:
+		return ids[0], "", nil
+	}
+	return refs[0].Array, refs[0].Tasks, nil
 }
 
 // Throttle changes how many tasks of an array may run at once, 0 for any

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -174,20 +175,31 @@ func runScontrolJob(ctx context.Context, e *console.Env, c *client.Client, args 
 	if list == "" {
 		list = set["job"]
 	}
-	ids, err := jobNumbers(list, "Invalid job id: %s")
-	if err != nil || len(ids) == 0 {
+	ids, tasks, err := console.ParseJobs([]string{list})
+	if err != nil || len(ids)+len(tasks) == 0 {
 		return bare("Invalid job id specified")
 	}
+	all := slices.Clone(ids) // what is said of a task here is of its array
+	for _, r := range tasks {
+		all = append(all, r.Array)
+	}
 	if v, ok := set["arraytaskthrottle"]; ok && len(order) == 2 {
-		return arrayThrottle(ctx, e, c, ids, v)
+		return arrayThrottle(ctx, e, c, all, v)
 	}
 	if v, ok := set["priority"]; ok {
-		if order, err = setPriority(ctx, e, c, ids, v, order); err != nil || len(order) < 2 {
+		if order, err = setPriority(ctx, e, c, all, v, order); err != nil || len(order) < 2 {
 			return err
 		}
 	}
+	reqs := make([]*apiv1.UpdateJobRequest, 0, len(ids)+len(tasks))
 	for _, id := range ids {
-		req := &apiv1.UpdateJobRequest{Id: id}
+		reqs = append(reqs, &apiv1.UpdateJobRequest{Id: id})
+	}
+	for _, r := range tasks {
+		reqs = append(reqs, &apiv1.UpdateJobRequest{Id: r.Array, Tasks: r.Tasks})
+	}
+	for _, req := range reqs {
+		sign := 0
 		for _, key := range order {
 			if key == "jobid" || key == "job" {
 				continue
@@ -196,16 +208,16 @@ func runScontrolJob(ctx context.Context, e *console.Env, c *client.Client, args 
 			if !ok {
 				return bare("Update of this parameter is not supported: " + key + "=" + set[key] + "\nRequest aborted")
 			}
-			if err := do(e, req, set[key]); err != nil {
+			v := set[key]
+			if key == "timelimit" {
+				sign, v = jobcmd.Signed(v)
+			}
+			if err := do(e, req, v); err != nil {
 				return bare(fmt.Sprintf("Invalid %s value: %s\nRequest aborted", key, set[key]))
 			}
 		}
-		resp, err := client.UpdateJob(ctx, c, req)
-		if err != nil {
-			return updateFault(err, id)
-		}
-		for _, w := range resp.GetWarnings() {
-			e.Warnf("%s", console.Escape(w))
+		if err := jobcmd.Update(ctx, e, c, req, sign); err != nil {
+			return updateFault(err, req.Id)
 		}
 	}
 	return nil

@@ -8184,6 +8184,9 @@ type UpdateJobRequest struct {
 	CpuMilli      *int64                 `protobuf:"varint,21,opt,name=cpu_milli,json=cpuMilli,proto3,oneof" json:"cpu_milli,omitempty"`
 	MemMib        *int64                 `protobuf:"varint,22,opt,name=mem_mib,json=memMib,proto3,oneof" json:"mem_mib,omitempty"`
 	Gpus          *uint32                `protobuf:"varint,23,opt,name=gpus,proto3,oneof" json:"gpus,omitempty"`
+	// Some tasks of the array that id names, as 3-9,12; "" is all of it. Of arrays
+	// only the time limit can be changed, also while tasks run.
+	Tasks         string `protobuf:"bytes,40,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8377,6 +8380,13 @@ func (x *UpdateJobRequest) GetGpus() uint32 {
 		return *x.Gpus
 	}
 	return 0
+}
+
+func (x *UpdateJobRequest) GetTasks() string {
+	if x != nil {
+		return x.Tasks
+	}
+	return ""
 }
 
 type UpdateJobResponse struct {
@@ -9191,7 +9201,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\bwarnings\x18\x02 \x03(\tR\bwarnings\".\n" +
 	"\x18RemoveReservationRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x1b\n" +
-	"\x19RemoveReservationResponse\"\xe3\a\n" +
+	"\x19RemoveReservationResponse\"\xf9\a\n" +
 	"\x10UpdateJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x128\n" +
 	"\n" +
@@ -9220,7 +9230,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\bdeadline\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12 \n" +
 	"\tcpu_milli\x18\x15 \x01(\x03H\fR\bcpuMilli\x88\x01\x01\x12\x1c\n" +
 	"\amem_mib\x18\x16 \x01(\x03H\rR\x06memMib\x88\x01\x01\x12\x17\n" +
-	"\x04gpus\x18\x17 \x01(\rH\x0eR\x04gpus\x88\x01\x01B\f\n" +
+	"\x04gpus\x18\x17 \x01(\rH\x0eR\x04gpus\x88\x01\x01\x12\x14\n" +
+	"\x05tasks\x18( \x01(\tR\x05tasksB\f\n" +
 	"\n" +
 	"_partitionB\a\n" +
 	"\x05_nameB\n" +

@@ -36,6 +36,8 @@ const (
 	TaskChange_TASK_CHANGE_REQUEUE      TaskChange = 4
 	TaskChange_TASK_CHANGE_REQUEUE_HOLD TaskChange = 5
 	TaskChange_TASK_CHANGE_THROTTLE     TaskChange = 6
+	// From version 10 on.
+	TaskChange_TASK_CHANGE_TIME_LIMIT TaskChange = 7
 )
 
 // Enum value maps for TaskChange.
@@ -48,6 +50,7 @@ var (
 		4: "TASK_CHANGE_REQUEUE",
 		5: "TASK_CHANGE_REQUEUE_HOLD",
 		6: "TASK_CHANGE_THROTTLE",
+		7: "TASK_CHANGE_TIME_LIMIT",
 	}
 	TaskChange_value = map[string]int32{
 		"TASK_CHANGE_UNSPECIFIED":  0,
@@ -57,6 +60,7 @@ var (
 		"TASK_CHANGE_REQUEUE":      4,
 		"TASK_CHANGE_REQUEUE_HOLD": 5,
 		"TASK_CHANGE_THROTTLE":     6,
+		"TASK_CHANGE_TIME_LIMIT":   7,
 	}
 )
 
@@ -2755,7 +2759,9 @@ type ChangeTasks struct {
 	By     uint32     `protobuf:"varint,4,opt,name=by,proto3" json:"by,omitempty"`
 	Admin  bool       `protobuf:"varint,5,opt,name=admin,proto3" json:"admin,omitempty"`
 	// How many may run at once from now on, 0 is any number; it is the array's as a whole.
-	Throttle      uint32 `protobuf:"varint,6,opt,name=throttle,proto3" json:"throttle,omitempty"`
+	Throttle uint32 `protobuf:"varint,6,opt,name=throttle,proto3" json:"throttle,omitempty"`
+	// With TASK_CHANGE_TIME_LIMIT, 0 is none. It is raised by administrators alone.
+	TimeLimitUs   int64 `protobuf:"varint,7,opt,name=time_limit_us,json=timeLimitUs,proto3" json:"time_limit_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2828,6 +2834,13 @@ func (x *ChangeTasks) GetAdmin() bool {
 func (x *ChangeTasks) GetThrottle() uint32 {
 	if x != nil {
 		return x.Throttle
+	}
+	return 0
+}
+
+func (x *ChangeTasks) GetTimeLimitUs() int64 {
+	if x != nil {
+		return x.TimeLimitUs
 	}
 	return 0
 }
@@ -5386,7 +5399,9 @@ type Job struct {
 	// It stands for several tasks: first and last rank of each span.
 	Fold []uint32 `protobuf:"varint,22,rep,packed,name=fold,proto3" json:"fold,omitempty"`
 	// From when on its dependencies count as met, 0 is at once.
-	DependAtUs    int64 `protobuf:"varint,23,opt,name=depend_at_us,json=dependAtUs,proto3" json:"depend_at_us,omitempty"`
+	DependAtUs int64 `protobuf:"varint,23,opt,name=depend_at_us,json=dependAtUs,proto3" json:"depend_at_us,omitempty"`
+	// The time limit of a task that has another than its array; 0 is none.
+	OwnLimitUs    *int64 `protobuf:"varint,40,opt,name=own_limit_us,json=ownLimitUs,proto3,oneof" json:"own_limit_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5578,6 +5593,13 @@ func (x *Job) GetFold() []uint32 {
 func (x *Job) GetDependAtUs() int64 {
 	if x != nil {
 		return x.DependAtUs
+	}
+	return 0
+}
+
+func (x *Job) GetOwnLimitUs() int64 {
+	if x != nil && x.OwnLimitUs != nil {
+		return *x.OwnLimitUs
 	}
 	return 0
 }
@@ -9043,14 +9065,15 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
 	"\x05admin\x18\x03 \x01(\bR\x05admin\x12\x12\n" +
-	"\x04hold\x18\x04 \x01(\bR\x04hold\"\xab\x01\n" +
+	"\x04hold\x18\x04 \x01(\bR\x04hold\"\xcf\x01\n" +
 	"\vChangeTasks\x12\x14\n" +
 	"\x05array\x18\x01 \x01(\x04R\x05array\x12\x12\n" +
 	"\x04runs\x18\x02 \x03(\rR\x04runs\x120\n" +
 	"\x06change\x18\x03 \x01(\x0e2\x18.berth.log.v1.TaskChangeR\x06change\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\rR\x02by\x12\x14\n" +
 	"\x05admin\x18\x05 \x01(\bR\x05admin\x12\x1a\n" +
-	"\bthrottle\x18\x06 \x01(\rR\bthrottle\"H\n" +
+	"\bthrottle\x18\x06 \x01(\rR\bthrottle\x12\"\n" +
+	"\rtime_limit_us\x18\a \x01(\x03R\vtimeLimitUs\"H\n" +
 	"\bUndoGang\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x10\n" +
@@ -9271,7 +9294,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12*\n" +
 	"\x04gpus\x18\x02 \x03(\v2\x16.berth.log.v1.GPUShareR\x04gpus\x12\x1b\n" +
 	"\tcpu_milli\x18\x03 \x01(\x03R\bcpuMilli\x12\x17\n" +
-	"\amem_mib\x18\x04 \x01(\x03R\x06memMib\"\x94\x06\n" +
+	"\amem_mib\x18\x04 \x01(\x03R\x06memMib\"\xcc\x06\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12)\n" +
@@ -9302,7 +9325,10 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"array_task\x18\x15 \x01(\rR\tarrayTask\x12\x12\n" +
 	"\x04fold\x18\x16 \x03(\rR\x04fold\x12 \n" +
 	"\fdepend_at_us\x18\x17 \x01(\x03R\n" +
-	"dependAtUs\"A\n" +
+	"dependAtUs\x12%\n" +
+	"\fown_limit_us\x18( \x01(\x03H\x00R\n" +
+	"ownLimitUs\x88\x01\x01B\x0f\n" +
+	"\r_own_limit_us\"A\n" +
 	"\x04Hold\x12\x13\n" +
 	"\x05at_us\x18\x01 \x01(\x03R\x04atUs\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\x12\x14\n" +
@@ -9606,7 +9632,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"decayed_us\x18\x06 \x01(\x03R\tdecayedUs\x12\x13\n" +
 	"\x05at_us\x18\a \x01(\x03R\x04atUs\x12\x13\n" +
-	"\x05in_us\x18\b \x03(\x03R\x04inUs*\xc1\x01\n" +
+	"\x05in_us\x18\b \x03(\x03R\x04inUs*\xdd\x01\n" +
 	"\n" +
 	"TaskChange\x12\x1b\n" +
 	"\x17TASK_CHANGE_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -9615,7 +9641,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x13TASK_CHANGE_RELEASE\x10\x03\x12\x17\n" +
 	"\x13TASK_CHANGE_REQUEUE\x10\x04\x12\x1c\n" +
 	"\x18TASK_CHANGE_REQUEUE_HOLD\x10\x05\x12\x18\n" +
-	"\x14TASK_CHANGE_THROTTLE\x10\x06B;Z9github.com/berth-scheduler/berth/proto/berth/log/v1;logv1b\x06proto3"
+	"\x14TASK_CHANGE_THROTTLE\x10\x06\x12\x1a\n" +
+	"\x16TASK_CHANGE_TIME_LIMIT\x10\aB;Z9github.com/berth-scheduler/berth/proto/berth/log/v1;logv1b\x06proto3"
 
 var (
 	file_berth_log_v1_log_proto_rawDescOnce sync.Once
@@ -9944,6 +9971,7 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Reservation)(nil),
 		(*Record_Array)(nil),
 	}
+	file_berth_log_v1_log_proto_msgTypes[58].OneofWrappers = []any{}
 	file_berth_log_v1_log_proto_msgTypes[86].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
