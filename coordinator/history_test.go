@@ -96,7 +96,7 @@ func eventuallyAll(t *testing.T, c *coordtest.Cluster, at int, want []uint64) {
 // files are damaged mends them; and each answers by itself, without a leader too.
 func TestHistoryIsWholeAgain(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3, KeepFinished: 15, SnapshotThreshold: 64, SnapshotInterval: 300 * time.Millisecond})
+	c := coordtest.Start(t, coordtest.Options{N: 3, KeepFinished: 15, SnapshotThreshold: 64, SnapshotInterval: 300 * time.Millisecond, CatchUp: 500 * time.Millisecond})
 	lead := c.Leader()
 	follower, other := (lead+1)%3, (lead+2)%3
 	ids := cancelled(t, c, lead, 2000)
