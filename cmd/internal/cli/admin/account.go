@@ -262,7 +262,7 @@ func (o *accountOptions) run(ctx context.Context, e *console.Env, c *client.Clie
 	case add && i >= 0:
 		return console.Usagef("account %s is there already; change it with: berth account set %s", name, name)
 	case !add && i < 0:
-		return cluster.Errorf(cluster.CodeNotFound, "account %q is not known; see: berth account list", name)
+		return unknownAccount(name, have.GetAccounts(), "")
 	case !add:
 		a = have.Accounts[i]
 	}
@@ -286,6 +286,21 @@ func (o *accountOptions) run(ctx context.Context, e *console.Env, c *client.Clie
 	return nil
 }
 
+// unknownAccount says what to do about an account that is not there.
+func unknownAccount(name string, have []*apiv1.Account, then string) error {
+	there := "there are none yet"
+	if len(have) > 0 {
+		var list []string
+		for _, a := range have[:min(10, len(have))] {
+			list = append(list, a.GetName())
+		}
+		if there = "there are " + strings.Join(list, ", "); len(have) > len(list) {
+			there += fmt.Sprintf(" and %d more", len(have)-len(list))
+		}
+	}
+	return cluster.Errorf(cluster.CodeNotFound, "account %q is not known (%s); make it first with: berth account add %s%s", name, there, name, then)
+}
+
 func below(parent string) string {
 	if parent == "" {
 		return ""
@@ -307,6 +322,9 @@ func (o *accountOptions) setUsers(ctx context.Context, e *console.Env, c *client
 	if said("parent") || said("qos") || said("default-qos") {
 		return console.Usagef("--parent, --qos, --default-qos: are of an account and not of its users; leave out --user")
 	}
+	if !slices.ContainsFunc(have.GetAccounts(), func(x *apiv1.Account) bool { return x.GetName() == name }) {
+		return unknownAccount(name, have.GetAccounts(), ", and then put its users into it")
+	}
 	for _, who := range names(o.users) {
 		uid, known, err := uidOf(who)
 		if err != nil {
@@ -316,7 +334,7 @@ func (o *accountOptions) setUsers(ctx context.Context, e *console.Env, c *client
 		i := slices.IndexFunc(have.GetMembers(), func(x *apiv1.AccountUser) bool { return x.GetAccount() == name && x.GetUid() == uid })
 		switch {
 		case !add && i < 0:
-			return cluster.Errorf(cluster.CodeNotFound, "user %s is not in account %s", known, name)
+			return cluster.Errorf(cluster.CodeNotFound, "user %s is not in account %s; put them in with: berth account add %s --user %s", known, name, name, known)
 		case i >= 0:
 			m = have.Members[i]
 		}
