@@ -1,7 +1,9 @@
 package slurmcmd_test
 
 import (
+	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,8 +22,16 @@ func TestScontrolTop(t *testing.T) {
 	waits := func(id uint64, user, partition string, nice int32) *apiv1.Job {
 		return &apiv1.Job{Id: id, Name: "w", User: user, Uid: uint32(len(user)), State: "PENDING", Partition: partition, Nice: nice}
 	}
-	f.Jobs = []*apiv1.Job{waits(20, "ann", "gpu", 0), waits(21, "bo", "gpu", 0), waits(22, "ann", "gpu", 5), waits(23, "ann", "debug", 0), waits(24, "ann", "gpu", 0), waits(26, "ann", "gpu", 0)}
-	f.Ahead = map[uint64]uint32{20: 0, 21: 1, 22: 2, 23: 3, 24: 4, 26: 5}
+	f.Jobs = []*apiv1.Job{waits(20, "ann", "gpu", 0), waits(21, "bo", "gpu", 0), waits(22, "ann", "gpu", 5), waits(23, "ann", "debug", 0), waits(24, "ann", "gpu", 0), waits(18, "ann", "gpu", 1), waits(26, "ann", "gpu", 0)}
+	f.Ahead = map[uint64]uint32{20: 0, 21: 1, 22: 2, 23: 3, 24: 4, 18: 4, 26: 5}
+	f.Jobs[2].State = "QUEUED" // there its place is fixed: it is held for a moment
+	var controls atomic.Int32
+	f.Hook = func(_ context.Context, method string) error {
+		if method == "ControlJobs" {
+			controls.Add(1)
+		}
+		return nil
+	}
 	w.Serve("/a", f)
 	if code := w.Run("scontrol", "top", "24"); code != 0 || w.Out.Len()+w.Errs.Len() > 0 {
 		t.Fatalf("exit code %d: %s%s", code, w.Out.String(), w.Errs.String())
@@ -30,8 +40,11 @@ func TestScontrolTop(t *testing.T) {
 	for _, u := range f.Updates {
 		got[u.GetId()] = u.GetNice()
 	}
-	if d := cmp.Diff(map[uint64]int32{20: 5, 22: 8}, got); d != "" {
+	if d := cmp.Diff(map[uint64]int32{18: 3, 20: 5, 22: 8}, got); d != "" {
 		t.Error(d)
+	}
+	if n := controls.Load(); n != 2 {
+		t.Errorf("asked %d times for a hold or a release, want both once", n)
 	}
 }
 

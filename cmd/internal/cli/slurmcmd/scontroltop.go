@@ -1,6 +1,7 @@
 package slurmcmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -68,12 +69,12 @@ func top(ctx context.Context, e *console.Env, c *client.Client, id uint64) error
 	if len(others) >= client.MostForecasts {
 		return bare(fmt.Sprintf("Requested operation is presently disabled for job %d\n%d jobs of the user wait beside it, at most %d are compared; scontrol update jobid=… nice=N has some step back", id, len(others), client.MostForecasts-1))
 	}
-	return stepBack(ctx, c, job, others)
+	return stepBack(ctx, e, c, job, others)
 }
 
 // stepBack raises the nice value of those of others that stand before job, by as
 // many places as they do and one.
-func stepBack(ctx context.Context, c *client.Client, job *apiv1.Job, others []*apiv1.Job) error {
+func stepBack(ctx context.Context, e *console.Env, c *client.Client, job *apiv1.Job, others []*apiv1.Job) error {
 	ids := []uint64{job.GetId()}
 	for _, o := range others {
 		ids = append(ids, o.GetId())
@@ -83,15 +84,51 @@ func stepBack(ctx context.Context, c *client.Client, job *apiv1.Job, others []*a
 		return err
 	}
 	at := func(j *apiv1.Job) int64 { return int64(places[j.GetId()].GetForecast().GetAhead()) }
-	others = slices.DeleteFunc(others, func(o *apiv1.Job) bool { return places[o.GetId()] == nil || at(o) >= at(job) })
+	before := func(o *apiv1.Job) bool { // forecasts count alike what is in one queue
+		return at(o) < at(job) || at(o) == at(job) && o.GetId() < job.GetId()
+	}
+	others = slices.DeleteFunc(others, func(o *apiv1.Job) bool { return places[o.GetId()] == nil || !before(o) })
 	if n := len(others); n > mostStepBack {
 		return bare(fmt.Sprintf("Requested operation is presently disabled for job %d\n%d jobs of the user stand before it, at most %d step back at once; scontrol update jobid=… nice=N does it by hand", job.GetId(), n, mostStepBack))
 	}
-	for _, o := range others {
-		nice := int32(min(int64(o.GetNice())+at(job)-at(o)+1, cluster.MaxNice))
+	slices.SortFunc(others, func(a, b *apiv1.Job) int { return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.GetId(), b.GetId())) })
+	for i, o := range others {
+		places := max(at(job)-at(o), int64(len(others)-i)) // at least one for each of them
+		nice := int32(min(int64(o.GetNice())+places+1, cluster.MaxNice))
 		if _, err := client.UpdateJob(ctx, c, &apiv1.UpdateJobRequest{Id: o.GetId(), Nice: &nice}); err != nil {
 			return updateFault(err, o.GetId())
 		}
+	}
+	return leaveQueues(ctx, e, c, others)
+}
+
+// leaveQueues has those of jobs that stand in the queue of a GPU, where their
+// places are fixed, wait in the order of all again: they are held for a moment.
+func leaveQueues(ctx context.Context, e *console.Env, c *client.Client, jobs []*apiv1.Job) error {
+	var queued []uint64
+	for _, j := range jobs {
+		if j.GetState() == cluster.JobQueued.String() {
+			queued = append(queued, j.GetId())
+		}
+	}
+	if len(queued) == 0 {
+		return nil
+	}
+	held, err := client.Control(ctx, e, c, &apiv1.ControlJobsRequest{Action: apiv1.JobAction_JOB_ACTION_HOLD, AsUser: true, Ids: queued})
+	if err != nil {
+		return console.UnknownChange(err, "See with squeue whether some of them are held, and release those.")
+	}
+	queued = queued[:0]
+	for _, r := range held {
+		if r.GetFault() == "" { // one that has begun meanwhile, or was promised a deadline, stays as it is
+			queued = append(queued, r.GetId())
+		}
+	}
+	if len(queued) == 0 {
+		return nil
+	}
+	if _, err := client.Control(ctx, e, c, &apiv1.ControlJobsRequest{Action: apiv1.JobAction_JOB_ACTION_RELEASE, AsUser: true, Ids: queued}); err != nil {
+		return fmt.Errorf("jobs %s may be held still; scontrol release lets them go: %w", console.IDRanges(queued), err)
 	}
 	return nil
 }
