@@ -27,7 +27,8 @@ func jobsAndTasksOf(list string) (ids []uint64, tasks []console.TaskRef, err err
 		job, _, _ := strings.Cut(s, ".")
 		more, of, err := console.ParseJobs([]string{job})
 		if err != nil {
-			return nil, nil, fmt.Errorf("Invalid job id: %s", s) //nolint:staticcheck // Slurm's words
+			//lint:ignore ST1005 these are Slurm's words
+			return nil, nil, fmt.Errorf("Invalid job id: %s", s)
 		}
 		ids, tasks = append(ids, more...), append(tasks, of...)
 	}
