@@ -127,12 +127,11 @@ func TestKillOfAllCoordinatorsLosesNothing(t *testing.T) {
 	for _, m := range c.members() {
 		c.kill(m.PID)
 	}
-	ids := s.stop()
 	for _, name := range []string{"c1", "c2", "c3"} {
 		c.restart("coordinator", name)
 	}
 	c.leader()
-	c.allEnd(ids)
+	c.allEnd(s.stop()) // those under way have waited for the coordinators
 	if j := c.await(running, "FAILED"); j.code() != 5 || len(j.Attempts) != 1 {
 		t.Errorf("the job that ran meanwhile: %+v, want exit code 5 in its first attempt", j)
 	}

@@ -174,7 +174,8 @@ func shellSession(c *cluster, id uint64, dir string) {
 		time.Sleep(50 * time.Millisecond)
 		return strings.Contains(term.shown(), "40 90\n")
 	})
-	term.typed(`sh -c 'trap "echo cau""ght" INT; echo waiti""ng; sleep 1000'` + "\n")
+	// In a loop, since a shell that is interrupted before it forks waits for the child.
+	term.typed(`sh -c 'trap "echo cau""ght; exit" INT; echo waiti""ng; while :; do sleep 0.1; done'` + "\n")
 	term.expect("waiting\n")
 	term.typed("\x03") // not for berth, but for what runs in the foreground there
 	term.expect("caught\n")
