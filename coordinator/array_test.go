@@ -80,3 +80,35 @@ func TestAnArrayIsToldOf(t *testing.T) {
 	}
 	until(t, "all tasks to end", func() bool { m := whole(t, cc, id); return m.Ended == 4 && m.Completed == 3 })
 }
+
+// TestAThrottleOutlivesTheLeader: the next one starts no more tasks beside those that
+// run than may, and goes on when one of them ends.
+func TestAThrottleOutlivesTheLeader(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 3})
+	l := c.Leader()
+	a := c.Agent(l, "n1", "b1", cards("n1", 4)...)
+	id := array(t, c.Dial(l, "gate", "g"), alice, reqID(1), "0-3%2", spec(2000))
+	for range 2 {
+		a.Report(next(t, a), running, 0)
+	}
+	await(t, c.Dial(l, "gate", "g"), id+1, "RUNNING")
+	c.Kill(l)
+	l = c.Leader()
+	cc := c.Dial(l, "gate", "g")
+	a = c.Agent(l, "n1", "b1", cards("n1", 4)...)
+	first := assigned(t, a, id)
+	if r := job(t, cc, alice, id+3); r.State != "PENDING" {
+		t.Errorf("task 3 is %s beside two that run", r.State)
+	}
+	a.Report(first, completed, 0)
+	third := assigned(t, a, id+2)
+	a.Report(third, running, 0)
+	until(t, "two to run and one to wait", func() bool {
+		got := map[string]uint32{}
+		for _, s := range whole(t, cc, id).States {
+			got[s.State] = s.Count
+		}
+		return got["RUNNING"] == 2 && got["COMPLETED"] == 1 && got["PENDING"] == 1
+	})
+}
