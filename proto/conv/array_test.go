@@ -31,7 +31,11 @@ func validTask(t *rapid.T, j *cluster.Job) {
 	fold := len(j.Fold) > 0
 	j.ArrayJobID, j.ArrayTaskID, j.Fold = 0, 0, nil
 	if j.Spec.Array == nil {
+		j.OwnLimit = nil // is a task's
 		return
+	}
+	if j.OwnLimit != nil {
+		j.Spec.TimeLimit = *j.OwnLimit
 	}
 	n := j.Spec.Array.Tasks.Len()
 	rank := rapid.IntRange(2, n-1).Draw(t, "rank")
