@@ -8,7 +8,7 @@ mode=${1:?write or check}
 : "${PROTOC_GEN_GO:?version}" "${PROTOC_GEN_GO_GRPC:?version}"
 
 if ! command -v protoc >/dev/null; then
-	printf '* GENERATED CODE IS NOT CHECKED: protoc is missing (Debian: protobuf-compiler)\n' >&2
+	printf '* GENERATED CODE IS NOT CHECKED: protoc is missing (Debian: protobuf-compiler and libprotobuf-dev)\n' >&2
 	case ${CI:-}:$mode in
 	1:* | true:* | *:write) exit 1 ;;
 	esac
