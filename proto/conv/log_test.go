@@ -231,6 +231,12 @@ func validJob(t *rapid.T, j *cluster.Job) {
 			validGang(t, a.Gang)
 		}
 	}
+	if !j.InArray() {
+		j.OwnLimit = nil
+	}
+	if j.OwnLimit != nil { // then it is what its spec says, too
+		j.Spec.TimeLimit = *j.OwnLimit
+	}
 }
 
 // validGang has one node at least beside the first, and a part for each.
