@@ -71,7 +71,7 @@ func (b *gpuBusy) drop(id string) {
 }
 
 // idleLimit is how long a session may stand idle, 0 when the attempt is none or
-// has no limit: its own, or the node's, whichever is shorter.
+// has no limit: the shortest of its own, its partition's and the node's.
 func (t *task) idleLimit(as *nodev1.Assignment) time.Duration {
 	if t.idle.known {
 		return t.idle.limit
@@ -85,9 +85,10 @@ func (t *task) idleLimit(as *nodev1.Assignment) time.Duration {
 		return 0
 	}
 	if h, ok := hold.Parse(script); ok {
-		t.idle.limit = t.agent.cfg.IdleLimit
-		if h.Idle > 0 && (t.idle.limit == 0 || h.Idle < t.idle.limit) {
-			t.idle.limit = h.Idle
+		for _, limit := range []time.Duration{t.agent.cfg.IdleLimit, h.Idle, as.GetSessionIdle().AsDuration()} {
+			if limit > 0 && (t.idle.limit == 0 || limit < t.idle.limit) {
+				t.idle.limit = limit
+			}
 		}
 	}
 	return t.idle.limit

@@ -29,7 +29,16 @@ type Partition struct {
 	Idle IdlePolicy
 	// Access is who may use it, nil for everybody.
 	Access Access
+	// SessionIdle is how long its sessions may stand idle, 0 for no limit. A
+	// shorter one of the node or of the session itself counts.
+	SessionIdle time.Duration
 }
+
+// Bounds of Partition.SessionIdle.
+const (
+	MinSessionIdle = time.Second
+	MaxSessionIdle = 14 * 24 * time.Hour
+)
 
 // CheckPartitionName tells whether s may name a partition: 1–63 characters of
 // a–z, A–Z, 0–9, '.', '_' and '-', the first a letter or digit, as sites name
@@ -96,6 +105,8 @@ func (p *Partition) Check() error {
 		return Errorf(CodeInvalid, "max_time: %s is outside 1 s to %d days; 0 is no bound", p.MaxTime, MaxTimeDays)
 	case p.DefaultTime != 0 && (p.DefaultTime < time.Second || p.DefaultTime > most):
 		return Errorf(CodeInvalid, "default_time: %s is outside 1 s to %d days; 0 is max_time", p.DefaultTime, MaxTimeDays)
+	case p.SessionIdle != 0 && (p.SessionIdle < MinSessionIdle || p.SessionIdle > MaxSessionIdle):
+		return Errorf(CodeInvalid, "session_idle: %s is outside 1 s to 14 days; 0 is no limit", p.SessionIdle)
 	case p.Idle.Check() != nil:
 		return p.Idle.Check()
 	case p.Access.Check() != nil:

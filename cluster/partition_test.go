@@ -141,6 +141,8 @@ func TestPartitionCheck(t *testing.T) {
 		{"too long", "max_time", func(p *Partition) { p.MaxTime = 31 * 24 * time.Hour }},
 		{"negative", "default_time", func(p *Partition) { p.DefaultTime = -time.Hour }},
 		{"default above the most", "above max_time", func(p *Partition) { p.DefaultTime = 2 * time.Hour }},
+		{"too short for sessions", "session_idle", func(p *Partition) { p.SessionIdle = time.Millisecond }},
+		{"too long for sessions", "session_idle", func(p *Partition) { p.SessionIdle = 15 * 24 * time.Hour }},
 		{"types out of order", "out of order", func(p *Partition) { p.GPUTypes = []string{"T4", "A100"} }},
 		{"an empty type", "gpu_types", func(p *Partition) { p.GPUTypes = []string{""} }},
 	} {

@@ -143,6 +143,9 @@ func merged(old *cluster.Partition, req *apiv1.SetPartitionRequest) (*cluster.Pa
 	if d := req.MaxTime; d != nil {
 		p.MaxTime = d.AsDuration()
 	}
+	if d := req.SessionIdle; d != nil {
+		p.SessionIdle = d.AsDuration()
+	}
 	if d := req.DefaultTime; d != nil {
 		p.DefaultTime = d.AsDuration()
 	}

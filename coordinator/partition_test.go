@@ -347,6 +347,33 @@ func TestNetworksOfPartitions(t *testing.T) {
 	}
 }
 
+// TestIdleSessionsOfPartitions: the limit is stored, shown, and sent along with
+// what begins in the partition.
+func TestIdleSessionsOfPartitions(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"))
+	set := &apiv1.SetPartitionRequest{Name: "a", Nodes: proto.String("n1"), Default: proto.Bool(true), SessionIdle: durationpb.New(2 * time.Hour)}
+	if p := setPartition(t, cc, set).Partition; p.GetSessionIdle().AsDuration() != 2*time.Hour {
+		t.Errorf("shown as %v", p)
+	}
+	if _, err := submit(t, cc, alice, reqID(1), spec(0)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case as := <-a.Assigned:
+		if as.GetSessionIdle().AsDuration() != 2*time.Hour {
+			t.Errorf("sent along: %v", as)
+		}
+	case <-time.After(60 * time.Second):
+		t.Fatal("nothing is assigned")
+	}
+	if p := setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "a", SessionIdle: durationpb.New(0)}).Partition; p.SessionIdle != nil {
+		t.Errorf("taken back it is shown as %v", p)
+	}
+}
+
 // TestWarningsAreHeldAgainstTheLimit: also against one that the partition
 // gave.
 func TestWarningsAreHeldAgainstTheLimit(t *testing.T) {

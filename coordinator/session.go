@@ -357,6 +357,9 @@ func (ss *session) sendDesired(full bool) error {
 		if was, known := ss.sent[id]; full || !known || was != end {
 			as := conv.Assignment(j, a, rank)
 			as.Stop = end.stop
+			if p, ok := ss.c.fsm.Partition(j.Spec.Partition); ok && p.SessionIdle > 0 {
+				as.SessionIdle = durationpb.New(p.SessionIdle)
+			}
 			if as.Ranks != nil {
 				as.Ranks.MasterAddr = ss.c.masterAddr(a)
 			}

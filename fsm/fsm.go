@@ -43,6 +43,10 @@ const chargeVersion = 10
 // lists of who may use them.
 const siteVersion = 10
 
+// sessionVersion is the one from which on partitions limit how long sessions may
+// stand idle.
+const sessionVersion = 10
+
 // accountVersion is the one from which on jobs are of accounts.
 const accountVersion = 9
 
@@ -152,6 +156,9 @@ func NeedsVersion(cmd *logv1.Command) uint32 {
 	case *logv1.Command_SetPartition:
 		if len(k.SetPartition.GetPartition().GetAccess()) > 0 {
 			return siteVersion
+		}
+		if k.SetPartition.GetPartition().GetSessionIdleUs() != 0 {
+			return sessionVersion
 		}
 		if k.SetPartition.GetPartition().GetIdle() != "" {
 			return tellVersion

@@ -44,7 +44,7 @@ func halves(t *testing.T) *machine {
 	m.must(registerCmd(node("n1", "boot1", 2)))
 	m.must(registerCmd(node("n2", "boot1", 2)))
 	m.must(partitionCmd(&cluster.Partition{Name: "a", Nodes: hosts(t, "n1")}, 0))
-	m.must(partitionCmd(&cluster.Partition{Name: "b", Nodes: hosts(t, "n2"), Default: true, MaxTime: time.Hour, DefaultTime: time.Minute, GPUTypes: []string{"A100"}}, 0))
+	m.must(partitionCmd(&cluster.Partition{Name: "b", Nodes: hosts(t, "n2"), Default: true, MaxTime: time.Hour, DefaultTime: time.Minute, SessionIdle: time.Hour, GPUTypes: []string{"A100"}}, 0))
 	return m
 }
 
@@ -114,6 +114,7 @@ func TestPartitionsNeedTheirVersion(t *testing.T) {
 		want uint32
 	}{
 		{"set", partitionCmd(&cluster.Partition{Name: "a"}, 0), 5},
+		{"a limit of idle sessions", partitionCmd(&cluster.Partition{Name: "a", SessionIdle: time.Hour}, 0), sessionVersion},
 		{"remove", removePartitionCmd("a"), 5},
 		{"a job of one", submitCmd(1, "r", 1000, spec(1), inPartition("a")), 5},
 		{"a job of none", submitCmd(1, "r", 1000, spec(1)), 1},

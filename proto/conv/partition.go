@@ -16,7 +16,7 @@ func PartitionToLog(p *cluster.Partition) *logv1.Partition {
 	return &logv1.Partition{
 		Name: p.Name, Revision: p.Revision, Nodes: p.Nodes.String(), GpuTypes: p.GPUTypes, Default: p.Default,
 		MaxTimeUs: p.MaxTime.Microseconds(), DefaultTimeUs: p.DefaultTime.Microseconds(), Down: p.Down,
-		Networks: networkNames(p.Networks), Idle: p.Idle.String(), Access: accessToLog(p.Access),
+		Networks: networkNames(p.Networks), Idle: p.Idle.String(), Access: accessToLog(p.Access), SessionIdleUs: p.SessionIdle.Microseconds(),
 	}
 }
 
@@ -51,7 +51,7 @@ func PartitionFromLog(m *logv1.Partition) (*cluster.Partition, error) {
 	p := &cluster.Partition{
 		Name: m.GetName(), Revision: m.GetRevision(), Nodes: nodes, GPUTypes: m.GetGpuTypes(), Default: m.GetDefault(),
 		MaxTime: us(m.GetMaxTimeUs()), DefaultTime: us(m.GetDefaultTimeUs()), Down: m.GetDown(),
-		Networks: networksFrom(m.GetNetworks()), Access: accessFrom(m.GetAccess()),
+		Networks: networksFrom(m.GetNetworks()), Access: accessFrom(m.GetAccess()), SessionIdle: us(m.GetSessionIdleUs()),
 	}
 	if p.Idle, err = cluster.ParseIdlePolicy(m.GetIdle()); err != nil {
 		return nil, err
@@ -70,6 +70,9 @@ func PartitionToAPI(p *cluster.Partition) *apiv1.Partition {
 	}
 	if p.MaxTime > 0 {
 		m.MaxTime = durationpb.New(p.MaxTime)
+	}
+	if p.SessionIdle > 0 {
+		m.SessionIdle = durationpb.New(p.SessionIdle)
 	}
 	if p.DefaultTime > 0 {
 		m.DefaultTime = durationpb.New(p.DefaultTime)

@@ -122,6 +122,14 @@ func limitText(p *apiv1.Partition) string {
 	return units.FormatDuration(p.GetMaxTime().AsDuration())
 }
 
+// idleText is how long sessions may stand idle, "" for no limit.
+func idleText(p *apiv1.Partition) string {
+	if p.GetSessionIdle() == nil {
+		return ""
+	}
+	return "end after " + units.FormatDuration(p.GetSessionIdle().AsDuration())
+}
+
 func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f console.Format, names []string) error {
 	parts, err := getPartitions(ctx, c, names)
 	if err != nil {
@@ -160,6 +168,7 @@ func runPartitionShow(ctx context.Context, e *console.Env, c *client.Client, f c
 			"Usual time", usual,
 			"Networks", strings.Join(p.GetNetworks(), ", "),
 			"Idle GPUs", p.GetIdle(),
+			"Idle sessions", idleText(p),
 			"Policy", p.GetPolicy(),
 			"Access", accessText(p),
 			"There now", fmt.Sprintf("%d of %s ready, %d of %s in use", p.GetNodesReady(), console.Plural(int(p.GetNodesTotal()), "node", "nodes"),
@@ -180,9 +189,9 @@ func accessText(p *apiv1.Partition) string {
 }
 
 type partitionOptions struct {
-	nodes, types, maxTime, defaultTime, state, networks, idle string
-	standard                                                  bool
-	access                                                    map[string]*string // names by list
+	nodes, types, maxTime, defaultTime, state, networks, idle, sessionIdle string
+	standard                                                               bool
+	access                                                                 map[string]*string // names by list
 }
 
 func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
@@ -211,6 +220,7 @@ func newPartitionSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 	fs.StringVar(&o.defaultTime, "default-time", "", "`TIME` of a job that asks for none; none is --max-time")
 	fs.StringVar(&o.networks, "networks", "", "what its jobs may see of the network, a comma-separated `LIST` of host and none, the first by default; \"\" leaves it to the nodes")
 	fs.StringVar(&o.idle, "idle", "", "`POLICY` for jobs whose GPUs stand idle, such as below=5%,window=30m,grace=10m,warn=1h,shrink=2h,end=4h,ok=8h, or none")
+	fs.StringVar(&o.sessionIdle, "session-idle", "", "end sessions (salloc, srun outside of jobs) that stand idle for so much `TIME`, or none")
 	fs.StringVar(&o.state, "state", "", "`STATE`, up or down")
 	o.access = map[string]*string{}
 	for _, list := range cluster.AccessLists() {
@@ -266,7 +276,7 @@ func (o *partitionOptions) request(name string, said func(string) bool) (*apiv1.
 	for _, t := range []struct {
 		flag, text string
 		to         **durationpb.Duration
-	}{{"max-time", o.maxTime, &req.MaxTime}, {"default-time", o.defaultTime, &req.DefaultTime}} {
+	}{{"max-time", o.maxTime, &req.MaxTime}, {"default-time", o.defaultTime, &req.DefaultTime}, {"session-idle", o.sessionIdle, &req.SessionIdle}} {
 		if !said(t.flag) {
 			continue
 		}
@@ -355,6 +365,7 @@ type partitionView struct {
 	MaxSeconds     float64 `json:"max_seconds"`
 	DefaultSeconds float64 `json:"default_seconds"`
 	Policy         string  `json:"policy"`
+	SessionIdle    float64 `json:"session_idle_seconds"`
 	// Networks is empty where the nodes decide.
 	Networks    []string `json:"networks"`
 	NodesTotal  uint32   `json:"nodes_total"`
@@ -376,7 +387,7 @@ func viewPartitions(in []*apiv1.Partition) []partitionView {
 		}
 		out = append(out, partitionView{
 			Name: p.GetName(), State: partitionState(p), Default: p.GetDefault(), Nodes: p.GetNodes(), GPUTypes: append([]string{}, p.GetGpuTypes()...),
-			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), Policy: p.GetPolicy(),
+			MaxSeconds: p.GetMaxTime().AsDuration().Seconds(), DefaultSeconds: p.GetDefaultTime().AsDuration().Seconds(), Policy: p.GetPolicy(), SessionIdle: p.GetSessionIdle().AsDuration().Seconds(),
 			Networks: append([]string{}, p.GetNetworks()...), NodesTotal: p.GetNodesTotal(), NodesReady: p.GetNodesReady(), GPUsTotal: p.GetGpusTotal(), GPUsUsed: p.GetGpusUsed(),
 			JobsRunning: p.GetJobsRunning(), JobsWaiting: p.GetJobsWaiting(), Access: access,
 		})

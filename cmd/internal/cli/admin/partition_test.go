@@ -66,12 +66,12 @@ func TestPartitionSetSendsWhatWasSaid(t *testing.T) {
 		want *apiv1.SetPartitionRequest
 	}{
 		{"nothing", nil, &apiv1.SetPartitionRequest{Name: "p"}},
-		{"all", []string{"--nodes", "n1", "--gpu-types", "T4, A100", "--default", "--max-time", "24h", "--default-time", "90", "--state", "up"}, &apiv1.SetPartitionRequest{
+		{"all", []string{"--nodes", "n1", "--gpu-types", "T4, A100", "--default", "--max-time", "24h", "--default-time", "90", "--session-idle", "2h", "--state", "up"}, &apiv1.SetPartitionRequest{
 			Name: "p", Nodes: str("n1"), SetGpuTypes: true, GpuTypes: []string{"T4", "A100"}, Default: &yes, MaxTime: durationpb.New(24 * time.Hour),
-			DefaultTime: durationpb.New(90 * time.Minute), Down: &no,
+			DefaultTime: durationpb.New(90 * time.Minute), SessionIdle: durationpb.New(2 * time.Hour), Down: &no,
 		}},
-		{"taken back", []string{"--gpu-types", "", "--default=false", "--max-time", "none", "--state", "down"}, &apiv1.SetPartitionRequest{
-			Name: "p", SetGpuTypes: true, Default: &no, MaxTime: durationpb.New(0), Down: &yes,
+		{"taken back", []string{"--gpu-types", "", "--default=false", "--max-time", "none", "--session-idle", "none", "--state", "down"}, &apiv1.SetPartitionRequest{
+			Name: "p", SetGpuTypes: true, Default: &no, MaxTime: durationpb.New(0), SessionIdle: durationpb.New(0), Down: &yes,
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -6898,7 +6898,10 @@ type Partition struct {
 	// it; empty is nothing.
 	Idle string `protobuf:"bytes,20,opt,name=idle,proto3" json:"idle,omitempty"`
 	// Who may use it: each list by its name, see AccessList. None is everybody.
-	Access        []*AccessList `protobuf:"bytes,21,rep,name=access,proto3" json:"access,omitempty"`
+	Access []*AccessList `protobuf:"bytes,21,rep,name=access,proto3" json:"access,omitempty"`
+	// How long sessions (salloc, and srun outside of jobs) may stand idle; absent
+	// is no limit of the partition's.
+	SessionIdle   *durationpb.Duration `protobuf:"bytes,22,opt,name=session_idle,json=sessionIdle,proto3" json:"session_idle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7048,6 +7051,13 @@ func (x *Partition) GetIdle() string {
 func (x *Partition) GetAccess() []*AccessList {
 	if x != nil {
 		return x.Access
+	}
+	return nil
+}
+
+func (x *Partition) GetSessionIdle() *durationpb.Duration {
+	if x != nil {
+		return x.SessionIdle
 	}
 	return nil
 }
@@ -7215,7 +7225,9 @@ type SetPartitionRequest struct {
 	// "" is none.
 	Idle *string `protobuf:"bytes,20,opt,name=idle,proto3,oneof" json:"idle,omitempty"`
 	// Those to replace; one without names is taken away.
-	Access        []*AccessList `protobuf:"bytes,21,rep,name=access,proto3" json:"access,omitempty"`
+	Access []*AccessList `protobuf:"bytes,21,rep,name=access,proto3" json:"access,omitempty"`
+	// 0 takes the limit away.
+	SessionIdle   *durationpb.Duration `protobuf:"bytes,22,opt,name=session_idle,json=sessionIdle,proto3" json:"session_idle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7330,6 +7342,13 @@ func (x *SetPartitionRequest) GetIdle() string {
 func (x *SetPartitionRequest) GetAccess() []*AccessList {
 	if x != nil {
 		return x.Access
+	}
+	return nil
+}
+
+func (x *SetPartitionRequest) GetSessionIdle() *durationpb.Duration {
+	if x != nil {
+		return x.SessionIdle
 	}
 	return nil
 }
@@ -9076,7 +9095,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"a\n" +
 	"\x13CreateTokenResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
-	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xb2\x04\n" +
+	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xf0\x04\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\tR\x05nodes\x12\x1b\n" +
@@ -9098,7 +9117,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\fjobs_running\x18\x0e \x01(\rR\vjobsRunning\x12\x1a\n" +
 	"\bnetworks\x18\x0f \x03(\tR\bnetworks\x12\x12\n" +
 	"\x04idle\x18\x14 \x01(\tR\x04idle\x120\n" +
-	"\x06access\x18\x15 \x03(\v2\x18.berth.api.v1.AccessListR\x06access\"6\n" +
+	"\x06access\x18\x15 \x03(\v2\x18.berth.api.v1.AccessListR\x06access\x12<\n" +
+	"\fsession_idle\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\vsessionIdle\"6\n" +
 	"\n" +
 	"AccessList\x12\x12\n" +
 	"\x04list\x18\x01 \x01(\tR\x04list\x12\x14\n" +
@@ -9108,7 +9128,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x16ListPartitionsResponse\x127\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x17.berth.api.v1.PartitionR\n" +
-	"partitions\"\xe3\x03\n" +
+	"partitions\"\xa1\x04\n" +
 	"\x13SetPartitionRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\x05nodes\x18\x02 \x01(\tH\x00R\x05nodes\x88\x01\x01\x12\"\n" +
@@ -9122,7 +9142,8 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\bnetworks\x18\n" +
 	" \x03(\tR\bnetworks\x12\x17\n" +
 	"\x04idle\x18\x14 \x01(\tH\x03R\x04idle\x88\x01\x01\x120\n" +
-	"\x06access\x18\x15 \x03(\v2\x18.berth.api.v1.AccessListR\x06accessB\b\n" +
+	"\x06access\x18\x15 \x03(\v2\x18.berth.api.v1.AccessListR\x06access\x12<\n" +
+	"\fsession_idle\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\vsessionIdleB\b\n" +
 	"\x06_nodesB\n" +
 	"\n" +
 	"\b_defaultB\a\n" +
@@ -9519,79 +9540,81 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	95,  // 92: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
 	95,  // 93: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
 	78,  // 94: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
-	77,  // 95: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	95,  // 96: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	95,  // 97: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	78,  // 98: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
-	77,  // 99: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	96,  // 100: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
-	96,  // 101: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
-	86,  // 102: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
-	85,  // 103: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
-	96,  // 104: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
-	96,  // 105: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
-	95,  // 106: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
-	85,  // 107: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
-	95,  // 108: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
-	96,  // 109: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
-	10,  // 110: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
-	96,  // 111: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
-	11,  // 112: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
-	3,   // 113: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	23,  // 114: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	25,  // 115: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	28,  // 116: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	32,  // 117: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	93,  // 118: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
-	35,  // 119: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	40,  // 120: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
-	44,  // 121: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	49,  // 122: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	51,  // 123: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	55,  // 124: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	67,  // 125: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	69,  // 126: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	63,  // 127: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	65,  // 128: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	71,  // 129: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	73,  // 130: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	75,  // 131: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	79,  // 132: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	81,  // 133: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	83,  // 134: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	87,  // 135: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
-	89,  // 136: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
-	91,  // 137: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
-	4,   // 138: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	24,  // 139: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	26,  // 140: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	30,  // 141: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	33,  // 142: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	94,  // 143: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
-	36,  // 144: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	41,  // 145: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
-	45,  // 146: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	50,  // 147: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	52,  // 148: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	56,  // 149: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	68,  // 150: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	70,  // 151: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	64,  // 152: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	66,  // 153: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	72,  // 154: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	74,  // 155: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	76,  // 156: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	80,  // 157: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	82,  // 158: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	84,  // 159: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	88,  // 160: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
-	90,  // 161: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
-	92,  // 162: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
-	138, // [138:163] is the sub-list for method output_type
-	113, // [113:138] is the sub-list for method input_type
-	113, // [113:113] is the sub-list for extension type_name
-	113, // [113:113] is the sub-list for extension extendee
-	0,   // [0:113] is the sub-list for field type_name
+	95,  // 95: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
+	77,  // 96: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	95,  // 97: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	95,  // 98: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	78,  // 99: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
+	95,  // 100: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
+	77,  // 101: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	96,  // 102: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
+	96,  // 103: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
+	86,  // 104: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
+	85,  // 105: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
+	96,  // 106: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
+	96,  // 107: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
+	95,  // 108: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
+	85,  // 109: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
+	95,  // 110: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
+	96,  // 111: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
+	10,  // 112: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
+	96,  // 113: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
+	11,  // 114: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
+	3,   // 115: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	23,  // 116: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	25,  // 117: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	28,  // 118: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	32,  // 119: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	93,  // 120: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
+	35,  // 121: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	40,  // 122: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
+	44,  // 123: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	49,  // 124: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	51,  // 125: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	55,  // 126: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	67,  // 127: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	69,  // 128: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	63,  // 129: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	65,  // 130: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	71,  // 131: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	73,  // 132: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	75,  // 133: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	79,  // 134: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	81,  // 135: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	83,  // 136: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	87,  // 137: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
+	89,  // 138: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
+	91,  // 139: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
+	4,   // 140: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	24,  // 141: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	26,  // 142: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	30,  // 143: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	33,  // 144: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	94,  // 145: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
+	36,  // 146: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	41,  // 147: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
+	45,  // 148: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	50,  // 149: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	52,  // 150: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	56,  // 151: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	68,  // 152: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	70,  // 153: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	64,  // 154: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	66,  // 155: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	72,  // 156: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	74,  // 157: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	76,  // 158: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	80,  // 159: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	82,  // 160: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	84,  // 161: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	88,  // 162: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
+	90,  // 163: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
+	92,  // 164: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
+	140, // [140:165] is the sub-list for method output_type
+	115, // [115:140] is the sub-list for method input_type
+	115, // [115:115] is the sub-list for extension type_name
+	115, // [115:115] is the sub-list for extension extendee
+	0,   // [0:115] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }

@@ -7063,7 +7063,9 @@ type Partition struct {
 	// As cluster.ParseIdlePolicy reads it; empty is none.
 	Idle string `protobuf:"bytes,20,opt,name=idle,proto3" json:"idle,omitempty"`
 	// Who may use it; none is everybody.
-	Access        []*AccessList `protobuf:"bytes,21,rep,name=access,proto3" json:"access,omitempty"`
+	Access []*AccessList `protobuf:"bytes,21,rep,name=access,proto3" json:"access,omitempty"`
+	// How long sessions may stand idle, 0 is no limit.
+	SessionIdleUs int64 `protobuf:"varint,22,opt,name=session_idle_us,json=sessionIdleUs,proto3" json:"session_idle_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7173,6 +7175,13 @@ func (x *Partition) GetAccess() []*AccessList {
 		return x.Access
 	}
 	return nil
+}
+
+func (x *Partition) GetSessionIdleUs() int64 {
+	if x != nil {
+		return x.SessionIdleUs
+	}
+	return 0
 }
 
 // AccessList is one list of who may use a partition.
@@ -9471,7 +9480,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05maint\x18\n" +
 	" \x01(\bR\x05maint\x12\x1a\n" +
 	"\bfeatures\x18\v \x01(\tR\bfeatures\x12\x18\n" +
-	"\acomment\x18\f \x01(\tR\acomment\"\xc6\x02\n" +
+	"\acomment\x18\f \x01(\tR\acomment\"\xee\x02\n" +
 	"\tPartition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x14\n" +
@@ -9483,7 +9492,8 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x04down\x18\b \x01(\bR\x04down\x12\x1a\n" +
 	"\bnetworks\x18\t \x03(\tR\bnetworks\x12\x12\n" +
 	"\x04idle\x18\x14 \x01(\tR\x04idle\x120\n" +
-	"\x06access\x18\x15 \x03(\v2\x18.berth.log.v1.AccessListR\x06access\"6\n" +
+	"\x06access\x18\x15 \x03(\v2\x18.berth.log.v1.AccessListR\x06access\x12&\n" +
+	"\x0fsession_idle_us\x18\x16 \x01(\x03R\rsessionIdleUs\"6\n" +
 	"\n" +
 	"AccessList\x12\x12\n" +
 	"\x04list\x18\x01 \x01(\tR\x04list\x12\x14\n" +

@@ -1947,7 +1947,9 @@ type Assignment struct {
 	// There when the attempt has several processes, on one node or on more.
 	Ranks *Ranks `protobuf:"bytes,29,opt,name=ranks,proto3" json:"ranks,omitempty"`
 	// There when the job is a task of an array.
-	Array         *ArrayTask `protobuf:"bytes,40,opt,name=array,proto3" json:"array,omitempty"`
+	Array *ArrayTask `protobuf:"bytes,40,opt,name=array,proto3" json:"array,omitempty"`
+	// How long its partition lets a session stand idle; absent is no limit.
+	SessionIdle   *durationpb.Duration `protobuf:"bytes,42,opt,name=session_idle,json=sessionIdle,proto3" json:"session_idle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2188,6 +2190,13 @@ func (x *Assignment) GetRanks() *Ranks {
 func (x *Assignment) GetArray() *ArrayTask {
 	if x != nil {
 		return x.Array
+	}
+	return nil
+}
+
+func (x *Assignment) GetSessionIdle() *durationpb.Duration {
+	if x != nil {
+		return x.SessionIdle
 	}
 	return nil
 }
@@ -3460,7 +3469,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xc4\a\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\x82\b\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -3494,7 +3503,8 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\bprogress\x18\x1b \x01(\v2\x17.berth.node.v1.ProgressR\bprogress\x12\x1c\n" +
 	"\tpartition\x18\x1c \x01(\tR\tpartition\x12*\n" +
 	"\x05ranks\x18\x1d \x01(\v2\x14.berth.node.v1.RanksR\x05ranks\x12.\n" +
-	"\x05array\x18( \x01(\v2\x18.berth.node.v1.ArrayTaskR\x05array\"\x7f\n" +
+	"\x05array\x18( \x01(\v2\x18.berth.node.v1.ArrayTaskR\x05array\x12<\n" +
+	"\fsession_idle\x18* \x01(\v2\x19.google.protobuf.DurationR\vsessionIdle\"\x7f\n" +
 	"\tArrayTask\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\rR\x04task\x12\x14\n" +
@@ -3706,30 +3716,31 @@ var file_berth_node_v1_node_proto_depIdxs = []int32{
 	25, // 36: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
 	29, // 37: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
 	23, // 38: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
-	42, // 39: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	42, // 40: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	2,  // 41: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
-	2,  // 42: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
-	27, // 43: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
-	43, // 44: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
-	43, // 45: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	42, // 46: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	33, // 47: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	1,  // 48: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	42, // 49: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
-	3,  // 50: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	34, // 51: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	38, // 52: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
-	36, // 53: berth.node.v1.NodeService.GetClock:input_type -> berth.node.v1.GetClockRequest
-	4,  // 54: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	35, // 55: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	39, // 56: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
-	37, // 57: berth.node.v1.NodeService.GetClock:output_type -> berth.node.v1.GetClockResponse
-	54, // [54:58] is the sub-list for method output_type
-	50, // [50:54] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	43, // 39: berth.node.v1.Assignment.session_idle:type_name -> google.protobuf.Duration
+	42, // 40: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	42, // 41: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	2,  // 42: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
+	2,  // 43: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
+	27, // 44: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
+	43, // 45: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	43, // 46: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	42, // 47: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	33, // 48: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	1,  // 49: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	42, // 50: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
+	3,  // 51: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
+	34, // 52: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
+	38, // 53: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
+	36, // 54: berth.node.v1.NodeService.GetClock:input_type -> berth.node.v1.GetClockRequest
+	4,  // 55: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
+	35, // 56: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
+	39, // 57: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
+	37, // 58: berth.node.v1.NodeService.GetClock:output_type -> berth.node.v1.GetClockResponse
+	55, // [55:59] is the sub-list for method output_type
+	51, // [51:55] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
