@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"slices"
 	"sort"
 
@@ -144,6 +145,9 @@ func (s *State) notify(j *cluster.Job, e cluster.MailEvents, target uint64, text
 	if target == 0 {
 		n.To = j.Spec.Mail.To
 	}
+	if s.rules >= arrayMailVersion {
+		s.ofWhichArray(j, e, n)
+	}
 	from := j.Eligible
 	if a := j.Last(); a != nil && (!j.State.Waiting() || e == cluster.MailRequeue) {
 		n.Attempt, n.Nodes = a.No, clip(cluster.FoldNames(a.NodeIDs()), maxNoticeNodes)
@@ -162,6 +166,39 @@ func (s *State) notify(j *cluster.Job, e cluster.MailEvents, target uint64, text
 	o.told.nextSeq = n.Seq
 	s.touchTelling()
 	s.putNotice(n)
+}
+
+// arrayMailVersion is that of the entries from which on notices say of which array
+// a job is a task, or that they are of all of it.
+const arrayMailVersion = 10
+
+// ofWhichArray says in n of which array j is a task. What ofArray lets pass once
+// for an array is of all of it, unless each task is told of.
+func (s *State) ofWhichArray(j *cluster.Job, e cluster.MailEvents, n *logv1.Notice) {
+	if j.ArrayJobID == 0 {
+		return
+	}
+	n.ArrayJob, n.ArrayTask = uint64(j.ArrayJobID), j.ArrayTaskID
+	const once = cluster.MailBegin | cluster.MailEnd | cluster.MailFail | cluster.MailTimeLimit | cluster.MailInvalidDepend
+	a := s.arrays[j.ArrayJobID]
+	if a == nil || e&once == 0 || j.Spec.Mail.Events&cluster.MailArrayTasks != 0 {
+		return
+	}
+	n.WholeArray, n.ArrayTask = true, 0
+	if !a.done() {
+		return
+	}
+	switch good, all := a.good.n, a.len(); {
+	case good == all:
+		n.Text = cluster.JobCompleted.String()
+	case good == 0:
+		n.Text = fmt.Sprintf("none of %d tasks completed", all)
+	default:
+		n.Text = fmt.Sprintf("Mixed, %d of %d tasks completed", good, all)
+	}
+	if a.good.n < a.len() && j.State == cluster.JobCompleted { // the last to end is not what came of it
+		n.State = uint32(cluster.JobFailed)
+	}
 }
 
 func clip(s string, most int) string {

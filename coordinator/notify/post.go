@@ -87,7 +87,7 @@ func eventOf(clusterID string, n *logv1.Notice) Event {
 	if n.ArrayJob != 0 && !n.WholeArray {
 		e.Job.ArrayTask = &n.ArrayTask
 	}
-	if n.Text != "" {
+	if n.Text != "" && !n.WholeArray { // which stands in the subject
 		e.Text += ": " + n.Text
 	}
 	return e
