@@ -135,6 +135,7 @@ func adminsWeek(t *testing.T, c *cluster) {
 		t.Errorf("no report of the user's jobs:\n%s", got)
 	}
 	c.run("cancel", fmt.Sprint(id))
+	limitsAndCards(t, c)
 	saveAndRestore(t, c)
 	logIn(t, c)
 	upgrade(t, c)

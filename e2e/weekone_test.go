@@ -125,3 +125,34 @@ func logIn(t *testing.T, c *cluster) {
 		t.Error("the login outlived its job")
 	}
 }
+
+// limitsAndCards takes one card out of use and back, and bounds what a user may
+// hold: a job above that waits and is told why, until the bound is taken away.
+func limitsAndCards(t *testing.T, c *cluster) {
+	t.Helper()
+	c.run("gpu", "drain", "n1/1", "--reason", "Xid 79")
+	if got := c.run("gpu", "list"); !strings.Contains(got, "Xid 79") {
+		t.Errorf("no drained GPU in\n%s", got)
+	}
+	c.run("gpu", "resume", "n1/1")
+	c.run("quota", "set", "--user", "4321", "--running", "1")
+	submit := func(args ...string) uint64 {
+		r := c.runAs(4321, append([]string{"submit", "--parsable", "--quiet", "--mem", "50M", "-D", "/tmp", "-o", "/dev/null", "--"}, args...)...)
+		if r.code != 0 {
+			t.Fatalf("submit: %d %s", r.code, r.stderr)
+		}
+		return parseID(t, r.stdout)
+	}
+	first := submit("sleep", "600")
+	c.await(first, "RUNNING")
+	second := submit("true")
+	c.eventually(60*time.Second, "the quota among the reasons", func() bool {
+		return strings.Contains(c.runAs(4321, "why", fmt.Sprint(second)).stdout, "may run 1 job at once")
+	})
+	if got := c.show(second).State; got != "PENDING" {
+		t.Errorf("above the quota a job is %s", got)
+	}
+	c.run("quota", "set", "--user", "4321", "--running", "0")
+	c.await(second, "COMPLETED")
+	c.run("cancel", fmt.Sprint(first))
+}

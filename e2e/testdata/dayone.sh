@@ -232,4 +232,12 @@ restart() {
 }
 step "scontrol requeue runs it again" restart
 
+torch() {
+	id=$(berth submit --parsable --quiet -N2 --tasks-per-node 1 --mem 50M --time 5m -o 'rank-%t.out' -- sh -c 'echo "$RANK of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT"')
+	ended "$id" COMPLETED
+	has "$(cat rank-1.out)" "1 of 2 at $(cut -d' ' -f5 <rank-0.out)"
+	has "$(sacct -n -P -X -j "$id" -o NNodes,State)" "2|COMPLETED"
+}
+step "two nodes find each other as torchrun's do" torch
+
 echo done
