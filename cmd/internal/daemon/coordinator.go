@@ -84,7 +84,11 @@ func RunCoordinator(ctx context.Context, conf *Configured, version string, log *
 		fail(err)
 	}
 	err = g.Wait()
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+	cause := context.Cause(ctx)
+	if _, told := errors.AsType[*console.Interruption](cause); told {
+		return nil // the command line heard of the signal first
+	}
+	if cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	if errors.Is(err, context.Canceled) {
