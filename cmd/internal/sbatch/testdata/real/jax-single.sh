@@ -6,4 +6,4 @@
 #SBATCH -c 8
 #SBATCH -t 600
 export XLA_PYTHON_CLIENT_MEM_FRACTION=.80
-python -m train --config=configs/vit_s16.py --workdir=/work/$USER/$SLURM_JOB_ID
+python -m train --config=configs/vit_s16.py --workdir=/scratch/$USER/$SLURM_JOB_ID

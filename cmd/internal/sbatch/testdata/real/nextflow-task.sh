@@ -1,6 +1,6 @@
 #!/bin/bash
 #SBATCH -J nf-BASECALL_(sample_1)
-#SBATCH -o /work/ab/cd1234/.command.log
+#SBATCH -o /scratch/nf/ab/cd1234/.command.log
 #SBATCH --no-requeue
 #SBATCH --signal B:USR2@30
 #SBATCH -c 8
@@ -8,6 +8,6 @@
 #SBATCH --mem 32768M
 #SBATCH -p gpu
 #SBATCH --gres=gpu:1
-NXF_CHDIR=/work/ab/cd1234
+NXF_CHDIR=/scratch/nf/ab/cd1234
 set -e
-bash /work/ab/cd1234/.command.run
+bash /scratch/nf/ab/cd1234/.command.run
