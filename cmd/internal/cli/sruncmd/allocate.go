@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/berth-scheduler/berth/agent/hold"
 	"github.com/berth-scheduler/berth/cluster"
@@ -208,7 +209,32 @@ func (a *allocation) end(code int) {
 			}
 		}
 	}
-	a.cancel()
+	if !a.endedSoon(ctx) {
+		a.cancel()
+	}
+}
+
+// endGrace is how long a job may take to end that may have been told to, but
+// whose answer was lost, often since it ended: only then is it cancelled.
+const endGrace = 5 * time.Second
+
+// endedSoon tells whether the job ends by itself within endGrace.
+func (a *allocation) endedSoon(ctx context.Context) bool {
+	ctx, done := context.WithTimeout(ctx, endGrace)
+	defer done()
+	for {
+		j, err := a.c.GetJob(ctx, a.id)
+		if err == nil && console.Terminal(j.GetState()) {
+			return true
+		}
+		select {
+		case <-a.over:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // jobEnv is what Slurm tells the command of salloc of its job.
