@@ -35,6 +35,19 @@ func (a *Agent) resident(who login.Who) (newest *task, as *nodev1.Assignment) {
 	return newest, as
 }
 
+// HasJob reports whether an attempt of a user is on this node, from before its
+// first process is started until it is over.
+func (a *Agent) HasJob(uid uint32) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, t := range a.tasks {
+		if own, _ := t.wants(); own != nil && own.GetUid() == uid && !t.points.past() {
+			return true
+		}
+	}
+	return false
+}
+
 // Adopt implements login.Host. What is moved ends with the job.
 func (a *Agent) Adopt(who login.Who, pid int) (job string, err error) {
 	t, as := a.resident(who)
@@ -80,6 +93,16 @@ func (t *task) endLogins() {
 		if err := g.Kill(); err != nil {
 			t.log.Error("cannot end what logged in to a job", "err", err)
 		}
+	}
+}
+
+// past reports whether the attempt is over.
+func (m *milestones) past() bool {
+	select {
+	case <-m.over:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/agenttest"
+	"github.com/berth-scheduler/berth/agent/journal"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 )
@@ -90,9 +92,9 @@ func id(job uint64) cluster.AttemptID { return cluster.AttemptID{Job: cluster.Jo
 
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			r.t.Fatalf("not within 60 s: %s; calls %v", what, r.rt.Calls())
+			r.t.Fatalf("not within two minutes: %s; calls %v", what, r.rt.Calls())
 		}
 	}
 }
@@ -335,6 +337,55 @@ func TestWhatTheLeaderDoesNotWantIsEnded(t *testing.T) {
 	r.leader.Drop(id(1)) // the node was fenced meanwhile
 	r.start()
 	r.eventually("ended and deleted", func() bool { return r.rt.Phase(id(1)) == agent.TaskAbsent })
+}
+
+// TestAGoodEndOfACancelledJob: a job that is told to end is cancelled, also when it
+// tidies up and ends with 0.
+func TestAGoodEndOfACancelledJob(t *testing.T) {
+	r := newRig(t)
+	r.rt.IgnoreTERM()
+	r.leader.Assign(assignment(1))
+	r.reported(1, running)
+	stop := assignment(1)
+	stop.Stop, stop.Grace = true, durationpb.New(time.Hour)
+	r.leader.Assign(stop)
+	r.eventually("asked to end", func() bool { return slices.Contains(r.rt.Calls(), "terminated j1-a1") })
+	r.rt.Exit(id(1), 0, true)
+	r.eventually("ended", func() bool { last := r.leader.Last(id(1)); return last != nil && last.State >= completed })
+	if got := r.leader.Last(id(1)); got.State != cancelled {
+		t.Errorf("reported %s, want cancelled", got.State)
+	}
+}
+
+// TestTheRuntimeKnowsWhatTheJournalDoesNot: an agent whose journal was moved away
+// finds what runs, goes on with what the leader wants, without starting it
+// again, and ends the rest.
+func TestTheRuntimeKnowsWhatTheJournalDoesNot(t *testing.T) {
+	r := newRig(t)
+	for job := range uint64(2) {
+		r.leader.Assign(assignment(job + 1))
+		r.reported(job+1, running)
+	}
+	r.stop()
+	if err := os.Remove(journal.Path(r.dir)); err != nil {
+		t.Fatal(err)
+	}
+	r.leader.Drop(id(1))
+	r.start()
+	r.eventually("what nobody wants is ended and deleted", func() bool { return r.rt.Phase(id(1)) == agent.TaskAbsent })
+	r.rt.Exit(id(2), 5, true)
+	if got := r.reported(2, failed); got.Exit.GetCode() != 5 {
+		t.Errorf("what is wanted ended with %v, want 5", got.Exit)
+	}
+	starts := 0
+	for _, c := range r.rt.Calls() {
+		if strings.HasPrefix(c, "start ") {
+			starts++
+		}
+	}
+	if starts != 2 {
+		t.Errorf("%d starts, want 2: nothing runs twice", starts)
+	}
 }
 
 func TestAnOldFencingTokenIsRefused(t *testing.T) {

@@ -39,9 +39,6 @@ const (
 	returnEvery = 250 * time.Millisecond
 	// tellAfter is how long cards may take to be free without a word of it.
 	tellAfter = 100 * time.Millisecond
-	// blameWait is what the driver is given to say why an attempt failed: the
-	// program may know first.
-	blameWait = 250 * time.Millisecond
 )
 
 // who speaks for one attempt of the state of its cards.
@@ -107,11 +104,11 @@ func (t *task) returnCards(ctx context.Context) (back bool, err error) {
 }
 
 // settle is how long nothing of the attempt may be on its cards. Who failed
-// waits for what the driver has to say about it.
+// waits for what the driver has to say about it, unless it has said enough.
 func (t *task) settle() time.Duration {
 	h := &t.agent.cfg.Health
-	if t.end.State == nodev1.AttemptState_ATTEMPT_STATE_FAILED && (h.Kmsg != "" || t.watchesDriver()) {
-		return max(h.Quiet, blameWait)
+	if t.end.State == nodev1.AttemptState_ATTEMPT_STATE_FAILED && (h.Kmsg != "" || t.watchesDriver()) && t.culprit(t.end) == nil {
+		return max(h.Quiet, h.Blame)
 	}
 	return h.Quiet
 }

@@ -181,9 +181,9 @@ func (r *cardsRig) submit(job uint64, card int, shareMiB int64, form string) {
 
 func (r *cardsRig) until(what string, ok func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			r.t.Fatalf("not within 60 s: %s", what)
+			r.t.Fatalf("not within two minutes: %s", what)
 		}
 	}
 }
@@ -279,6 +279,10 @@ func TestEndOverCapSurvivesRestart(t *testing.T) {
 	r := newCardsRig(t, agent.MemCaps{Watch: watch, Grace: 3 * time.Second}, 1)
 	r.submit(3, 0, 1<<10, "1000000:10:10ms")
 	r.until("USR1", func() bool { return strings.Contains(r.output(3), "got USR1") })
+	r.until("the note that it was sent", func() bool { // a crash before that would send another
+		rec, _ := recorded(t, r.dir, id(3))
+		return rec.Assignment.GetBreach().GetSent()
+	})
 	r.stop()
 	r.start()
 	got := r.ended(3)

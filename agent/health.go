@@ -29,6 +29,9 @@ type HealthConfig struct {
 	// means 64.
 	Quiet, Within time.Duration
 	SlackMiB      int64
+	// Blame is what the driver is given to say why an attempt failed, since the
+	// program may know first; 0 is 250 ms.
+	Blame time.Duration
 	// Check is a command that each card must pass before and after each
 	// attempt, within CheckTime (0: 1 s); empty for none. Recheck is how often
 	// a card that failed is tried again; 0 is 30 s.
@@ -49,6 +52,7 @@ func (c *HealthConfig) complete(gpus gpu.Provider) {
 		or(&c.Quiet, 2*time.Second)
 	}
 	or(&c.Within, time.Minute)
+	or(&c.Blame, 250*time.Millisecond)
 	or(&c.CheckTime, time.Second)
 	or(&c.Recheck, 30*time.Second)
 	or(&c.Unkillable, time.Minute)
@@ -208,13 +212,22 @@ func (b *blow) within(began, ended time.Time) bool {
 	return (began.IsZero() || !b.At.Before(began.Add(-slack))) && (ended.IsZero() || !b.At.After(ended.Add(slack)))
 }
 
+// span is from when to when an attempt that ended ran.
+func (t *task) span(r *nodev1.Report) (began, ended time.Time) {
+	if r.Started != nil {
+		return r.Started.AsTime(), r.Ended.AsTime()
+	}
+	return t.started, r.Ended.AsTime()
+}
+
+// culprit is the hardware's fault that befell an attempt that ended, as far as
+// is known.
+func (t *task) culprit(r *nodev1.Report) *blow { return t.hit(t.span(r)) }
+
 // blame changes how an attempt ended by what befell its cards: what the
 // hardware did is not the user's failure. It reports whether anything changed.
 func (t *task) blame(r *nodev1.Report) bool {
-	began, ended := t.started, r.Ended.AsTime()
-	if r.Started != nil {
-		began = r.Started.AsTime()
-	}
+	began, ended := t.span(r)
 	as, _ := t.wants()
 	switch r.State {
 	case nodev1.AttemptState_ATTEMPT_STATE_COMPLETED, nodev1.AttemptState_ATTEMPT_STATE_FAILED, nodev1.AttemptState_ATTEMPT_STATE_TIMEOUT:

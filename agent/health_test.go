@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-scheduler/berth/agent"
@@ -30,8 +31,9 @@ type leaky struct {
 	*sim.Provider
 	events chan gpu.Event
 
-	mu   sync.Mutex
-	leak map[string]int64
+	mu    sync.Mutex
+	leak  map[string]int64
+	looks int // at what the cards hold
 }
 
 func (l *leaky) Events() <-chan gpu.Event { return l.events }
@@ -40,10 +42,17 @@ func (l *leaky) Usage(ctx context.Context) ([]gpu.Usage, error) {
 	us, err := l.Provider.Usage(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.looks++
 	for i := range us {
 		us[i].UsedMiB += l.leak[us[i].UUID]
 	}
 	return us, err
+}
+
+func (l *leaky) looked() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.looks
 }
 
 func (l *leaky) hold(card int, mib int64) {
@@ -52,7 +61,7 @@ func (l *leaky) hold(card int, mib int64) {
 	l.leak[sim.UUID("n1", card)] = mib
 }
 
-// ward is an agent with a fake runtime, two simulated cards and a kernel's log
+// ward is an agent with a fake runtime, three simulated cards and a kernel's log
 // that the test writes.
 type ward struct {
 	*rig
@@ -71,7 +80,7 @@ func newWard(t *testing.T, cfg agent.HealthConfig) *ward {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	w := &ward{rig: &rig{t: t, dir: dir, rt: agenttest.New(), leader: agenttest.NewLeader(t)}, socket: filepath.Join(dir, "cards"), kmsg: filepath.Join(dir, "kmsg"), cfg: cfg}
-	p, err := sim.New(sim.Config{Node: "n1", Specs: []sim.Spec{{Type: "T4", Count: 2, MemMiB: 8000}}, Socket: w.socket})
+	p, err := sim.New(sim.Config{Node: "n1", Specs: []sim.Spec{{Type: "T4", Count: 3, MemMiB: 8000}}, Socket: w.socket})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,17 +139,32 @@ func (w *ward) take(job uint64, card int, mib int64) *simclient.Client {
 	return c
 }
 
-// xid writes a line of the driver into the kernel's log, of one card.
+// xid writes a line of the driver into the kernel's log, of one card, that it
+// says now.
 func (w *ward) xid(seq, code, card int) {
+	w.t.Helper()
+	w.xidOf(0, seq, code, card)
+}
+
+// xidOf is xid of what was since the machine booted.
+func (w *ward) xidOf(since time.Duration, seq, code, card int) {
 	w.t.Helper()
 	f, err := os.OpenFile(w.kmsg, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := fmt.Fprintf(f, "4,%d,0,-;NVRM: Xid (PCI:0000:%02x:00): %d, pid=7, name=train, words\n", seq, card+1, code); err != nil {
+	if _, err := fmt.Fprintf(f, "4,%d,%d,-;NVRM: Xid (PCI:0000:%02x:00): %d, pid=7, name=train, words\n", seq, since.Microseconds(), card+1, code); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// read waits until the agent has read the kernel's log: what it says last is of
+// the card that nobody uses.
+func (w *ward) read(seq int) {
+	w.t.Helper()
+	w.xid(seq, 94, 2)
+	w.card(2, failing)
 }
 
 func stateOf(h *nodev1.Hello, card int) (nodev1.GPUState, string) {
@@ -167,9 +191,9 @@ func (w *ward) card(card int, want nodev1.GPUState) string {
 // within is eventually with the patience that a loaded machine asks for.
 func (w *ward) within(what string, ok func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("not within 30 s: %s; job 1 %v; node %v", what, w.leader.Last(id(1)), w.leader.Hello())
+			w.t.Fatalf("not within two minutes: %s; job 1 %v; node %v", what, w.leader.Last(id(1)), w.leader.Hello())
 		}
 	}
 }
@@ -196,7 +220,8 @@ func TestASharesEndWaitsForItsMemory(t *testing.T) {
 	}
 	w.on(2, 0)
 	w.reported(2, running) // what others hold is no matter
-	time.Sleep(100 * time.Millisecond)
+	before := w.cards.looked()
+	w.within("the agent looks at the cards", func() bool { return w.cards.looked() > before+3 })
 	if r := w.leader.Last(id(1)); r.State != completing {
 		t.Fatalf("its memory is not back, and it is reported %v", r)
 	}
@@ -293,7 +318,8 @@ func TestUnkillable(t *testing.T) {
 		t.Errorf("quarantined: %s", why)
 	}
 	w.within("the node is flagged", func() bool { return strings.Contains(w.leader.Hello().Problem, "a process of j1-a1 does not end") })
-	time.Sleep(300 * time.Millisecond)
+	before := len(w.leader.Heartbeats())
+	w.within("the agent goes on", func() bool { return len(w.leader.Heartbeats()) > before+15 })
 	if r := w.leader.Last(id(1)); r.State != completing {
 		t.Fatalf("it is said to have ended: %v", r)
 	}
@@ -353,8 +379,9 @@ func TestWhoIsToBlame(t *testing.T) {
 			w.on(2, 1)
 			w.reported(1, running)
 			w.reported(2, running)
-			w.rt.Exit(id(1), tc.code, true) // the driver says it a moment later
 			w.xid(1, tc.xid, 0)
+			w.read(2)
+			w.rt.Exit(id(1), tc.code, true)
 			r := w.reported(1, tc.state)
 			if r.Reason != tc.reason || !strings.HasSuffix(r.Detail, tc.words) || r.Exit.GetCode() != int32(tc.code) {
 				t.Errorf("reported %s: %s", r.Reason, r.Detail)
@@ -365,6 +392,29 @@ func TestWhoIsToBlame(t *testing.T) {
 				t.Errorf("the other card's job: %v", r)
 			}
 		})
+	}
+}
+
+// TestTheDriverMaySpeakLast: who failed is told to be completing until the driver
+// has had its time, and is known for what it was once the driver says it.
+func TestTheDriverMaySpeakLast(t *testing.T) {
+	w := newWard(t, agent.HealthConfig{Blame: 2 * time.Minute})
+	w.on(1, 0)
+	w.reported(1, running)
+	var booted unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &booted); err != nil {
+		t.Fatal(err)
+	}
+	w.rt.Exit(id(1), 1, true)
+	w.reported(1, completing)
+	w.xid(1, 13, 0) // a program's own fault explains nothing yet
+	w.read(2)
+	if r := w.leader.Last(id(1)); r.State != completing {
+		t.Fatalf("before the driver spoke of the card: %v", r)
+	}
+	w.xidOf(time.Duration(booted.Nano()), 3, 94, 0)
+	if r := w.reported(1, lost); r.Reason != "GPUFault" || !strings.Contains(r.Detail, "Xid 94") {
+		t.Errorf("reported %v", r)
 	}
 }
 
@@ -399,7 +449,7 @@ if [ -e ` + dir + `/bad ]; then echo "row 7 is bad"; exit 3; fi
 			t.Fatal(err)
 		}
 	}
-	w := newWard(t, agent.HealthConfig{Check: []string{script}, CheckTime: 5 * time.Second, Recheck: 20 * time.Millisecond})
+	w := newWard(t, agent.HealthConfig{Check: []string{script}, CheckTime: time.Minute, Recheck: 20 * time.Millisecond})
 	w.on(1, 0)
 	w.reported(1, running)
 	touch("bad")

@@ -100,7 +100,7 @@ func (m *Members) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), m.list.Leave(leaveTimeout), m.list.Shutdown())
-		case <-time.After(rejoinEvery - time.Duration(rand.Int64N(int64(rejoinEvery/4)))):
+		case <-time.After(rejoinEvery - time.Duration(rand.Int64N(int64(rejoinEvery/4)))): // #nosec G404 -- spreads what many do at once
 		}
 	}
 }

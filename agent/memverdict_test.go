@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/agent/agenttest"
+	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/caps"
 	"github.com/berth-scheduler/berth/agent/gpu/sim"
 	"github.com/berth-scheduler/berth/agent/gpu/sim/simclient"
@@ -25,6 +27,21 @@ type memRig struct {
 	*rig
 	socket string
 	tails  chan string // what the end of the next output says
+	cards  *counted
+	// seen is how many samples the watch has seen.
+	seen atomic.Int64
+}
+
+// counted are cards that know how often they were asked.
+type counted struct {
+	*sim.Provider
+	asked atomic.Int64
+}
+
+func (c *counted) Usage(ctx context.Context) ([]gpu.Usage, error) {
+	us, err := c.Provider.Usage(ctx)
+	c.asked.Add(1)
+	return us, err
 }
 
 func newMemRig(t *testing.T, c agent.MemCaps) *memRig {
@@ -41,10 +58,12 @@ func newMemRig(t *testing.T, c agent.MemCaps) *memRig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.cards = &counted{Provider: p}
 	ctx, cancel := context.WithCancel(context.Background())
 	a, err := agent.New(ctx, agent.Config{
-		Node: "n1", BootID: "boot", Dir: dir, Coordinators: []string{"leader"}, Dial: m.leader.Dial, Host: m.rt, GPUs: p, CapMode: "watch",
+		Node: "n1", BootID: "boot", Dir: dir, Coordinators: []string{"leader"}, Dial: m.leader.Dial, Host: m.rt, GPUs: m.cards, CapMode: "watch",
 		Users: users{}, CPUMilli: 8000, MemMiB: 1024, Grace: 50 * time.Millisecond, Heartbeat: 20 * time.Millisecond, Log: log, MemCaps: c,
+		UsageObservers: []func(time.Time, []gpu.Usage){func(time.Time, []gpu.Usage) { m.seen.Add(1) }},
 		// The processes on the card are the test's own and outlive the job.
 		Health: agent.HealthConfig{Within: 20 * time.Millisecond},
 		Tail: func(_ context.Context, l *agent.Launch, path string, _ int64) ([]byte, error) {
@@ -93,8 +112,15 @@ func (m *memRig) take(job uint64, mib int64) *simclient.Client {
 	if _, err := c.Alloc(m.t.Context(), 0, mib<<20-c.Cards()[0].ContextBytes); err != nil {
 		m.t.Fatal(err)
 	}
-	time.Sleep(600 * time.Millisecond) // two samples: there is nothing to ask
+	m.samples(2)
 	return c
+}
+
+// samples waits until the watch has seen so many that were begun after now.
+func (m *memRig) samples(n int64) {
+	m.t.Helper()
+	from := m.seen.Load()
+	m.eventually("the watch looks", func() bool { return m.seen.Load() > from+n }) // one may have been under way
 }
 
 // patient is a watch that lets tests take more than a share for a while.
@@ -119,6 +145,7 @@ func TestGPUMemoryVerdicts(t *testing.T) {
 		{"use alone", 1950, 0, "Traceback: KeyError\n", 3, failed, "NonZeroExitCode", "exit code 3", false},
 		{"message, near the cap, and a good end", 1950, 0, torchOOM, 0, completed, "", "", false},
 		{"refused for a neighbour above its share", 1000, 3000, torchOOM, 1, lost, "GPUNeighbour", "while j2-a1 held more than its share", false},
+		{"refused at its own cap, beside one above its share", 1950, 3000, torchOOM, 1, oom, "OutOfGPUMemory", "held 1950 MiB at most and its share is 2000 MiB", true},
 		{"a neighbour within its share", 1000, 1900, torchOOM, 1, failed, "NonZeroExitCode", "held only 1000 MiB", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -152,8 +179,10 @@ func TestStartWaitsForItsMemory(t *testing.T) {
 	m.reported(1, running)
 	m.take(1, 2000)
 	c := m.take(1, 1400) // of a share of 2,000, and not so much at once that the card is nearly full
+	before := m.cards.asked.Load() - m.seen.Load()
 	m.shared(2, 5000)
-	time.Sleep(300 * time.Millisecond)
+	// One answer may be on its way to the watch; the others are for the start.
+	m.eventually("the start looks for its memory twice", func() bool { return m.cards.asked.Load()-m.seen.Load() > before+2 })
 	if calls := m.rt.Calls(); len(calls) != 2 {
 		t.Errorf("job 2 was begun without its memory: %v", calls)
 	}

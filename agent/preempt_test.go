@@ -71,11 +71,12 @@ func TestAnAttemptSavesAndEnds(t *testing.T) {
 func TestThenComesTermAndKill(t *testing.T) {
 	for name, c := range map[string]struct {
 		ignores []syscall.Signal
+		grace   time.Duration
 		want    []string
 	}{
-		"no handler":    {nil, []string{usr1}},
-		"saves only":    {[]syscall.Signal{syscall.SIGUSR1}, []string{usr1, term}},
-		"never listens": {[]syscall.Signal{syscall.SIGUSR1, syscall.SIGTERM}, []string{usr1, term, kill}},
+		"no handler":    {nil, time.Hour, []string{usr1}},
+		"saves only":    {[]syscall.Signal{syscall.SIGUSR1}, 30 * time.Millisecond, []string{usr1, term}},
+		"never listens": {[]syscall.Signal{syscall.SIGUSR1, syscall.SIGTERM}, 30 * time.Millisecond, []string{usr1, term, kill}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -84,7 +85,7 @@ func TestThenComesTermAndKill(t *testing.T) {
 			}
 			r.leader.Assign(assignment(1))
 			r.reported(1, running)
-			r.leader.Assign(roomFor(1, 30*time.Millisecond))
+			r.leader.Assign(roomFor(1, c.grace))
 			r.reported(1, preempted)
 			if s := r.signals(1); !slices.Equal(s, c.want) {
 				t.Errorf("signals %q, want %q", s, c.want)
@@ -110,8 +111,10 @@ func TestOtherEndsComeBeforeMakingRoom(t *testing.T) {
 	t.Run("out of time", func(t *testing.T) {
 		r := newRig(t)
 		r.rt.Ignore(syscall.SIGUSR1)
+		r.leader.Assign(roomFor(1, time.Hour))
+		r.eventually("told to save", func() bool { return len(r.signals(1)) > 0 })
 		as := roomFor(1, time.Hour)
-		as.TimeLimit = durationpb.New(200 * time.Millisecond)
+		as.TimeLimit = durationpb.New(time.Millisecond)
 		r.leader.Assign(as)
 		r.reported(1, timeout)
 		if s := r.signals(1); !slices.Equal(s, []string{usr1, term}) {

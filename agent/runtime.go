@@ -94,7 +94,7 @@ type Runtime interface {
 	// of the task. Signalling a stopped or absent task does nothing.
 	Signal(ctx context.Context, id cluster.AttemptID, sig syscall.Signal) error
 	// Broadcast sends sig, which is not SIGKILL, to every process of the task,
-	// with or without its first one.
+	// with or without its first one. It and Signal may be called from any goroutine.
 	Broadcast(ctx context.Context, id cluster.AttemptID, sig syscall.Signal, to Audience) error
 	// Delete forgets a stopped or never started task and frees what it held.
 	// Deleting an absent task does nothing; a running one is an error.

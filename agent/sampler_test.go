@@ -143,7 +143,7 @@ func TestSamplerEndsWhileItsProviderHangs(t *testing.T) {
 			<-hang
 			return nil, nil
 		}}, slog.New(slog.DiscardHandler))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		if err := s.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("sampler: %v", err)

@@ -91,5 +91,5 @@ func slurmRanks(as *nodev1.Assignment, cpus string) []string {
 // runs on the first of them alone: it starts its tasks on all by srun.
 func batchStep(as *nodev1.Assignment) bool {
 	r := as.GetRanks()
-	return len(as.Script) > 0 && len(r.GetNodes()) > 1 && r.GetTasks() < 2
+	return len(as.GetScript()) > 0 && len(r.GetNodes()) > 1 && r.GetTasks() < 2
 }

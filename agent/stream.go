@@ -57,7 +57,7 @@ func (a *Agent) runSessions(ctx context.Context) error {
 			next++
 			a.log.Info("session with coordinator ended", "addr", addr, "err", err)
 		}
-		jitter := time.Duration(rand.Int64N(int64(wait)))
+		jitter := time.Duration(rand.Int64N(int64(wait))) // #nosec G404 -- spreads what many do at once
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait/2 + jitter):

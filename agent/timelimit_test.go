@@ -46,7 +46,7 @@ func TestATimeLimitIsChanged(t *testing.T) {
 	if got := r.reported(1, timeout); got.Reason != "TimeLimit" || got.Detail != "ran into its time limit of 1ms" {
 		t.Errorf("%v", got)
 	}
-	if s := r.signals(1); !slices.Equal(s, []string{usr1, term}) {
+	if s := r.signals(1); !slices.Equal(s, []string{"all-" + usr1, term}) {
 		t.Errorf("signals %q", s)
 	}
 }

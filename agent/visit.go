@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-scheduler/berth/agent/journal"
 	"github.com/berth-scheduler/berth/cluster"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
@@ -30,6 +31,12 @@ type Visit struct {
 	Launch *Launch
 	// Runtime has the attempt; nil when it is not here any more.
 	Runtime Runtime
+	// Journal remembers which of the attempt's requests must not be done again.
+	Journal *journal.Journal
+	// Audience is whom a signal to the attempt reaches when nothing else is said:
+	// not a shell that runs a script, nor what starts several tasks and passes
+	// signals on.
+	Audience Audience
 	// Runs closes when the attempt's first process runs, Over when it has
 	// ended and how is on disk. Both are closed of one that is not here any more.
 	Runs, Over <-chan struct{}
@@ -88,7 +95,7 @@ func (a *Agent) admitVisit(ask *nodev1.Visit) (*Visit, error) {
 			}
 			as = own
 		}
-		v.Runtime = a.runtimeFor(as)
+		v.Runtime, v.Journal, v.Audience = a.runtimeFor(as), a.journal, audienceOf(as)
 	}
 	if ask.GetUid() != as.GetUid() && !ask.GetAdmin() {
 		return nil, cluster.Errorf(cluster.CodeDenied, "the job belongs to another user")
@@ -103,4 +110,13 @@ func (a *Agent) admitVisit(ask *nodev1.Visit) (*Visit, error) {
 	}
 	a.setOutput(v.Launch, as, v.Launch.Dir)
 	return v, nil
+}
+
+// audienceOf is whom signals to an attempt are meant for: not the shell that runs
+// its script, nor who runs its ranks and passes signals on.
+func audienceOf(as *nodev1.Assignment) Audience {
+	if len(as.Script) > 0 || as.GetRanks().GetTasks() > 1 {
+		return ToOthers
+	}
+	return ToAll
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,63 +37,6 @@ type TaskRun struct {
 }
 
 func (r *TaskRun) len() int { return int((r.Last-r.First)/r.Step) + 1 }
-
-// NewTasks makes a set of runs in any order, which may overlap. A run that
-// counts down or goes beyond MaxTaskID is an error.
-func NewTasks(runs []TaskRun) (Tasks, error) {
-	top := uint32(0)
-	for i := range runs {
-		if r := &runs[i]; r.First > r.Last || r.Last > MaxTaskID {
-			return Tasks{}, Errorf(CodeInvalid, "tasks %d-%d: want FROM-TO with FROM at most TO, and TO at most %d", r.First, r.Last, MaxTaskID)
-		}
-		top = max(top, runs[i].Last)
-	}
-	if len(runs) == 0 {
-		return Tasks{}, nil
-	}
-	set := make([]uint64, top/64+1)
-	for _, r := range runs {
-		step := max(1, r.Step)
-		for id := uint64(r.First); id <= uint64(r.Last); id += uint64(step) {
-			set[id/64] |= 1 << (id % 64)
-		}
-	}
-	return tasksOf(set), nil
-}
-
-// tasksOf makes the runs of a set of bits: the longest from the first on, so
-// that equal sets have equal runs.
-func tasksOf(set []uint64) Tasks {
-	var t Tasks
-	next := func(from uint32) (uint32, bool) {
-		w := int(from / 64)
-		if w >= len(set) {
-			return 0, false
-		}
-		b := set[w] >> (from % 64)
-		if b != 0 {
-			return from + uint32(bits.TrailingZeros64(b)), true
-		}
-		for w++; w < len(set); w++ {
-			if set[w] != 0 {
-				return uint32(w*64 + bits.TrailingZeros64(set[w])), true
-			}
-		}
-		return 0, false
-	}
-	id, ok := next(0)
-	for ok {
-		r := TaskRun{First: id, Last: id, Step: 1, at: t.n}
-		after, more := next(id + 1)
-		for step := after - id; more && after-r.Last == step; after, more = next(after + 1) {
-			r.Last, r.Step = after, step
-		}
-		t.runs = append(t.runs, r)
-		t.n += r.len()
-		id, ok = after, more
-	}
-	return t
-}
 
 // Runs are the runs of the set, in order; not to be changed.
 func (t *Tasks) Runs() []TaskRun { return t.runs }

@@ -6,7 +6,11 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 func TestParseArray(t *testing.T) {
 	for _, c := range []struct {

@@ -26,7 +26,7 @@ func (s *Spec) Ranked() bool { return s.NodeCount() > 1 || s.TaskCount() > 1 }
 // BatchStep tells whether the job is a batch script on several nodes, which runs
 // once, on the first: it starts its tasks on all of them itself. A script that
 // has several processes on each node runs as each of them.
-func (s *Spec) BatchStep() bool { return len(s.Script) > 0 && s.NodeCount() > 1 && s.TaskCount() == 1 }
+func (s *Spec) BatchStep() bool { return s.Scripted() && s.NodeCount() > 1 && s.TaskCount() == 1 }
 
 // Gang is what an attempt on several nodes has beside its first one. It starts
 // as a whole: each part is prepared and says that it is ready, and only when all

@@ -15,6 +15,9 @@ type Spec struct {
 	Command []string
 	// Env is "KEY=value" lines, in the user's order.
 	Env []string
+	// Bulk is there in place of Env and Script where these are large and a store
+	// keeps them; see Large.
+	Bulk Bulk
 	// Dir is the absolute working directory.
 	Dir string
 	// Image is an image reference, or "" for a host job.

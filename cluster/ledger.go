@@ -35,6 +35,7 @@ type GPUUse struct {
 	MaxShares   int
 	Shareable   bool
 	Scope       Scope
+	Unshared    string // see GPU.Unshared
 	UsedMiB     int64
 	UsedMilli   int64
 	Shares      int
@@ -114,6 +115,7 @@ func (l *Ledger) SetNode(n *Node) {
 	for k := range l.gpus {
 		if g := &l.gpus[k]; g.Node == n.ID && n.GPU(g.ID) == nil {
 			g.Type, g.SellableMiB, g.MaxShares, g.Shareable, g.Scope, g.Closed = "", 0, 0, false, ScopeAnyone, false
+			g.Unshared = ""
 		}
 	}
 	l.closeGone()
@@ -132,6 +134,7 @@ func (l *Ledger) setGPU(n *Node, c *GPU) {
 	g := &l.gpus[i]
 	g.Node, g.Type, g.SellableMiB = n.ID, c.Type, c.SellableMiB
 	g.MaxShares, g.Shareable, g.Scope, g.Closed = max(1, c.MaxShares), c.Shareable(), c.Scope, !n.Open(c)
+	g.Unshared = c.Unshared
 }
 
 // Node returns the account of a node; ok is false for an unknown one.
@@ -213,6 +216,8 @@ func (l *Ledger) fitsGPU(node NodeID, gs GPUShare) Reason {
 		return Reason{ReasonNodeDown, fmt.Sprintf("GPU %s is drained or not sound", gs.GPU)}
 	case s.Exclusive && g.Shares > 0:
 		return Reason{ReasonExclusive, fmt.Sprintf("GPU %s: %d jobs on it, needs it alone", gs.GPU, g.Shares)}
+	case g.FreeShares() < 1 && g.Unshared != "":
+		return Reason{ReasonSharing, fmt.Sprintf("GPU %s: %d jobs on it, and %s", gs.GPU, g.Shares, g.Unshared)}
 	case g.FreeShares() < 1:
 		return Reason{ReasonGPUSlots, fmt.Sprintf("GPU %s: %d jobs on it, at most %d may share it", gs.GPU, g.Shares, max(1, g.MaxShares))}
 	case s.MemMiB > g.FreeMiB():

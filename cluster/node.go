@@ -39,6 +39,9 @@ type GPU struct {
 	// better ways are not used.
 	Scope     Scope
 	CapReason string
+	// Unshared says where an administrator switched sharing off, "" for nowhere. It
+	// follows from the switches, and is not stored with the card.
+	Unshared string
 	// State is what the agent says of it, StateReason why it is not OK.
 	State       GPUState
 	StateReason string
@@ -46,7 +49,7 @@ type GPU struct {
 
 // Shareable tells whether more than one attempt may lie on g.
 func (g *GPU) Shareable() bool {
-	return g.CapMode != "none" && g.MaxShares > 1 && g.Scope != ScopeNever
+	return g.CapMode != "none" && g.MaxShares > 1 && g.Scope != ScopeNever && g.Unshared == ""
 }
 
 // Node is one machine. Values are immutable.

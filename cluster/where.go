@@ -46,7 +46,7 @@ func (s *Spec) Refuses(n *Node) string {
 		return "is not the node that is asked for, " + string(s.Node)
 	case w == nil:
 		return ""
-	case w.Named() && len(w.Nodes.Names()) >= s.NodeCount() && !w.Nodes.Holds(n.ID):
+	case w.Named() && w.Nodes.Len() >= s.NodeCount() && !w.Nodes.Holds(n.ID):
 		return "is not among the nodes that are asked for, " + w.Nodes.String()
 	case w.Exclude.String() != "" && w.Exclude.Holds(n.ID):
 		return "is excluded by the job (" + w.Exclude.String() + ")"
@@ -62,6 +62,13 @@ func (s *Spec) Restricted() bool {
 	return s.Where != nil && (s.Where.Named() || s.Where.Exclude.String() != "" || s.Where.Features.String() != "")
 }
 
+// What a job's lists may cost each time that a node is looked for in them, or that
+// their names are made.
+const (
+	maxHostParts = 64
+	maxHostAgain = 64
+)
+
 // Check tells whether the reservation and the lists are ones that a job of so
 // many nodes may ask for. The error is an *Error of CodeInvalid.
 func (w *Where) Check(nodes int) error {
@@ -72,13 +79,19 @@ func (w *Where) Check(nodes int) error {
 		return Errorf(CodeInvalid, "nodelist: %s is no list of nodes; name those that the job must have", AllNodes)
 	case w.Exclude.String() == AllNodes:
 		return Errorf(CodeInvalid, "exclude: %s leaves no node to run on", AllNodes)
-	case len(w.Nodes.Names()) > nodes:
-		return Errorf(CodeInvalid, "nodelist: %s names %d nodes and the job has %d; it runs on all that are named, so ask for as many with --nodes, or name fewer", quoteShort(w.Nodes.String()), len(w.Nodes.Names()), nodes)
+	case w.Nodes.parts() > maxHostParts || w.Exclude.parts() > maxHostParts:
+		return Errorf(CodeInvalid, "nodelist, exclude: more than %d parts with brackets; write ranges such as gpu[01-99]", maxHostParts)
+	case w.Nodes.again() > maxHostAgain:
+		return Errorf(CodeInvalid, "nodelist: %s names nodes more than once; name each once", quoteShort(w.Nodes.String()))
+	case w.Nodes.Len() > nodes:
+		return Errorf(CodeInvalid, "nodelist: %s names %d nodes and the job has %d; it runs on all that are named, so ask for as many with --nodes, or name fewer", quoteShort(w.Nodes.String()), w.Nodes.Len(), nodes)
 	case w.Reservation != "":
 		return CheckReservationName(w.Reservation)
 	}
-	if i := slices.IndexFunc(w.Nodes.Names(), w.Exclude.Holds); i >= 0 {
-		return Errorf(CodeInvalid, "exclude: node %s is asked for and excluded", w.Nodes.Names()[i])
+	if names := w.Nodes.Names(); w.Exclude.String() != "" {
+		if i := slices.IndexFunc(names, w.Exclude.Holds); i >= 0 {
+			return Errorf(CodeInvalid, "exclude: node %s is asked for and excluded", names[i])
+		}
 	}
 	return nil
 }

@@ -187,9 +187,9 @@ func fairly() scheduler.Policy {
 // until waits for something to become so.
 func until(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !so(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !so(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not so after a minute: %s", what)
+			t.Fatalf("not so after two minutes: %s", what)
 		}
 	}
 }

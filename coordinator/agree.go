@@ -2,44 +2,63 @@ package coordinator
 
 import (
 	"context"
-	"time"
+	"fmt"
+	"strings"
 
+	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm"
 )
 
-// agreeEvery is how often members that did not answer are asked again.
-const agreeEvery = time.Second
-
 // agree raises the version of log entries to the highest that every coordinator
 // has said it reads: one that does not would stop at the first. What is in the
-// log once stays, since all have read it.
+// log once stays, since all have read it. Those that did not answer are asked
+// again and again.
 func (c *Coordinator) agree(ctx context.Context) error {
 	for {
-		if v := c.allRead(ctx); v > c.prop.Version() {
-			c.prop.SetVersion(v)
-		}
+		v, behind := c.allRead(ctx)
+		c.prop.SetVersion(max(v, c.prop.Version()), behind)
 		if c.prop.Version() >= fsm.EntryVersion {
 			return nil
 		}
-		if !sleep(ctx, agreeEvery) {
+		if !sleep(ctx, c.cfg.Waits.Agree) {
 			return ctx.Err()
 		}
 	}
 }
 
 // allRead asks every coordinator which entries it reads, and returns the
-// highest version that all do; 0 when one does not answer.
-func (c *Coordinator) allRead(ctx context.Context) uint32 {
-	members, least := c.raft.Members(), uint32(fsm.EntryVersion)
+// highest version that all do, 0 when one does not answer, and who keeps it from
+// being higher: one that is older is so until it is upgraded, and one that does not
+// answer may be about to start.
+func (c *Coordinator) allRead(ctx context.Context) (least uint32, behind *cluster.Error) {
+	members := c.raft.Members()
 	if len(members) == 0 { // they could not be told
-		return 0
+		return 0, nil
 	}
+	least = fsm.EntryVersion
+	var silent, old []string
 	for _, m := range members {
 		r, err := c.ask(ctx, m)
 		if err != nil {
-			return 0
+			silent = append(silent, m.ID)
+			continue
 		}
-		least = min(least, max(1, r.EntryVersion))
+		v := max(1, r.EntryVersion)
+		if v < fsm.EntryVersion {
+			old = append(old, fmt.Sprintf("coordinator %s (berth %s) reads those up to %d", m.ID, r.Version, v))
+		}
+		least = min(least, v)
 	}
-	return least
+	code := cluster.CodeConflict
+	if len(old) == 0 {
+		code = cluster.CodeUnavailable
+	}
+	if len(silent) > 0 {
+		least = 0
+		old = append(old, "coordinator "+strings.Join(silent, ", ")+" does not answer")
+	}
+	if len(old) == 0 {
+		return least, nil
+	}
+	return least, &cluster.Error{Code: code, Msg: strings.Join(old, ", ")}
 }

@@ -3,10 +3,12 @@ package coordinator_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -15,7 +17,7 @@ import (
 // version that would stop at them. Once they are in the log they stay.
 func TestNewCommandsWaitForEveryCoordinator(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3, Absent: 1})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Absent: 1, Waits: coordinator.Waits{Agree: 20 * time.Millisecond}})
 	pin := func() error {
 		_, err := apiv1.NewModelServiceClient(c.Dial(c.Leader(), "gate", "g")).PinModel(as(t, admin), &apiv1.PinModelRequest{Pinned: true})
 		return err
@@ -23,11 +25,15 @@ func TestNewCommandsWaitForEveryCoordinator(t *testing.T) {
 	if err := pin(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "upgrade") {
 		t.Fatalf("with a coordinator that was never heard: %v, want Unavailable that says why", err)
 	}
+	w := &taught{t: t, c: c}
+	w.until("the silent one to be named", func() bool {
+		err := pin()
+		return err != nil && strings.Contains(err.Error(), "pin_weights needs coordinators that read log entries of version 2, and coordinator "+c.Peers()[2].ID+" does not answer")
+	})
 	if _, err := submit(t, c.Dial(c.Leader(), "gate", "g"), alice, reqID(1), spec(0)); err != nil {
 		t.Fatalf("all else must go on: %v", err)
 	}
 	c.Restart(2)
-	w := &taught{t: t, c: c}
 	w.until("the command to be understood", func() bool { return pin() == nil })
 	lead := c.Leader()
 	c.Kill((lead + 1) % 3)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/fsm"
@@ -114,34 +115,132 @@ func (s *jobServer) wishes(ids []uint64, tasks []*apiv1.ArrayTasks) []taskWish {
 	return out
 }
 
-// changeCommand is what an array is asked for in the log, without what to do.
-func (s *jobServer) changeCommand(who caller, w taskWish) (*logv1.ChangeTasks, error) {
+// changeCommand is what an array is asked for in the log, without what to do, and
+// the ranks of its tasks that it is about: those of the list that there are.
+func (s *jobServer) changeCommand(who caller, w taskWish) (*logv1.ChangeTasks, []cluster.Span, error) {
 	a, ok := s.c.fsm.Array(cluster.JobID(w.id))
 	if !ok {
 		if _, there := s.c.fsm.Job(cluster.JobID(w.id)); there && w.tasks != "" {
-			return nil, cluster.Errorf(cluster.CodeNotFound, "job %d is no array and has no tasks", w.id)
+			return nil, nil, cluster.Errorf(cluster.CodeNotFound, "job %d is no array and has no tasks", w.id)
 		}
-		return nil, noJob(w.id)
+		return nil, nil, noJob(w.id)
 	}
 	if err := s.c.authorize(who, actCancel, &a.Owner); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c := &logv1.ChangeTasks{Array: w.id, By: uint32(who.uid), Admin: a.Owner.UID != who.uid}
-	if w.tasks != "" {
-		t, err := cluster.ParseTasks(w.tasks)
-		if err != nil {
-			return nil, err
-		}
-		c.Runs = conv.RunsToLog(&t)
+	tasks := &a.Spec.Array.Tasks
+	if w.tasks == "" {
+		return c, tasks.All(), nil
 	}
-	return c, nil
+	t, err := cluster.ParseTasks(w.tasks)
+	if err != nil {
+		return nil, nil, err
+	}
+	ranks := tasks.In(&t)
+	if len(ranks) == 0 {
+		return nil, nil, cluster.Errorf(cluster.CodeNotFound, "array %d has none of the tasks %s; its tasks are %s", w.id, shortText(t.String()), shortText(tasks.String()))
+	}
+	some := tasks.Select(ranks)
+	c.Runs = conv.RunsToLog(&some)
+	return c, ranks, nil
+}
+
+func shortText(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "..."
+	}
+	return s
+}
+
+// asked gathers commands of one call. What is asked of tasks of one array is one
+// command, however often they are named: each costs as much as its array has jobs.
+type asked struct {
+	cmds []*logv1.Command
+	of   map[uint64]int // commands by array
+	want []wanted
+}
+
+// wanted is what one wish is answered by: a command and, of an array, ranks.
+type wanted struct {
+	cmd   int
+	ranks []cluster.Span
+}
+
+// add takes a command for a job.
+func (a *asked) add(cmd *logv1.Command) {
+	a.want = append(a.want, wanted{cmd: len(a.cmds)})
+	a.cmds = append(a.cmds, cmd)
+}
+
+// addTasks takes a command for tasks of an array, all if it has no runs.
+func (a *asked) addTasks(c *logv1.ChangeTasks, ranks []cluster.Span) {
+	at, ok := a.of[c.Array]
+	if !ok {
+		if a.of == nil {
+			a.of = map[uint64]int{}
+		}
+		at = len(a.cmds)
+		a.of[c.Array] = at
+		a.cmds = append(a.cmds, &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: c}})
+	}
+	a.want = append(a.want, wanted{at, ranks})
+}
+
+// merge makes the commands about all that was asked of their arrays.
+func (a *asked) merge(tasksOf func(array uint64) *cluster.Tasks) {
+	parts := map[int][][]cluster.Span{}
+	for _, w := range a.want {
+		if w.ranks != nil {
+			parts[w.cmd] = append(parts[w.cmd], w.ranks)
+		}
+	}
+	for at, ranks := range parts {
+		if len(ranks) < 2 {
+			continue
+		}
+		c := a.cmds[at].GetChangeTasks()
+		tasks := tasksOf(c.Array)
+		all := cluster.SpanOr(slices.Concat(ranks...), nil)
+		c.Runs = nil
+		if tasks != nil && cluster.SpanLen(all) < tasks.Len() {
+			some := tasks.Select(all)
+			c.Runs = conv.RunsToLog(&some)
+		}
+	}
+}
+
+// tasksOf are the tasks of an array, nil when it is gone.
+func (s *jobServer) tasksOf(array uint64) *cluster.Tasks {
+	a, ok := s.c.fsm.Array(cluster.JobID(array))
+	if !ok {
+		return nil
+	}
+	return &a.Spec.Array.Tasks
+}
+
+// counts is what became of the tasks that one wish was about.
+func (w *wanted) counts(r *fsm.Result) fsm.TaskCounts {
+	if w.ranks == nil {
+		return r.Tasks
+	}
+	some := r.Tasks
+	some.Done = cluster.SpanLen(cluster.SpanAnd(w.ranks, r.Tasks.DoneRanks))
+	if some.Refused = cluster.SpanLen(cluster.SpanAnd(w.ranks, r.Tasks.RefusedRanks)); some.Refused == 0 {
+		some.Why = nil
+	}
+	some.Finished = cluster.SpanLen(w.ranks) - some.Done - some.Refused
+	return some
 }
 
 // cancelTasks does CancelJobs where some of it is about arrays.
 func (s *jobServer) cancelTasks(ctx context.Context, who caller, req *apiv1.CancelJobsRequest, resp *apiv1.CancelJobsResponse) error {
-	var cmds []*logv1.Command
-	var at []*apiv1.CancelResult
+	var a asked
+	var at []*apiv1.CancelResult // of a.want
 	for _, w := range s.wishes(req.Ids, req.Tasks) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		res := &apiv1.CancelResult{Id: w.id, Tasks: w.tasks}
 		resp.Results = append(resp.Results, res)
 		if !w.array {
@@ -152,16 +251,17 @@ func (s *jobServer) cancelTasks(ctx context.Context, who caller, req *apiv1.Canc
 			case s.c.authorize(who, actCancel, &j.Owner) != nil:
 				res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_DENIED
 			default:
-				cmds = append(cmds, &logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: w.id, By: uint32(who.uid), Admin: j.Owner.UID != who.uid}}})
+				a.add(&logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: w.id, By: uint32(who.uid), Admin: j.Owner.UID != who.uid}}})
 				at = append(at, res)
 			}
 			continue
 		}
-		c, err := s.changeCommand(who, w)
+		c, ranks, err := s.changeCommand(who, w)
 		switch {
 		case err == nil:
 			c.Change = logv1.TaskChange_TASK_CHANGE_CANCEL
-			cmds, at = append(cmds, &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: c}}), append(at, res)
+			a.addTasks(c, ranks)
+			at = append(at, res)
 		case codeOf(err) == cluster.CodeNotFound:
 			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
 		case codeOf(err) == cluster.CodeDenied:
@@ -170,24 +270,26 @@ func (s *jobServer) cancelTasks(ctx context.Context, who caller, req *apiv1.Canc
 			return err
 		}
 	}
-	if len(cmds) == 0 {
+	if len(a.cmds) == 0 {
 		return s.c.current(ctx)
 	}
-	results, err := s.c.prop.Do(ctx, cmds...)
+	a.merge(s.tasksOf)
+	results, err := s.c.prop.Each(ctx, a.cmds...)
 	if err != nil {
 		return err
 	}
-	for i := range results {
-		r, res := &results[i], at[i]
-		switch {
-		case cmds[i].GetCancelJob() != nil:
+	for i := range a.want {
+		w, res := &a.want[i], at[i]
+		r := &results[w.cmd]
+		switch n := w.counts(r).Done; {
+		case w.ranks == nil:
 			res.Outcome = cancelOutcomes[r.Cancel]
 		case r.Err != nil:
 			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND
-		case r.Tasks.Done == 0:
+		case n == 0:
 			res.Outcome = apiv1.CancelOutcome_CANCEL_OUTCOME_ALREADY_FINISHED
 		default:
-			res.Outcome, res.Count = apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED, uint32(r.Tasks.Done)
+			res.Outcome, res.Count = apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED, uint32(n)
 		}
 	}
 	return nil
@@ -203,52 +305,67 @@ var taskChanges = map[apiv1.JobAction]logv1.TaskChange{
 
 // controlTasks does ControlJobs where some of it is about arrays.
 func (s *jobServer) controlTasks(ctx context.Context, who caller, req *apiv1.ControlJobsRequest, resp *apiv1.ControlJobsResponse) error {
-	var cmds []*logv1.Command
-	var at []*apiv1.ControlResult
+	var a asked
+	var at []*apiv1.ControlResult // of a.want
 	for _, w := range s.wishes(req.Ids, req.Tasks) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		res := &apiv1.ControlResult{Id: w.id, Tasks: w.tasks}
 		resp.Results = append(resp.Results, res)
-		cmd, err := s.controlWish(who, req, w)
+		cmd, ranks, err := s.controlWish(who, req, w)
 		if err != nil {
 			blame(res, err)
 			continue
 		}
-		cmds, at = append(cmds, cmd), append(at, res)
+		if c := cmd.GetChangeTasks(); c != nil {
+			a.addTasks(c, ranks)
+		} else {
+			a.add(cmd)
+		}
+		at = append(at, res)
 	}
-	if len(cmds) == 0 {
+	if len(a.cmds) == 0 {
 		return s.c.current(ctx)
 	}
-	results, err := s.c.prop.Do(ctx, cmds...)
+	a.merge(s.tasksOf)
+	results, err := s.c.prop.Each(ctx, a.cmds...)
 	if err != nil {
 		return err
 	}
-	for i := range results {
-		tellTasks(at[i], cmds[i], &results[i])
+	throttle := req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE
+	for i := range a.want {
+		w := &a.want[i]
+		r := results[w.cmd]
+		if !throttle { // which is of the array as a whole
+			r.Tasks = w.counts(&r)
+		}
+		tellTasks(at[i], a.cmds[w.cmd], &r)
 	}
 	return nil
 }
 
-func (s *jobServer) controlWish(who caller, req *apiv1.ControlJobsRequest, w taskWish) (*logv1.Command, error) {
+func (s *jobServer) controlWish(who caller, req *apiv1.ControlJobsRequest, w taskWish) (*logv1.Command, []cluster.Span, error) {
 	if !w.array {
 		j, ok := s.c.fsm.Job(cluster.JobID(w.id))
 		if !ok {
-			return nil, noJob(w.id)
+			return nil, nil, noJob(w.id)
 		}
 		if req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE {
-			return nil, cluster.Errorf(cluster.CodeConflict, "job %d is no array", w.id)
+			return nil, nil, cluster.Errorf(cluster.CodeConflict, "job %d is no array", w.id)
 		}
-		return controlCommand(who, req, w.id), s.c.authorize(who, actCancel, &j.Owner)
+		return controlCommand(who, req, w.id), nil, s.c.authorize(who, actCancel, &j.Owner)
 	}
 	if req.Action == apiv1.JobAction_JOB_ACTION_THROTTLE && (req.Throttle > cluster.MaxThrottle || w.tasks != "") {
-		return nil, cluster.Errorf(cluster.CodeInvalid, "throttle: %d of tasks %q; it is 0 to %d and of an array as a whole", req.Throttle, w.tasks, cluster.MaxThrottle)
+		return nil, nil, cluster.Errorf(cluster.CodeInvalid, "throttle: %d of tasks %q; it is 0 to %d and of an array as a whole", req.Throttle, w.tasks, cluster.MaxThrottle)
 	}
-	c, err := s.changeCommand(who, w)
+	c, ranks, err := s.changeCommand(who, w)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c.Change, c.Throttle = taskChanges[req.Action], req.Throttle
 	c.Admin = who.admin && (!req.AsUser || c.Change == logv1.TaskChange_TASK_CHANGE_RELEASE)
-	return &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: c}}, nil
+	return &logv1.Command{Kind: &logv1.Command_ChangeTasks{ChangeTasks: c}}, ranks, nil
 }
 
 // tellTasks says what became of tasks. Where nothing was done it says why.

@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -111,4 +112,54 @@ func TestAThrottleOutlivesTheLeader(t *testing.T) {
 		}
 		return got["RUNNING"] == 2 && got["COMPLETED"] == 1 && got["PENDING"] == 1
 	})
+}
+
+// TestTasksAreNamedAgainAndAgain: lists as long and as far beyond an array as a
+// request holds cost a moment, and each gets its own answer though they are one
+// command for the array.
+func TestTasksAreNamedAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1})
+	cc := c.Dial(0, "gate", "g")
+	jobs := apiv1.NewJobServiceClient(cc)
+	two, five := array(t, cc, alice, reqID(1), "0-1", spec(2000)), array(t, cc, alice, reqID(2), "0-8:2", spec(2000))
+	var far []*apiv1.ArrayTasks
+	for range 999 {
+		far = append(far, &apiv1.ArrayTasks{Array: two, Tasks: "2-4194303,3-4194303:2,1000-4194302:3"})
+	}
+	began := time.Now()
+	resp, err := jobs.CancelJobs(as(t, alice), &apiv1.CancelJobsRequest{Tasks: far})
+	if err != nil || len(resp.Results) != len(far) || resp.Results[998].Outcome != apiv1.CancelOutcome_CANCEL_OUTCOME_NOT_FOUND {
+		t.Fatalf("cancelled tasks that are none: %v, %v", resp.GetResults(), err)
+	}
+	if d := time.Since(began); d > 30*time.Second {
+		t.Errorf("took %s", d)
+	}
+	ask := func(array uint64, tasks ...string) (out []*apiv1.ArrayTasks) {
+		for _, t := range tasks {
+			out = append(out, &apiv1.ArrayTasks{Array: array, Tasks: t})
+		}
+		return out
+	}
+	held, err := jobs.ControlJobs(as(t, alice), &apiv1.ControlJobsRequest{Action: apiv1.JobAction_JOB_ACTION_HOLD, Tasks: ask(five, "0-2", "2-4194303:2", "7", "8,6,8")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []uint32{2, 4, 0, 2} {
+		if r := held.Results[i]; r.Count != want || (r.Fault == "") != (want > 0) {
+			t.Errorf("hold %s: %d tasks, %q %s; want %d", r.Tasks, r.Count, r.Fault, r.Message, want)
+		}
+	}
+	resp, err = jobs.CancelJobs(as(t, alice), &apiv1.CancelJobsRequest{Ids: []uint64{two}, Tasks: ask(five, "0", "0-4,0-4194303:4", "8", "1-7:2")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []uint32{2, 1, 4, 1, 0} {
+		if r := resp.Results[i]; r.Count != want || (r.Outcome == apiv1.CancelOutcome_CANCEL_OUTCOME_CANCELLED) != (want > 0) {
+			t.Errorf("cancel %s: %d tasks, %s; want %d", r.Tasks, r.Count, r.Outcome, want)
+		}
+	}
+	if m := whole(t, cc, five); m.Ended != 4 {
+		t.Errorf("%d of the tasks ended, want 0, 2, 4 and 8", m.Ended)
+	}
 }

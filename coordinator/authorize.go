@@ -84,55 +84,74 @@ const (
 	mdPlain     = "berth-plain"
 )
 
-// identify finds out who calls: from the kernel on the local socket, from the
-// metadata when a coordinator or a gate speaks for somebody.
-func (c *Coordinator) identify(ctx context.Context) (caller, error) {
+// speaker is for whom a call is, and by which peer: role and id are "" on the
+// local socket.
+type speaker struct {
+	role, id string
+	uid      cluster.UID
+	gid      uint32
+}
+
+// speaker reads who calls: from the kernel on the local socket, from the
+// metadata when a coordinator, a gate or a node speaks for somebody. It does not
+// wait, and does not look whether a node may speak for that user.
+func (c *Coordinator) speaker(ctx context.Context) (speaker, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
-		return caller{}, cluster.Errorf(cluster.CodeUnauthenticated, "no peer")
+		return speaker{}, cluster.Errorf(cluster.CodeUnauthenticated, "no peer")
 	}
-	md, _ := metadata.FromIncomingContext(ctx)
+	forUID := metadata.ValueFromIncomingContext(ctx, mdUID)
 	if cred, ok := p.AuthInfo.(UnixPeer); ok {
-		if len(md.Get(mdUID)) > 0 {
-			return caller{}, cluster.Errorf(cluster.CodeDenied, "only a coordinator or a gate may speak for somebody else")
+		if len(forUID) > 0 {
+			return speaker{}, cluster.Errorf(cluster.CodeDenied, "only a coordinator or a gate may speak for somebody else")
 		}
-		return c.user(cred.UID, cred.GID), nil
+		return speaker{uid: cred.UID, gid: cred.GID}, nil
 	}
 	role, id, err := c.cfg.Peer(ctx)
 	if err != nil {
-		return caller{}, &cluster.Error{Code: cluster.CodeUnauthenticated, Msg: "a client certificate is needed", Err: err}
+		return speaker{}, &cluster.Error{Code: cluster.CodeUnauthenticated, Msg: "a client certificate is needed", Err: err}
 	}
 	if role != roleCoordinator && role != roleGate && role != roleAgent {
-		return caller{}, cluster.Errorf(cluster.CodeDenied, "role %q may not call this", role)
+		return speaker{}, cluster.Errorf(cluster.CodeDenied, "role %q may not call this", role)
 	}
-	uid, err1 := parseID(md.Get(mdUID))
-	gid, err2 := parseID(md.Get(mdGID))
+	uid, err1 := parseID(forUID)
+	gid, err2 := parseID(metadata.ValueFromIncomingContext(ctx, mdGID))
 	if err1 != nil || err2 != nil {
-		return caller{}, cluster.Errorf(cluster.CodeUnauthenticated, "the call does not say for whom it is")
+		return speaker{}, cluster.Errorf(cluster.CodeUnauthenticated, "the call does not say for whom it is")
 	}
 	if role == roleGate && (uid == 0 || cluster.UID(uid) < c.cfg.MinUID) {
-		return caller{}, cluster.Errorf(cluster.CodeDenied, "a gate may not speak for uid %d", uid)
+		return speaker{}, cluster.Errorf(cluster.CodeDenied, "a gate may not speak for uid %d", uid)
 	}
-	if role == roleAgent {
-		return c.jobUser(ctx, cluster.NodeID(id), cluster.UID(uid))
+	return speaker{role: role, id: id, uid: cluster.UID(uid), gid: gid}, nil
+}
+
+// identify finds out who calls, and what they are.
+func (c *Coordinator) identify(ctx context.Context) (caller, error) {
+	var sp speaker
+	if a := admittedOf(ctx); a != nil {
+		sp = a.speaker
+	} else {
+		var err error
+		if sp, err = c.speaker(ctx); err != nil {
+			return caller{}, err
+		}
 	}
-	who := c.user(cluster.UID(uid), gid)
-	if len(md.Get(mdPlain)) > 0 {
+	if sp.role == roleAgent {
+		return c.jobUser(ctx, cluster.NodeID(sp.id), sp.uid)
+	}
+	who := c.user(sp.uid, sp.gid)
+	if sp.role != "" && len(metadata.ValueFromIncomingContext(ctx, mdPlain)) > 0 {
 		who.plain, who.admin = true, false
 	}
 	return who, nil
 }
-
-// jobUserWait is how long a coordinator may take to learn of a job whose node
-// knows it already.
-const jobUserWait = 3 * time.Second
 
 // jobUser is a user for whom a node speaks: it may for those whose jobs run
 // there, as whoever is root there can be them anyway, and for nobody else. The
 // group is the one that the job came with: a node that could name any would
 // have its users' next jobs run with it on other nodes.
 func (c *Coordinator) jobUser(ctx context.Context, node cluster.NodeID, uid cluster.UID) (caller, error) {
-	for deadline := time.Now().Add(jobUserWait); ; {
+	for deadline := time.Now().Add(c.cfg.Waits.JobUser); ; {
 		jobs := c.fsm.NodeJobs(node)
 		if i := slices.IndexFunc(jobs, func(j *cluster.Job) bool { return j.Owner.UID == uid }); i >= 0 {
 			who := c.user(uid, jobs[i].Owner.GID)
@@ -155,7 +174,11 @@ func (c *Coordinator) onBehalf(who caller) metadata.MD {
 }
 
 func (c *Coordinator) user(uid cluster.UID, gid uint32) caller {
-	return caller{uid: uid, gid: gid, name: c.cfg.Users(uid), admin: uid == 0 || slices.Contains(c.cfg.Admins, uid)}
+	return caller{uid: uid, gid: gid, name: c.cfg.Users(uid), admin: c.isAdmin(uid)}
+}
+
+func (c *Coordinator) isAdmin(uid cluster.UID) bool {
+	return uid == 0 || slices.Contains(c.cfg.Admins, uid)
 }
 
 // parseID reads a uid or gid; those beyond 2³¹-1 wrap to others in some

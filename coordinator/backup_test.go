@@ -3,18 +3,24 @@ package coordinator_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/berth-scheduler/berth/coordinator/backup"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
+	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -41,7 +47,7 @@ func saved(t *testing.T, cc *grpc.ClientConn, uid uint32) ([]byte, error) {
 // restore makes coordinator i's directory of a copy.
 func restore(t *testing.T, c *coordtest.Cluster, i int, file []byte, skip uint64) error {
 	t.Helper()
-	h, state, err := backup.Load(bytes.NewReader(file), skip)
+	h, state, err := backup.Load(bytes.NewReader(file), &fsm.Revival{SkipJobs: skip})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +119,62 @@ func TestAClusterIsRestored(t *testing.T) {
 	if file, err = saved(t, cc, admin); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := backup.Load(bytes.NewReader(file), 0); err != nil {
+	if _, _, err := backup.Load(bytes.NewReader(file), nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAJobIsToldToWaitForNobody: what a job waits for is changed as it is written,
+// and to nothing; then the state can be saved, restored, and read by a coordinator
+// that starts again.
+func TestAJobIsToldToWaitForNobody(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1, SnapshotThreshold: 1, SnapshotInterval: 10 * time.Millisecond})
+	cc := c.Dial(0, "gate", "g")
+	jobs := apiv1.NewJobServiceClient(cc)
+	first, last := spec(1000), spec(1000)
+	first.Hold = true
+	array := array(t, cc, alice, reqID(1), "0-3", first)
+	last.Depends = []*apiv1.Dependency{{Kind: "afterok", Job: array}}
+	ids, err := submit(t, cc, alice, reqID(2), last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := uint32(2)
+	change := func(deps ...*apiv1.Dependency) *apiv1.Job {
+		t.Helper()
+		resp, err := jobs.UpdateJob(as(t, alice), &apiv1.UpdateJobRequest{Id: ids[0], SetDepends: true, Depends: deps})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.Job
+	}
+	j := change(&apiv1.Dependency{Kind: "after", Job: array, Task: &task, Delay: durationpb.New(3 * time.Minute)})
+	if d := j.GetSpec().GetDepends(); len(d) != 1 || d[0].Task == nil || d[0].GetTask() != 2 || d[0].GetDelay().AsDuration() != 3*time.Minute {
+		t.Errorf("changed to wait for task 2 and three minutes, it waits for %v", d)
+	}
+	if j = change(); len(j.GetSpec().GetDepends()) != 0 || j.GetDependency() != "" {
+		t.Errorf("told to wait for nobody, it waits for %v, %q", j.GetSpec().GetDepends(), j.GetDependency())
+	}
+	file, err := saved(t, cc, admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, _, err := backup.Load(bytes.NewReader(file), nil)
+	if err != nil {
+		t.Fatalf("what was saved: %v", err)
+	}
+	until(t, "a snapshot of it", func() bool {
+		taken, err := filepath.Glob(filepath.Join(c.Dir(0), "*", "*-*-*"))
+		return err == nil && slices.ContainsFunc(taken, func(path string) bool {
+			var term, index, at uint64
+			n, err := fmt.Sscanf(filepath.Base(path), "%d-%d-%d", &term, &index, &at)
+			return err == nil && n == 3 && filepath.Ext(path) == "" && index >= h.Index
+		})
+	})
+	c.Kill(0)
+	c.Restart(0)
+	if j := job(t, c.Dial(0, "gate", "g"), alice, ids[0]); j.GetState() != "PENDING" || j.GetDependency() != "" {
+		t.Errorf("after a restart it is %s, %q", j.GetState(), j.GetDependency())
 	}
 }

@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"math"
 	"os"
@@ -13,7 +14,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -78,7 +81,7 @@ func TestTheKernelSaysWhoCallsOnTheSocket(t *testing.T) {
 	me := uint32(os.Getuid())
 	for i := range 3 { // at a follower, the coordinator speaks for the user
 		jobs := apiv1.NewJobServiceClient(c.Client(i))
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		resp, err := jobs.SubmitJobs(ctx, &apiv1.SubmitJobsRequest{RequestId: reqID(i), Jobs: []*apiv1.JobSpec{spec(0)}})
 		if err != nil {
@@ -132,7 +135,7 @@ func TestAPanicEndsOneCallOnly(t *testing.T) {
 
 func TestWatchesBeginWhereTheyCan(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 1})
+	c := coordtest.Start(t, coordtest.Options{N: 1, Waits: coordinator.Waits{Index: 50 * time.Millisecond}})
 	cc := c.Dial(0, "gate", "g")
 	private := spec(0)
 	private.Command = append(private.Command, []byte("--password=x"))
@@ -213,5 +216,58 @@ func TestListingsAreBounded(t *testing.T) {
 		if got := status.Code(tc.err); got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.name, tc.err, tc.want)
 		}
+	}
+}
+
+// TestBytesOfAUser: what jobs bring with them is bounded by user and in all, equal
+// parts count once, and count no more when the jobs have ended.
+func TestBytesOfAUser(t *testing.T) {
+	t.Parallel()
+	c := coordtest.Start(t, coordtest.Options{N: 1, MaxBytesPerUser: 1 << 20, MaxBytes: 3 << 19})
+	jobs := apiv1.NewJobServiceClient(c.Dial(0, "gate", "g"))
+	submit := func(uid uint32, tag string) (uint64, error) {
+		s := spec(2000)
+		s.Hold = true
+		for k := range 100 {
+			s.Env = append(s.Env, fmt.Appendf(nil, "A%d=%s%s", k, tag, strings.Repeat("x", 4000)))
+		}
+		r, err := jobs.SubmitJobs(as(t, uid), &apiv1.SubmitJobsRequest{RequestId: rand.Text(), Jobs: []*apiv1.JobSpec{s}})
+		if err != nil {
+			return 0, err
+		}
+		return r.Ids[0], nil
+	}
+	var first uint64
+	for i, tag := range []string{"a", "a", "b", "a"} {
+		id, err := submit(alice, tag)
+		if err != nil {
+			t.Fatalf("%d, of two contents: %v", i, err)
+		}
+		if tag == "b" {
+			first = id
+		}
+	}
+	if _, err := submit(alice, "c"); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "limits.spec_mib_per_user") {
+		t.Errorf("a third content: %v", err)
+	}
+	if _, err := submit(bob, "a"); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+	if _, err := submit(bob, "b"); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "limits.spec_mib_total") {
+		t.Errorf("more than all users may have: %v", err)
+	}
+	show, err := jobs.GetJob(as(t, alice), &apiv1.GetJobRequest{Id: first})
+	if err != nil || len(show.GetJob().GetSpec().GetEnv()) != 100 {
+		t.Errorf("its owner sees %d lines, %v", len(show.GetJob().GetSpec().GetEnv()), err)
+	}
+	list, err := jobs.ListJobs(as(t, alice), &apiv1.ListJobsRequest{})
+	if err != nil || len(list.GetJobs()) == 0 || proto.Size(list) > 100<<10 {
+		t.Errorf("a list has %d bytes, %v", proto.Size(list), err)
+	}
+	if _, err := jobs.CancelJobs(as(t, alice), &apiv1.CancelJobsRequest{Ids: []uint64{first}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := submit(alice, "c"); err != nil {
+		t.Errorf("after one has ended: %v", err)
 	}
 }

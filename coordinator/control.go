@@ -53,7 +53,7 @@ func (s *jobServer) control(ctx context.Context, who caller, req *apiv1.ControlJ
 	if len(cmds) == 0 {
 		return resp, s.c.current(ctx)
 	}
-	results, err := s.c.prop.Do(ctx, cmds...)
+	results, err := s.c.prop.Each(ctx, cmds...)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,9 +21,12 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/bulk"
 	"github.com/berth-scheduler/berth/coordinator/learner"
+	"github.com/berth-scheduler/berth/coordinator/limit"
 	"github.com/berth-scheduler/berth/coordinator/proposer"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
+	"github.com/berth-scheduler/berth/coordinator/space"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
@@ -32,24 +36,35 @@ import (
 type Config struct {
 	ID, ClusterID, ClusterName string
 	Version                    string
-	// Dir holds the Raft log and snapshots.
-	Dir string
+	// Dir holds the Raft log and snapshots. Space says with how little room left
+	// there users are refused; it may be left zero.
+	Dir   string
+	Space space.Config
 	// Advertise is the address that the others reach this one at, for Raft
 	// and gRPC both. Peers are all the coordinators of the cluster, this one
 	// among them.
 	Advertise string
 	Peers     []raftnode.Server
 	Timing    raftnode.Timing
+	// BetweenRaft returns what stands between Raft and the state machine, nil for
+	// nothing: tests hold entries back there.
+	BetweenRaft func(raft.FSM) raft.FSM
 	// Raft carries Raft's connections; Listener hands out connections of
 	// daemons, whose handshake Credentials take over; Socket is where local
 	// users connect.
+	// Joins, optional, hands out those of machines without a certificate, whose
+	// handshake Credentials take over too; they may ask to join and nothing else.
 	Raft        raft.StreamLayer
 	Listener    net.Listener
+	Joins       net.Listener
 	Credentials credentials.TransportCredentials
 	Socket      net.Listener
 	// Peer returns who calls over Listener: a role and an id. The error
 	// matches ErrNoCertificate when the caller showed no certificate.
 	Peer func(ctx context.Context) (role, id string, err error)
+	// CutDenied closes the connections of those for whom denied, which is made for
+	// it, says so; optional. It is called after somebody was denied.
+	CutDenied func(denied func(role, id, serial string) bool)
 	// Dial connects to another coordinator.
 	Dial func(addr string) (*grpc.ClientConn, error)
 	// Certs answers joins and renewals; optional: then nobody can join here.
@@ -98,6 +113,8 @@ type Config struct {
 	// CatchUp bounds how long a question about finished jobs waits here for this
 	// coordinator to be as far as the leader; 0 means five seconds.
 	CatchUp time.Duration
+	// Waits bound how long calls wait here for others.
+	Waits Waits
 	// SnapshotThreshold is how many log entries gather before a snapshot, and how
 	// many are kept behind it; SnapshotInterval how often that is looked at. 0 means
 	// 8,192 and a minute.
@@ -105,6 +122,10 @@ type Config struct {
 	SnapshotInterval  time.Duration
 	// MaxQueued is how many jobs may wait; 0 means 200,000.
 	MaxQueued int
+	// MaxBytes is how many bytes the specs of all jobs that wait or run may take, and
+	// MaxBytesPerUser those of one user's, with equal environments and scripts counted
+	// once; 0 means 2 GiB and 256 MiB.
+	MaxBytes, MaxBytesPerUser int64
 	// MaxPerUser is how many jobs of one user may wait or run; 0 means three
 	// quarters of MaxQueued.
 	MaxPerUser int
@@ -116,11 +137,18 @@ type Config struct {
 	// MaxStreams is how many shells, commands and outputs users may have open
 	// here at once, MaxStreamsPerUser how many one of them; 0 means 512 and 32.
 	MaxStreams, MaxStreamsPerUser int
+	// Limits bound what one user may ask for at once and in a second;
+	// MaxConnsPerUser how many connections to Socket one may have open, 0 means 256.
+	Limits          limit.Config
+	MaxConnsPerUser int
 	// Notices says how users are told of jobs; it may be left zero.
 	Notices Notices
 	// IdleEvery is how often it is looked for GPUs that stand idle; 0 means two
 	// seconds.
 	IdleEvery time.Duration
+	// IdleSeen, if it is not nil, is told after each of these looks for how many
+	// milliseconds in all it is known by then what the jobs used.
+	IdleSeen func(knownMs int64)
 	// Gossip is the address to gossip at; optional. GossipKey is 32 bytes.
 	Gossip      string
 	GossipPeers []string
@@ -173,7 +201,11 @@ type Coordinator struct {
 	feed      *feed
 	peers     *peerConns
 	relays    *relays
+	limits    *limit.Table
+	guesses   *limit.Hosts // wrong join tokens
 	archive   *archive
+	denials   chan struct{} // holds one when somebody was denied
+	space     *space.Watch
 	builtIn   fsm.WeightsVersion
 
 	office atomic.Pointer[office]
@@ -201,20 +233,31 @@ func New(cfg Config) (*Coordinator, error) {
 	if cfg.MaxQueued == 0 {
 		cfg.MaxQueued = defaultMaxQueued
 	}
+	cfg.MaxBytes, cfg.MaxBytesPerUser = cmp.Or(cfg.MaxBytes, 2<<30), cmp.Or(cfg.MaxBytesPerUser, 256<<20)
 	if cfg.MaxPerUser == 0 {
 		cfg.MaxPerUser = max(1, cfg.MaxQueued/4*3)
 	}
+	cfg.Waits.fill()
 	if cfg.Lease <= 0 {
 		return nil, errors.New("coordinator config: Lease is missing")
 	}
 	c := &Coordinator{
 		cfg: cfg, log: cfg.Log.With("component", "coordinator", "id", cfg.ID),
-		metrics: newMetrics(cfg.Registry), began: cfg.Clock(), builtIn: builtIn(),
+		metrics: newMetrics(cfg.Registry), began: cfg.Clock(), builtIn: builtIn(), denials: make(chan struct{}, 1),
 	}
-	c.fsm = fsm.New(fsm.Options{Version: cfg.Version, OnDiverged: c.diverged})
+	large, err := bulk.Open(cfg.Dir, c.log)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	c.fsm = fsm.New(fsm.Options{Version: cfg.Version, OnDiverged: c.diverged, OnDenied: c.cutLater, Bulk: large.Keep})
+	c.cfg.Peer = c.undenied(cfg.Peer)
 	c.archive = newArchive(c) // before the log is read: the state forgets what it has not taken
+	machine := raft.FSM(&machine{FSM: c.fsm, archive: c.archive})
+	if cfg.BetweenRaft != nil {
+		machine = cfg.BetweenRaft(machine)
+	}
 	node, err := raftnode.Open(raftnode.Config{
-		Dir: cfg.Dir, ID: cfg.ID, Advertise: cfg.Advertise, StreamLayer: cfg.Raft, FSM: c.fsm,
+		Dir: cfg.Dir, ID: cfg.ID, Advertise: cfg.Advertise, StreamLayer: cfg.Raft, FSM: machine, Reads: raftnode.Reads{Entry: fsm.CheckEntry, State: fsm.CheckSnapshot},
 		Log: cfg.Log.With("component", "raft"), Timing: cfg.Timing, Bootstrap: cfg.Peers, ClusterID: cfg.ClusterID,
 		Fatal: c.die, SnapshotThreshold: cfg.SnapshotThreshold, TrailingLogs: cfg.SnapshotThreshold, SnapshotInterval: cfg.SnapshotInterval,
 	})
@@ -223,7 +266,8 @@ func New(cfg Config) (*Coordinator, error) {
 		return nil, err
 	}
 	c.raft = node
-	c.prop, c.promising = proposer.New(node, c.fsm, cfg.Clock), make(chan struct{}, 1)
+	c.space = space.New(cfg.Space, cfg.Dir, c.log, c.metrics.reg)
+	c.prop, c.promising = proposer.New(node, c.fsm, cfg.Clock, c.space.Propose), make(chan struct{}, 1)
 	c.learn = learner.New(cfg.Learning, learner.Needs{FSM: c.fsm, Proposer: c.prop, Clock: cfg.Clock, Log: c.log.With("component", "learner"), Registry: c.metrics.reg})
 	c.sched.Store(&Scheduling{Chosen: Chosen{cfg.Policy, cfg.Planner}, Partitions: cfg.Partitions, Interval: cfg.Interval, PreemptEvery: cfg.PreemptEvery})
 	c.fair = &fairShares{}
@@ -232,6 +276,8 @@ func New(cfg Config) (*Coordinator, error) {
 	c.feed = newFeed(c)
 	c.peers = newPeerConns(cfg.Dial)
 	c.relays = newRelays(cfg.MaxStreams, cfg.MaxStreamsPerUser)
+	c.limits = limit.New(cfg.Limits, time.Now, c.metrics.reg)
+	c.guesses = limit.NewHosts(time.Now)
 	c.metrics.watch(c)
 	c.archive.watch(c.metrics.reg)
 	return c, nil
@@ -266,15 +312,23 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	loops.Go(func() error { return c.archive.run(lctx) })
 	loops.Go(func() error { return c.archive.mend(lctx) })
 	loops.Go(func() error { return c.members.run(lctx) })
+	loops.Go(func() error { return c.space.Run(lctx) })
+	loops.Go(func() error { return c.cutDenied(lctx) })
 	serving := new(errgroup.Group)
 	serving.Go(func() error { return daemons.Serve(c.cfg.Listener) })
 	serving.Go(func() error { return local.Serve(c.cfg.Socket) })
+	servers := []*grpc.Server{daemons, local}
+	if c.cfg.Joins != nil {
+		joins := c.joinServer()
+		servers = append(servers, joins)
+		serving.Go(func() error { return joins.Serve(c.cfg.Joins) })
+	}
 	err := loops.Wait()
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
 	c.handOver()
-	stopServers(daemons, local)
+	stopServers(servers...)
 	c.learn.Wait() // after at most one that computes; no office begins any more
 	err = errors.Join(err, c.raft.Close(), c.members.close(), serving.Wait())
 	c.peers.close()

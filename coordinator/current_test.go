@@ -14,7 +14,7 @@ import (
 // is.
 func answerOf(t *testing.T, c *coordtest.Cluster, at int, req *apiv1.ListHistoryRequest) (jobs []*apiv1.Job, last *apiv1.ListHistoryResponse) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), time.Minute)
+	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 2*time.Minute)
 	defer cancel()
 	stream, err := apiv1.NewHistoryServiceClient(c.Dial(at, "gate", "g")).ListHistory(ctx, req)
 	for err == nil {
@@ -43,7 +43,7 @@ func TestHistoryIsCurrentEverywhere(t *testing.T) {
 		if last.Behind || len(jobs) != len(ids) || jobs[len(jobs)-1].State != "CANCELLED" {
 			t.Fatalf("round %d: coordinator %d of leader %d has %d jobs of %d (behind: %t)", round, at, lead, len(jobs), len(ids), last.Behind)
 		}
-		ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), time.Minute)
+		ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 2*time.Minute)
 		r, err := apiv1.NewHistoryServiceClient(c.Dial(at, "gate", "g")).GetReport(ctx, &apiv1.GetReportRequest{})
 		cancel()
 		if err != nil || r.Behind || r.Total.GetCancelled() != uint64(len(ids)) {
@@ -82,7 +82,7 @@ func TestHistorySaysThatItIsBehind(t *testing.T) {
 	}
 	c.Mend(follower)
 	ids = append(ids, more...)
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		jobs, last = answerOf(t, c, follower, &apiv1.ListHistoryRequest{OldestFirst: true})
 		if !last.Behind {
 			break

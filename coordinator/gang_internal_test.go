@@ -7,8 +7,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/scheduler/schedtest"
 )
+
+var _ = draws.Fixed()
 
 // TestPortsAreChosen: an attempt's port is in the range, the same each time it
 // is asked for, and nobody else's while one is free.

@@ -77,7 +77,7 @@ func cards(name string, n int) []*nodev1.GPU {
 // over, and tried again without that node where there are others.
 func TestLateNodeIsPassedOver(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 1, GangTimeout: 500 * time.Millisecond})
+	c := coordtest.Start(t, coordtest.Options{N: 1, GangTimeout: 3 * time.Second}) // the others must be ready within it
 	cc := c.Dial(0, "gate", "g")
 	agents := map[string]*coordtest.Agent{}
 	for _, n := range []string{"n1", "n2", "n3"} {

@@ -3,14 +3,17 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/history"
+	"github.com/berth-scheduler/berth/fsm"
 )
 
 const (
@@ -19,6 +22,7 @@ const (
 	// write to the disk for all of them. Until then they are in the state.
 	historyGather = 250 * time.Millisecond
 	historyRetry  = 5 * time.Second
+	historyBehind = 100_000          // log entries that snapshots wait for at most
 	historyMend   = 30 * time.Second // between looks at what is missing or too old
 	historyScrub  = 10 * time.Minute // between files that are read whole
 	// damageWait bounds how long who finds damage waits for it to be mended.
@@ -62,6 +66,27 @@ func (a *archive) open() {
 	}
 	a.store.Store(s)
 	a.c.fsm.HoldEnded(s.UpTo())
+}
+
+// machine is the state machine as Raft uses it.
+type machine struct {
+	*fsm.FSM
+	archive *archive
+}
+
+// Snapshot makes a snapshot. What it may have forgotten of jobs that ended is
+// written to the history first; while that fails there is none, since the log still
+// has those jobs, and a start reads it again: but for a history that fails for so
+// long that the log would grow too large.
+func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
+	if s := m.archive.store.Load(); s != nil {
+		err := m.archive.step(s)
+		m.archive.note(err)
+		if err != nil && m.FSM.Index()-min(m.FSM.Index(), s.UpTo()) <= historyBehind {
+			return nil, fmt.Errorf("jobs that ended cannot be written to the history, and a snapshot would lose them: %w", err)
+		}
+	}
+	return m.FSM.Snapshot()
 }
 
 // note says once when writing begins to fail, and when it works again.

@@ -17,7 +17,7 @@ import (
 // some.
 func histories(t *testing.T, c *coordtest.Cluster, at int) []string {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		files, err := filepath.Glob(filepath.Join(c.Dir(at), "history", "seg-*[0-9]"))
 		if err == nil && len(files) >= 3 {
 			return files
@@ -83,7 +83,7 @@ func TestHistoryDamageIsMendedAtOnce(t *testing.T) {
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), time.Minute)
+	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 2*time.Minute)
 	defer cancel()
 	conn := c.Dial(at, "gate", "g")
 	for _, path := range histories(t, c, at) { // a report reads no records

@@ -51,7 +51,7 @@ func cancelled(t *testing.T, c *coordtest.Cluster, at int, n int) []uint64 {
 // this is all.
 func historyOf(t *testing.T, c *coordtest.Cluster, at int, req *apiv1.ListHistoryRequest) (jobs []*apiv1.Job, whole bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 30*time.Second)
+	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 2*time.Minute)
 	defer cancel()
 	stream, err := apiv1.NewHistoryServiceClient(c.Dial(at, "gate", "g")).ListHistory(ctx, req)
 	if err != nil {
@@ -77,7 +77,7 @@ func eventuallyAll(t *testing.T, c *coordtest.Cluster, at int, want []uint64) {
 	t.Helper()
 	var got []uint64
 	whole := false
-	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		var jobs []*apiv1.Job
 		jobs, whole = historyOf(t, c, at, &apiv1.ListHistoryRequest{OldestFirst: true})
 		got = got[:0]
@@ -114,7 +114,7 @@ func TestHistoryIsWholeAgain(t *testing.T) {
 	}
 
 	// An old job is shown in full to its owner.
-	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 30*time.Second)
+	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 2*time.Minute)
 	defer cancel()
 	r, err := apiv1.NewJobServiceClient(c.Dial(follower, "gate", "g")).GetJob(ctx, &apiv1.GetJobRequest{Id: ids[0]})
 	if err != nil || len(r.Job.GetSpec().GetCommand()) != 2 || r.Job.State != "CANCELLED" {
@@ -147,7 +147,7 @@ func TestHistoryHidesFromOthers(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1, KeepFinished: 2})
 	ids := cancelled(t, c, 0, 10)
 	eventuallyAll(t, c, 0, ids)
-	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1001), 30*time.Second)
+	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1001), 2*time.Minute)
 	defer cancel()
 	stream, err := apiv1.NewHistoryServiceClient(c.Dial(0, "gate", "g")).ListHistory(ctx, &apiv1.ListHistoryRequest{})
 	if err != nil {
@@ -158,7 +158,7 @@ func TestHistoryHidesFromOthers(t *testing.T) {
 		t.Fatalf("%v %v", r, err)
 	}
 	for _, j := range r.Jobs {
-		if len(j.Spec.Command) != 1 || len(j.Spec.Dir) > 0 {
+		if len(j.Spec.Command) > 0 || len(j.Spec.Dir) > 0 {
 			t.Fatalf("another user's command and folder are shown: %v", j.Spec)
 		}
 	}
@@ -174,7 +174,7 @@ func TestHistoryOfAnArray(t *testing.T) {
 	t.Parallel()
 	c := coordtest.Start(t, coordtest.Options{N: 1, KeepFinished: 1})
 	jobs := apiv1.NewJobServiceClient(c.Dial(0, "gate", "g"))
-	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 60*time.Second)
+	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 2*time.Minute)
 	defer cancel()
 	spec := &apiv1.JobSpec{Name: "sweep", Command: [][]byte{[]byte("true")}, Dir: []byte("/"), Hold: true, Array: "2-8:2"}
 	var r *apiv1.SubmitJobsResponse
@@ -229,7 +229,7 @@ func TestHistoryKeepsSoManyJobs(t *testing.T) {
 	c := coordtest.Start(t, coordtest.Options{N: 1, KeepFinished: 5, HistoryMaxJobs: most, HistoryFileJobs: file})
 	ids := cancelled(t, c, 0, 300)
 	var got []uint64
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		jobs, last := answerOf(t, c, 0, &apiv1.ListHistoryRequest{OldestFirst: true})
 		got = idsOf(jobs)
 		// What goes is one file, and what is written is one call's.
@@ -251,7 +251,7 @@ func TestHistoryKeepsSoManyJobs(t *testing.T) {
 	if last.Incomplete || len(again) < most || !slices.Equal(again, ids[len(ids)-len(again):]) {
 		t.Fatalf("after a restart: %v (incomplete: %t), before %v", again, last.Incomplete, got)
 	}
-	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), time.Minute)
+	ctx, cancel := context.WithTimeout(coordtest.As(t.Context(), 1000), 2*time.Minute)
 	defer cancel()
 	r, err := apiv1.NewHistoryServiceClient(c.Dial(0, "gate", "g")).GetReport(ctx, &apiv1.GetReportRequest{})
 	if err != nil || r.Total.GetJobs() != uint64(len(again)) {

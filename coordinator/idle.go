@@ -29,6 +29,9 @@ type use struct {
 	busyMs, knownMs, peakMiB int64
 }
 
+// maxUses is of how many attempts one heartbeat may tell: more than run on a node.
+const maxUses = 4096
+
 // used takes over what a node's attempts have used.
 func (l *liveness) used(node cluster.NodeID, us []*nodev1.AttemptUse) {
 	l.mu.Lock()
@@ -38,6 +41,7 @@ func (l *liveness) used(node cluster.NodeID, us []*nodev1.AttemptUse) {
 		return
 	}
 	at := cluster.TimeOf(l.c.cfg.Clock())
+	us = us[:min(len(us), maxUses)]
 	n.uses = make(map[cluster.AttemptID]use, len(us))
 	for _, u := range us {
 		n.uses[cluster.AttemptID{Job: cluster.JobID(u.Job), No: u.Attempt}] = use{at, max(0, u.BusyMs), max(0, u.KnownMs), max(0, u.PeakMib)}
@@ -109,6 +113,15 @@ func (c *Coordinator) watchIdle(ctx context.Context) error {
 			}
 		}
 		seen = there
+		if c.cfg.IdleSeen != nil {
+			known := int64(0)
+			for _, j := range jobs {
+				if u, ok := c.live.useOf(cluster.AttemptID{Job: j.ID, No: j.Live().No}, j.Live()); ok {
+					known += u.knownMs
+				}
+			}
+			c.cfg.IdleSeen(known)
+		}
 	}
 	return ctx.Err()
 }

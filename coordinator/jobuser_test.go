@@ -3,11 +3,13 @@ package coordinator_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
@@ -17,7 +19,7 @@ import (
 // the node says.
 func TestANodeSpeaksForItsJobsUsers(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 1})
+	c := coordtest.Start(t, coordtest.Options{N: 1, Waits: coordinator.Waits{JobUser: 50 * time.Millisecond}})
 	a := c.Agent(0, "n1", "b1", coordtest.T4("GPU-1"), coordtest.T4("GPU-2"))
 	gate := c.Dial(0, "gate", "g")
 	_, asg := runningJob(t, gate, a, 1) // alice's

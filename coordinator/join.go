@@ -2,7 +2,10 @@ package coordinator
 
 import (
 	"context"
+	"net"
 	"time"
+
+	"google.golang.org/grpc/peer"
 
 	"github.com/berth-scheduler/berth/cluster"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -19,8 +22,12 @@ const (
 var errBadToken = &cluster.Error{Code: cluster.CodeUnauthenticated,
 	Msg: "the join token is not valid for this node: it is wrong, used, expired, or for another name; make a new one with: berth token create --id NAME"}
 
-// join checks the request before it spends the token, and spends the token
-// before it issues anything.
+var errGuessing = &cluster.Error{Code: cluster.CodeExhausted,
+	Msg: "too many wrong join tokens came from this address; wait a minute, then try with a new one: berth token create --id NAME"}
+
+// join looks a token up before it signs or proposes anything, so that a wrong
+// one costs neither. It spends the token before it hands out the certificate:
+// of two who use it at once, one is refused.
 func (c *Coordinator) join(ctx context.Context, req *nodev1.JoinRequest) (*nodev1.JoinResponse, error) {
 	if c.cfg.Certs == nil {
 		return nil, cluster.Errorf(cluster.CodeConflict, "this coordinator has no CA key; join at another one")
@@ -32,8 +39,16 @@ func (c *Coordinator) join(ctx context.Context, req *nodev1.JoinRequest) (*nodev
 		_, addr := c.raft.Leader()
 		return nil, cluster.Errorf(cluster.CodeUnavailable, "this coordinator does not lead; the leader is %s", addr)
 	}
+	var from net.Addr
+	if p, ok := peer.FromContext(ctx); ok {
+		from = p.Addr
+	}
+	if !c.guesses.May(from) {
+		return nil, errGuessing
+	}
 	hash, err := c.cfg.Certs.TokenHash(req.TokenSecret)
-	if err != nil {
+	if err != nil || !c.fsm.TokenFits(hash, req.Node, cluster.TimeOf(c.cfg.Clock())) {
+		c.guesses.Wrong(from)
 		return nil, errBadToken
 	}
 	cert, ca, err := c.cfg.Certs.Issue(req.Csr, roleAgent, req.Node)

@@ -75,7 +75,8 @@ func (c *Coordinator) govern(ctx context.Context) error {
 	}
 	term := c.raft.Term()
 	g, ctx := errgroup.WithContext(ctx)
-	c.prop.SetVersion(c.fsm.EntryVersion())
+	g.Go(func() error { return c.yieldWhenFull(ctx) }) // first: what follows may need room
+	c.prop.SetVersion(c.fsm.EntryVersion(), nil)
 	g.Go(func() error { return c.prop.Run(ctx, term) })
 	if err := c.ensureInit(ctx); err != nil {
 		return errors.Join(err, g.Wait())

@@ -92,7 +92,7 @@ func (w *taught) models(i int) *apiv1.ListModelsResponse {
 func (w *taught) awaitVersion(version uint64) *apiv1.Model {
 	w.t.Helper()
 	var m *apiv1.Model
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if m = w.models(w.lead).Models[0]; m.Version == version {
 			return m
 		}
@@ -161,7 +161,7 @@ func TestLearnedWeightsReachEveryReplicaAndSurviveTheLeader(t *testing.T) {
 func (w *taught) onAll(m *apiv1.Model) {
 	w.t.Helper()
 	var st *apiv1.GetStatusResponse
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		var err error
 		if st, err = apiv1.NewClusterServiceClient(w.cc).GetStatus(as(w.t, bob), &apiv1.GetStatusRequest{}); err != nil {
 			w.t.Fatal(err)
@@ -262,9 +262,9 @@ func TestAbsurdFiguresTeachNothing(t *testing.T) {
 
 func (w *taught) until(what string, ok func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("not within 60 s: %s", what)
+			w.t.Fatalf("not within two minutes: %s", what)
 		}
 	}
 }

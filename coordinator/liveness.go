@@ -57,9 +57,26 @@ func (l *liveness) heard(node cluster.NodeID, gpus []*nodev1.GPUUsage) {
 		l.nodes[node] = n
 	}
 	n.last = l.c.cfg.Clock()
-	for _, g := range gpus {
-		n.gpus[cluster.GPUID(g.Uuid)] = g
+	if len(gpus) == 0 {
+		return
 	}
+	// Of the cards that it registered, and of no others: a node's root may send any.
+	known, ok := l.c.fsm.Node(node)
+	if !ok {
+		return
+	}
+	shown := make(map[cluster.GPUID]*nodev1.GPUUsage, len(known.GPUs))
+	for i := range known.GPUs {
+		if g := n.gpus[known.GPUs[i].ID]; g != nil {
+			shown[known.GPUs[i].ID] = g
+		}
+	}
+	for _, g := range gpus {
+		if known.GPU(cluster.GPUID(g.Uuid)) != nil {
+			shown[cluster.GPUID(g.Uuid)] = g
+		}
+	}
+	n.gpus = shown
 }
 
 // described records what a hello says of the node's cards.

@@ -76,7 +76,7 @@ func (m *members) run(ctx context.Context) error {
 				m.log.Debug("cannot join", "err", err)
 			}
 		}
-		if !sleep(ctx, rejoinEvery-time.Duration(rand.Int64N(int64(rejoinEvery/4)))) {
+		if !sleep(ctx, rejoinEvery-time.Duration(rand.Int64N(int64(rejoinEvery/4)))) { // #nosec G404 -- spreads what many do at once
 			return ctx.Err()
 		}
 	}

@@ -19,7 +19,7 @@ type Notices struct {
 	// Webhooks says who may add some.
 	Webhooks WebhookUsers
 	// Allow are networks that webhooks may be at although they belong to this
-	// machine, to its link or to a cloud's metadata.
+	// machine, to its link, to a cloud's metadata, or with WebhooksUsers to the site.
 	Allow []netip.Prefix
 	// Tries is how often a notice is sent at most, 0 for 15; FirstPause is that
 	// after the first, 0 for a second. Each is twice the one before.
@@ -46,7 +46,7 @@ const (
 func (c *Coordinator) sendNotices(ctx context.Context) error {
 	mail := c.cfg.Notices.Mail
 	mail.Cluster, mail.ClusterID = c.cfg.ClusterName, c.cfg.ClusterID
-	poster := notify.NewPoster(c.cfg.ClusterName, c.cfg.ClusterID, &notify.Guard{Allow: c.cfg.Notices.Allow})
+	poster := notify.NewPoster(c.cfg.ClusterName, c.cfg.ClusterID, &notify.Guard{Allow: c.cfg.Notices.Allow, PublicOnly: c.cfg.Notices.Webhooks == WebhooksUsers})
 	defer poster.Close()
 	return notify.New(notify.Config{
 		Source: c.fsm, Settle: c.settleNotices, Mailer: &mail, Poster: poster, Tries: c.cfg.Notices.Tries, FirstPause: c.cfg.Notices.FirstPause,

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -110,6 +111,20 @@ func notices(program string) coordinator.Notices {
 	}
 }
 
+// addWebhook adds one of alice's once every coordinator is known to read of it.
+func addWebhook(t *testing.T, cc *grpc.ClientConn, req *apiv1.AddWebhookRequest) *apiv1.AddWebhookResponse {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		added, err := apiv1.NewNotifyServiceClient(cc).AddWebhook(as(t, alice), req)
+		if err == nil {
+			return added
+		}
+		if status.Code(err) != codes.Unavailable || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestNoNoticeIsLostThoughTheLeaderDies: a job's end reaches a webhook that fails
 // twice and an address, though the leader dies after the first failure.
 func TestNoNoticeIsLostThoughTheLeaderDies(t *testing.T) {
@@ -121,10 +136,7 @@ func TestNoNoticeIsLostThoughTheLeaderDies(t *testing.T) {
 	l := c.Leader()
 	cc := c.Dial(l, "gate", "g")
 	rec := newReceiver(t, 2)
-	added, err := apiv1.NewNotifyServiceClient(cc).AddWebhook(as(t, alice), &apiv1.AddWebhookRequest{Url: rec.URL, Events: "END,FAIL"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	added := addWebhook(t, cc, &apiv1.AddWebhookRequest{Url: rec.URL, Events: "END,FAIL"})
 	rec.mu.Lock()
 	rec.secret = added.Secret
 	rec.mu.Unlock()
@@ -277,12 +289,12 @@ func TestWebhooksMayBeOff(t *testing.T) {
 	}
 }
 
-// eventually polls until ok, for a minute at most.
+// eventually polls until ok, for two minutes at most.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("in a minute not: %s", what)
+			t.Fatalf("in two minutes not: %s", what)
 		}
 	}
 }

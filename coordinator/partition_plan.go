@@ -3,6 +3,7 @@ package coordinator
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -16,6 +17,10 @@ import (
 type division struct {
 	snap  *cluster.Snapshot // the ledger and the map of queues are ours
 	sched *Scheduling
+	// stood is the queues as they are when a start of this plan is checked: all
+	// starts come before the first move, so a job that an earlier pass moves
+	// away still stands there.
+	stood map[cluster.GPUID][]cluster.Waiter
 	// arrival tells that the scheduler's own passes see only jobs in no queue.
 	arrival bool
 	parts   []*partPass
@@ -39,7 +44,7 @@ type partPass struct {
 // queues of snap, and nothing else of it.
 func planPartitions(snap *cluster.Snapshot, sched *Scheduling, arrival bool) cluster.Plan {
 	d := &division{
-		snap: snap, sched: sched, arrival: arrival, of: make(map[cluster.JobID]string, len(snap.Waiting)),
+		snap: snap, sched: sched, arrival: arrival, stood: maps.Clone(snap.Queues), of: make(map[cluster.JobID]string, len(snap.Waiting)),
 		at: make(map[cluster.NodeID]*cluster.Node, len(snap.Nodes)), live: map[cluster.NodeID][]*cluster.Job{},
 	}
 	d.plan.BaseIndex = snap.Index
@@ -191,7 +196,8 @@ func (d *division) take(p *partPass, plan cluster.Plan) {
 		if d.snap.Limits != nil {
 			d.snap.Limits.Count(cluster.HolderOf(j), 0, 1, heldBy(d.snap.Ledger, &st))
 		}
-		d.leave(j)
+		leave(d.snap.Queues, j)
+		leave(d.stood, j)
 		if st.Overtook == "" {
 			st.Overtook = d.passed(&st)
 		}
@@ -206,7 +212,7 @@ func (d *division) take(p *partPass, plan cluster.Plan) {
 		}
 	}
 	for _, m := range plan.Moves {
-		d.leave(p.find(m.Job))
+		leave(d.snap.Queues, p.find(m.Job))
 		if m.GPU != "" {
 			q := slices.Clone(d.snap.Queues[m.GPU])
 			w := cluster.Waiter{Job: m.Job, Rank: m.Rank}
@@ -240,16 +246,16 @@ func (p *partPass) find(id cluster.JobID) *cluster.Job {
 }
 
 // leave takes a job out of the queue that it stands in.
-func (d *division) leave(j *cluster.Job) {
+func leave(queues map[cluster.GPUID][]cluster.Waiter, j *cluster.Job) {
 	if j.Queue == "" {
 		return
 	}
-	q := slices.DeleteFunc(slices.Clone(d.snap.Queues[j.Queue]), func(w cluster.Waiter) bool { return w.Job == j.ID })
+	q := slices.DeleteFunc(slices.Clone(queues[j.Queue]), func(w cluster.Waiter) bool { return w.Job == j.ID })
 	if len(q) == 0 {
-		delete(d.snap.Queues, j.Queue)
+		delete(queues, j.Queue)
 		return
 	}
-	d.snap.Queues[j.Queue] = q
+	queues[j.Queue] = q
 }
 
 // passed says why a start comes before those of other partitions who head the
@@ -258,6 +264,9 @@ func (d *division) passed(st *cluster.Start) string {
 	for _, g := range st.AllGPUs() {
 		if q := d.snap.Queues[g.GPU]; len(q) > 0 {
 			return fmt.Sprintf("job %d of partition %s waits there, too; partitions that share a GPU take turns by age", q[0].Job, orNone(d.of[q[0].Job]))
+		}
+		if q := d.stood[g.GPU]; len(q) > 0 {
+			return fmt.Sprintf("job %d of partition %s waits there, and this plan moves it to another queue", q[0].Job, orNone(d.of[q[0].Job]))
 		}
 	}
 	return ""

@@ -207,6 +207,37 @@ func TestPartitionsTakeTurns(t *testing.T) {
 	}
 }
 
+// mover is a policy that takes every job out of its queue.
+type mover struct{ policies.Policy }
+
+func (mover) Plan(s *cluster.Snapshot) (p cluster.Plan) {
+	for _, j := range s.Waiting {
+		p.Moves = append(p.Moves, cluster.QueueMove{Job: j.ID, Reason: cluster.ReasonGPUReturning})
+	}
+	return p
+}
+
+// TestStartsComeBeforeMoves: a job that one pass moves away still heads its
+// queue when the start that a later pass put there is checked.
+func TestStartsComeBeforeMoves(t *testing.T) {
+	t.Parallel()
+	s := &site{
+		World: schedtest.NewWorld([]*cluster.Node{schedtest.Node("n1", 1, "T4")}), sched: &Scheduling{Chosen: byName(t, "ffd"), Partitions: map[string]Chosen{"a": {Planner: mover{}}}},
+		parts: []*cluster.Partition{partition(t, "a", "ALL"), partition(t, "b", "ALL")},
+	}
+	j := schedtest.Job(1, of("a"))
+	j.Queue = schedtest.GPU("n1", 0)
+	s.Submit(j)
+	s.Submit(schedtest.Job(2, of("b")))
+	p := planPartitions(s.snapshot(), s.sched, false)
+	if len(p.Starts) != 1 || p.Starts[0].Job != 2 || !strings.Contains(p.Starts[0].Overtook, "job 1 of partition a") {
+		t.Errorf("starts %+v, want that of job 2, which says that it passes job 1", p.Starts)
+	}
+	if err := s.take(&p); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDownPartitionsStartNothing, nor is anybody else kept by them.
 func TestDownPartitionsStartNothing(t *testing.T) {
 	t.Parallel()

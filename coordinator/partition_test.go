@@ -171,7 +171,7 @@ func TestReleaseOnSharedCards(t *testing.T) {
 	await(t, cc, last[0], "QUEUED")
 	// Until a full pass has seen both wait, the fast path may be right.
 	full := passes(t, reg)
-	for deadline := time.Now().Add(60 * time.Second); passes(t, reg) < full+2; {
+	for deadline := time.Now().Add(2 * time.Minute); passes(t, reg) < full+2; {
 		if time.Now().After(deadline) {
 			t.Fatal("no full passes")
 		}
@@ -366,7 +366,7 @@ func TestIdleSessionsOfPartitions(t *testing.T) {
 		if as.GetSessionIdle().AsDuration() != 2*time.Hour {
 			t.Errorf("sent along: %v", as)
 		}
-	case <-time.After(60 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("nothing is assigned")
 	}
 	if p := setPartition(t, cc, &apiv1.SetPartitionRequest{Name: "a", SessionIdle: durationpb.New(0)}).Partition; p.SessionIdle != nil {

@@ -49,7 +49,7 @@ func ended(t *testing.T, cc *grpc.ClientConn, ids []uint64) {
 	t.Helper()
 	jobs := apiv1.NewJobServiceClient(cc)
 	var left []*apiv1.Job
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		resp, err := jobs.ListJobs(as(t, alice), &apiv1.ListJobsRequest{Ids: ids, Finished: true, PageSize: 20_000})
 		if err != nil {
 			t.Fatal(err)

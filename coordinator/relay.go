@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -21,8 +20,6 @@ import (
 // two streams are laid end to end.
 
 const (
-	// pairWait bounds how long an agent may take to call back.
-	pairWait = 10 * time.Second
 	// Streams of users at once.
 	defaultStreams        = 512
 	defaultStreamsPerUser = 32
@@ -207,7 +204,7 @@ func (c *Coordinator) visit(ctx context.Context, node cluster.NodeID, v *nodev1.
 	}
 	id, p, forget := c.relays.expect(node)
 	v.Id = id
-	ctx, cancel := context.WithTimeout(ctx, pairWait)
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Waits.Visit)
 	defer cancel()
 	ss.queue(ctx, &nodev1.SessionResponse{Kind: &nodev1.SessionResponse_Visit{Visit: v}})
 	select {
@@ -221,7 +218,7 @@ func (c *Coordinator) visit(ctx context.Context, node cluster.NodeID, v *nodev1.
 	forget()
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, nil, cluster.Errorf(cluster.CodeUnavailable, "the agent of node %s does not answer within %s: it hangs, or is of a release that cannot do this; its log on that node says more", node, pairWait)
+		return nil, nil, cluster.Errorf(cluster.CodeUnavailable, "the agent of node %s does not answer within %s: it hangs, or is of a release that cannot do this; its log on that node says more", node, c.cfg.Waits.Visit)
 	}
 	return nil, nil, context.Cause(ctx)
 }

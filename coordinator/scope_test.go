@@ -24,7 +24,7 @@ func TestScopesWaitForAllCoordinators(t *testing.T) {
 		reason  string
 	}{{7, cluster.ScopeAnyone, 1, ""}, {8, cluster.ScopeSameUser, 3, "dmem: no"}} {
 		c, n := &Coordinator{prop: &proposer.Proposer{}}, node()
-		c.prop.SetVersion(tc.version)
+		c.prop.SetVersion(tc.version, nil)
 		c.untilAgreed(n)
 		if g := n.GPUs[0]; g.Scope != tc.scope || g.MaxShares != tc.shares || g.CapReason != tc.reason {
 			t.Errorf("version %d: %+v", tc.version, g)

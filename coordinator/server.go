@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,7 +32,10 @@ const (
 	maxStreams     = 1000
 	maxHeaderBytes = 16 << 10
 	callTimeout    = 60 * time.Second
-	leaderWait     = 10 * time.Second
+	// streamWorkers are goroutines that stay, whose stacks have grown to what a
+	// call needs: 5 % of the work of a submit was to let new ones grow. Calls that
+	// find them all busy have goroutines of their own.
+	streamWorkers = 64
 )
 
 // servers makes the server for daemons, over mutual TLS, and the one for
@@ -41,12 +45,15 @@ func (c *Coordinator) servers() (daemons, local *grpc.Server) {
 		grpc.MaxRecvMsgSize(maxRecvBytes), grpc.MaxSendMsgSize(maxSendBytes),
 		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(connWindow),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderBytes),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.InTapHandle(c.letIn), grpc.ConnectionTimeout(connBegin),
 		grpc.ChainUnaryInterceptor(c.unary), grpc.ChainStreamInterceptor(c.stream),
+		grpc.NumStreamWorkers(streamWorkers),
 	}
-	daemons = grpc.NewServer(append(opts, grpc.Creds(c.cfg.Credentials))...)
-	local = grpc.NewServer(append(opts, grpc.Creds(UnixCredentials()))...)
+	alive := keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}
+	daemons = grpc.NewServer(append(slices.Clip(opts), grpc.Creds(c.cfg.Credentials), grpc.KeepaliveParams(alive))...)
+	alive.MaxConnectionIdle = connIdle
+	local = grpc.NewServer(append(slices.Clip(opts), grpc.Creds(c.localCredentials()), grpc.KeepaliveParams(alive))...)
 	for _, s := range []*grpc.Server{daemons, local} {
 		apiv1.RegisterJobServiceServer(s, &jobServer{c: c})
 		apiv1.RegisterClusterServiceServer(s, &clusterServer{c: c})
@@ -89,14 +96,21 @@ func (c *Coordinator) unary(ctx context.Context, req any, info *grpc.UnaryServer
 	}()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if !strings.HasPrefix(info.FullMethod, "/berth.api.v1.") {
+	if !strings.HasPrefix(info.FullMethod, usersMethods) {
+		here(ctx)
 		return next(ctx, req) // daemons' methods check their caller's role themselves
+	}
+	admission := admittedOf(ctx)
+	defer admission.end()
+	if err := admission.arrived(req); err != nil {
+		return nil, err
 	}
 	who, err := c.identify(ctx)
 	if err != nil {
 		return nil, toStatus(ctx, c.log, err)
 	}
 	ctx = context.WithValue(ctx, callerKey{}, who)
+	next = c.whileRoom(info.FullMethod, next)
 	if c.leading() != nil || strings.HasPrefix(info.FullMethod, anywhere) {
 		return next(ctx, req)
 	}
@@ -109,7 +123,7 @@ func (c *Coordinator) unary(ctx context.Context, req any, info *grpc.UnaryServer
 func (c *Coordinator) forward(ctx context.Context, who caller, method string, req any, next grpc.UnaryHandler) (any, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	forwarded := len(md.Get(mdForwarded)) > 0
-	deadline := time.Now().Add(leaderWait)
+	deadline := time.Now().Add(c.cfg.Waits.Leader)
 	for {
 		if c.leading() != nil {
 			return next(ctx, req)
@@ -117,10 +131,10 @@ func (c *Coordinator) forward(ctx context.Context, who caller, method string, re
 		if id, addr := c.raft.Leader(); !forwarded && addr != "" && id != c.cfg.ID {
 			resp, err := c.invoke(ctx, who, addr, method, req.(proto.Message))
 			if !retryForward(method, err) || time.Now().After(deadline) {
-				return resp, forwardError(err)
+				return resp, forwardError(id, method, err)
 			}
 		}
-		if time.Now().After(deadline) || forwarded && time.Until(deadline) < leaderWait-time.Second {
+		if time.Now().After(deadline) || forwarded && time.Until(deadline) < c.cfg.Waits.Leader-time.Second {
 			return nil, conv.Status(errNoLeader).Err()
 		}
 		if !sleep(ctx, 50*time.Millisecond) {
@@ -150,8 +164,13 @@ func reads(method string) bool {
 	return false
 }
 
-// forwardError says what it means that the connection to the leader broke.
-func forwardError(err error) error {
+// forwardError says what it means that the connection to the leader broke, or that
+// it does not know the call.
+func forwardError(leader, method string, err error) error {
+	if status.Code(err) == codes.Unimplemented {
+		return conv.Status(cluster.Errorf(cluster.CodeConflict,
+			"coordinator %s, which leads, is of an older release and does not know %s; nothing was done; upgrade it, then try again", leader, method[strings.LastIndexByte(method, '/')+1:])).Err()
+	}
 	if status.Code(err) != codes.Unavailable || conv.FromStatus(err).Code != cluster.CodeUnknown {
 		return err
 	}
@@ -197,14 +216,16 @@ func (c *Coordinator) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 			err = c.panicked(ss.Context(), info.FullMethod, r)
 		}
 	}()
-	if !strings.HasPrefix(info.FullMethod, "/berth.api.v1.") {
-		return next(srv, ss)
+	if !strings.HasPrefix(info.FullMethod, usersMethods) {
+		defer here(ss.Context())
+		return next(srv, daemonStream{ss})
 	}
 	who, err := c.identify(ss.Context())
 	if err != nil {
 		return toStatus(ss.Context(), c.log, err)
 	}
-	return next(srv, &streamWithCaller{ServerStream: ss, ctx: context.WithValue(ss.Context(), callerKey{}, who)})
+	defer admittedOf(ss.Context()).end()
+	return next(srv, &streamWithCaller{ServerStream: &admittedStream{ServerStream: ss}, ctx: context.WithValue(ss.Context(), callerKey{}, who)})
 }
 
 type streamWithCaller struct {

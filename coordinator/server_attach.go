@@ -49,14 +49,14 @@ func (s *attachServer) attach(stream attachStream) error {
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	forwarded := len(md.Get(mdForwarded)) > 0
-	for deadline := time.Now().Add(leaderWait); ; {
+	for deadline := time.Now().Add(s.c.cfg.Waits.Leader); ; {
 		if of := s.c.leading(); of != nil {
 			return s.lead(of, who, first.GetOpen(), stream)
 		}
 		if id, addr := s.c.raft.Leader(); !forwarded && addr != "" && id != s.c.cfg.ID {
 			return s.follow(addr, who, first, stream)
 		}
-		if time.Now().After(deadline) || forwarded && time.Until(deadline) < leaderWait-time.Second {
+		if time.Now().After(deadline) || forwarded && time.Until(deadline) < s.c.cfg.Waits.Leader-time.Second {
 			return errNoLeader
 		}
 		if !sleep(ctx, 50*time.Millisecond) {
@@ -85,6 +85,10 @@ func (s *attachServer) lead(of *office, who caller, open *apiv1.AttachOpen, stre
 	node := a.BerthAt(rank).Node
 	owner := j.Owner.UID == who.uid
 	kind := "logs"
+	if sig := open.GetSignal(); sig != nil {
+		s.c.log.InfoContext(ctx, "a user signals a job", "uid", who.uid, "user", who.name, "signal", sig.GetNumber(),
+			"job", j.ID.String(), "attempt", a.No, "node", node, "owner", j.Owner.UID)
+	}
 	if open.GetExec() != nil {
 		kind = "exec"
 		if len(open.GetExec().GetCommand()) == 0 {
@@ -115,8 +119,8 @@ func (c *Coordinator) attachable(who caller, open *apiv1.AttachOpen) (*cluster.J
 	if !ok {
 		return nil, nil, noJob(open.GetJob())
 	}
-	act := actReadJob
-	if open.GetExec() != nil {
+	act, enters := actReadJob, open.GetExec() != nil || open.GetSignal() != nil
+	if enters {
 		act = actExec
 	}
 	if err := c.authorize(who, act, &j.Owner); err != nil {
@@ -141,7 +145,7 @@ func (c *Coordinator) attachable(who caller, open *apiv1.AttachOpen) (*cluster.J
 	if n := open.GetNode(); n != "" && a.Rank(cluster.NodeID(n)) < 0 {
 		return nil, nil, cluster.Errorf(cluster.CodeNotFound, "job %d is not on node %s but on %s", open.GetJob(), n, cluster.FoldNames(a.NodeIDs()))
 	}
-	if open.GetExec() == nil {
+	if !enters {
 		return j, a, nil
 	}
 	switch {

@@ -42,14 +42,14 @@ func (s *backupServer) save(req *apiv1.SaveBackupRequest, stream backupStream) e
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	forwarded := len(md.Get(mdForwarded)) > 0
-	for deadline := time.Now().Add(leaderWait); ; {
+	for deadline := time.Now().Add(s.c.cfg.Waits.Leader); ; {
 		if s.c.leading() != nil {
 			return s.lead(ctx, who, stream)
 		}
 		if id, addr := s.c.raft.Leader(); !forwarded && addr != "" && id != s.c.cfg.ID {
 			return s.follow(ctx, addr, who, req, stream)
 		}
-		if time.Now().After(deadline) || forwarded && time.Until(deadline) < leaderWait-time.Second {
+		if time.Now().After(deadline) || forwarded && time.Until(deadline) < s.c.cfg.Waits.Leader-time.Second {
 			return errNoLeader
 		}
 		if !sleep(ctx, 50*time.Millisecond) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
+	"github.com/berth-scheduler/berth/coordinator/space"
 	"github.com/berth-scheduler/berth/fsm"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
@@ -70,6 +71,7 @@ func (c *Coordinator) member(ctx context.Context, m raftnode.Member, leader bool
 	out.StateHash, out.StateHashIndex = hex.EncodeToString(r.StateHash), r.StateHashIndex
 	out.Pid, out.Version = r.Pid, r.Version
 	out.ModelVersion, out.ModelSha256 = r.WeightsVersion, hex.EncodeToString(r.WeightsSha256)
+	out.DiskFree, out.DiskSize, out.DiskProblem = r.DiskFree, r.DiskSize, r.DiskProblem
 	out.HistoryJobs, out.HistoryBytes, out.HistoryHoles, out.HistoryProblem = r.HistoryJobs, r.HistoryBytes, r.HistoryHoles, r.HistoryProblem
 	return out
 }
@@ -94,8 +96,9 @@ func (c *Coordinator) self() *peerv1.GetMemberResponse {
 	if ws := c.fsm.WeightsState(); len(ws.Versions) > 0 {
 		weights = ws.Versions[0]
 	}
-	past := c.archive.stats()
+	past, disk := c.archive.stats(), c.space.State()
 	return &peerv1.GetMemberResponse{
+		DiskFree: disk.Free.Bytes, DiskSize: disk.Free.Size, DiskFull: disk.Level == space.Full, DiskProblem: disk.Problem(c.cfg.Dir),
 		HistoryJobs: uint64(past.Jobs), HistoryBytes: uint64(past.Bytes), HistoryHoles: uint32(len(past.Holes)), HistoryProblem: c.archive.problem(),
 		Id: c.cfg.ID, Term: c.raft.Term(), LastIndex: c.raft.LastIndex(), AppliedIndex: c.raft.AppliedIndex(),
 		StateHash: hash, StateHashIndex: index, Pid: uint32(os.Getpid()), Version: c.cfg.Version,

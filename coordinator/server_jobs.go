@@ -25,10 +25,9 @@ import (
 // Limits of the users' API.
 const (
 	maxJobsPerCall  = 1000
+	maxDependsOfAll = 20_000 // of all jobs of one request
 	defaultPage     = 1000
 	maxPage         = 20_000
-	minRequestID    = 16
-	maxRequestID    = 64
 	maxIDsPerFilter = 1000
 )
 
@@ -51,11 +50,11 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 	if err := s.c.authorize(who, actSubmit, nil); err != nil {
 		return nil, err
 	}
-	if err := checkRequestID(req.RequestId); err != nil {
+	if err := conv.CheckRequestID(req.RequestId); err != nil {
 		return nil, err
 	}
-	if n := len(req.Jobs); n < 1 || n > maxJobsPerCall {
-		return nil, cluster.Errorf(cluster.CodeInvalid, "jobs: %d in one request, 1 to %d are allowed", n, maxJobsPerCall)
+	if err := checkSize(req.Jobs); err != nil {
+		return nil, err
 	}
 	cmd := &logv1.SubmitJob{
 		RequestId: req.RequestId, Owner: &logv1.Owner{Uid: uint32(who.uid), Gid: who.gid, Name: who.name},
@@ -96,6 +95,9 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 		jobs = append(jobs, job)
 		cmd.Jobs = append(cmd.Jobs, &logv1.NewJob{Spec: conv.SpecToLog(job.Spec), Estimates: conv.EstimatesToLog(job.Estimates)})
 	}
+	if err := s.c.roomForBytes(who, jobs); err != nil {
+		return nil, err
+	}
 	r, err := s.c.admitted(ctx, jobs, now, cmd)
 	if err != nil {
 		return nil, err
@@ -103,6 +105,21 @@ func (s *jobServer) submit(ctx context.Context, who caller, req *apiv1.SubmitJob
 	resp := submitted(r.Jobs, r.Index)
 	resp.Warnings = warnings
 	return resp, nil
+}
+
+// checkSize bounds what one submit may hold.
+func checkSize(jobs []*apiv1.JobSpec) error {
+	if n := len(jobs); n < 1 || n > maxJobsPerCall {
+		return cluster.Errorf(cluster.CodeInvalid, "jobs: %d in one request, 1 to %d are allowed", n, maxJobsPerCall)
+	}
+	depends := 0
+	for _, j := range jobs {
+		depends += len(j.GetDepends())
+	}
+	if depends > maxDependsOfAll {
+		return cluster.Errorf(cluster.CodeInvalid, "dependency: %d in one request, at most %d are allowed; let jobs wait for an array, or send fewer jobs at once", depends, maxDependsOfAll)
+	}
+	return nil
 }
 
 func submitted(ids []cluster.JobID, index uint64) *apiv1.SubmitJobsResponse {
@@ -136,18 +153,6 @@ func (c *Coordinator) roomFor(who caller, n int) error {
 	return c.roomForUser(who, n)
 }
 
-func checkRequestID(id string) error {
-	if n := len(id); n < minRequestID || n > maxRequestID {
-		return cluster.Errorf(cluster.CodeInvalid, "request_id: %d characters, must have %d to %d; make a random one and keep it for retries", n, minRequestID, maxRequestID)
-	}
-	for _, b := range []byte(id) {
-		if b <= ' ' || b > '~' {
-			return cluster.Errorf(cluster.CodeInvalid, "request_id: holds byte %#x; only printable ASCII without spaces is allowed", b)
-		}
-	}
-	return nil
-}
-
 // GetJob returns one job in full; of another user's job, in brief.
 func (s *jobServer) GetJob(ctx context.Context, req *apiv1.GetJobRequest) (*apiv1.GetJobResponse, error) {
 	if err := s.c.current(ctx); err != nil {
@@ -159,7 +164,7 @@ func (s *jobServer) GetJob(ctx context.Context, req *apiv1.GetJobRequest) (*apiv
 			return nil, toStatus(ctx, s.c.log, err)
 		}
 	}
-	m := s.c.view(j, callerOf(ctx), full)
+	m := s.c.view(j, callerOf(ctx), whole)
 	nameTypes(m)
 	if req.Task == nil {
 		m.Array = s.c.arrayInfo(req.Id, j)
@@ -269,7 +274,7 @@ func (s *jobServer) cancel(ctx context.Context, who caller, req *apiv1.CancelJob
 		// Nothing is committed that would prove that what was read is current.
 		return resp, s.c.current(ctx)
 	}
-	results, err := s.c.prop.Do(ctx, cmds...)
+	results, err := s.c.prop.Each(ctx, cmds...)
 	if err != nil {
 		return nil, err
 	}
@@ -294,7 +299,7 @@ func (s *jobServer) ExplainJob(ctx context.Context, req *apiv1.ExplainJobRequest
 	if err != nil {
 		return nil, toStatus(ctx, s.c.log, err)
 	}
-	resp := &apiv1.ExplainJobResponse{Job: s.c.view(j, callerOf(ctx), full)}
+	resp := &apiv1.ExplainJobResponse{Job: s.c.view(j, callerOf(ctx), whole)}
 	if !j.State.Waiting() {
 		return resp, nil
 	}

@@ -30,7 +30,6 @@ type nodeServer struct {
 
 const (
 	reportTimeout  = 30 * time.Second
-	firstHello     = 10 * time.Second
 	sendQueue      = 64
 	redirectIfNone = 2 * time.Second
 )
@@ -388,24 +387,36 @@ func (s *nodeServer) Join(ctx context.Context, req *nodev1.JoinRequest) (*nodev1
 	return resp, nil
 }
 
-// GetClock tells the time, to whoever has a certificate of the cluster.
+// node returns which node calls. Daemons of other roles have no business here.
+func (s *nodeServer) node(ctx context.Context) (id string, err error) {
+	role, id, err := s.c.cfg.Peer(ctx)
+	switch {
+	case err != nil, role == "":
+		return "", status.Error(codes.Unauthenticated, "a certificate of a node is needed")
+	case role != roleAgent:
+		return "", status.Errorf(codes.PermissionDenied, "role %q may not call this: it is for nodes", role)
+	}
+	return id, nil
+}
+
+// GetClock tells a node the time.
 func (s *nodeServer) GetClock(ctx context.Context, _ *nodev1.GetClockRequest) (*nodev1.GetClockResponse, error) {
-	if role, _, err := s.c.cfg.Peer(ctx); err != nil || role == "" {
-		return nil, status.Error(codes.Unauthenticated, "a certificate is needed to ask for the time")
+	if _, err := s.node(ctx); err != nil {
+		return nil, err
 	}
 	return &nodev1.GetClockResponse{Now: timestamppb.New(s.c.cfg.Clock())}, nil
 }
 
-// Renew issues a new certificate for the identity that asks.
+// Renew issues a new certificate for the node that asks.
 func (s *nodeServer) Renew(ctx context.Context, req *nodev1.RenewRequest) (*nodev1.RenewResponse, error) {
-	role, id, err := s.c.cfg.Peer(ctx)
+	id, err := s.node(ctx)
 	if err != nil {
-		return nil, status.Error(codes.Unauthenticated, "a certificate is needed to renew one")
+		return nil, err
 	}
 	if s.c.cfg.Certs == nil {
 		return nil, status.Error(codes.FailedPrecondition, "this coordinator has no CA key; ask another one")
 	}
-	cert, ca, err := s.c.cfg.Certs.Issue(req.Csr, role, id)
+	cert, ca, err := s.c.cfg.Certs.Issue(req.Csr, roleAgent, id)
 	if err != nil {
 		return nil, toStatus(ctx, s.c.log, cluster.Errorf(cluster.CodeInvalid, "certificate request: %v", err))
 	}

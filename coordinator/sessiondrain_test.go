@@ -37,7 +37,7 @@ func TestAnAgentDrainsItsNode(t *testing.T) {
 		}
 		return resp.Nodes[0]
 	}
-	for deadline := time.Now().Add(30 * time.Second); !node().Drain; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !node().Drain; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not drained: %v", node())
 		}

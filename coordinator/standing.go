@@ -71,6 +71,20 @@ func (c *Coordinator) roomForUser(who caller, n int) error {
 	return nil
 }
 
+// roomForBytes bounds what the specs of one user's jobs, and of all, take in the
+// state, in memory or beside it on the disk.
+func (c *Coordinator) roomForBytes(who caller, jobs []*cluster.Job) error {
+	user, all, more := c.fsm.UserBytes(who.uid, jobs)
+	switch {
+	case user+more > c.cfg.MaxBytesPerUser:
+		return cluster.Errorf(cluster.CodeExhausted, "AssocMaxSubmitJobLimit: environments, scripts and arguments of user %d's jobs that wait or run take %d KiB and %d more are asked for, at most %d are allowed (limits.spec_mib_per_user); "+
+			"equal environments with equal scripts count once: use an array, keep data in files, or submit again when some have ended", who.uid, user>>10, more>>10, c.cfg.MaxBytesPerUser>>10)
+	case all+more > c.cfg.MaxBytes:
+		return cluster.Errorf(cluster.CodeExhausted, "environments, scripts and arguments of all jobs that wait or run take %d MiB, at most %d are allowed (limits.spec_mib_total); submit again when some have ended", all>>20, c.cfg.MaxBytes>>20)
+	}
+	return nil
+}
+
 // fairEvery is how long an order of fair shares is used: use changes slowly, and
 // passes come often.
 const fairEvery = time.Second

@@ -20,22 +20,14 @@ func (s *jobServer) updateTasks(ctx context.Context, who caller, req *apiv1.Upda
 	if req.TimeLimit == nil || proto.Size(rest) > 0 {
 		return nil, cluster.Errorf(cluster.CodeConflict, "job %d is an array, whose tasks are all alike: their time limit, and how many run at once, can be changed, the rest not; cancel it and submit another", req.Id)
 	}
-	cmd, err := s.changeCommand(who, taskWish{id: req.Id, array: true, tasks: req.Tasks})
+	cmd, ranks, err := s.changeCommand(who, taskWish{id: req.Id, array: true, tasks: req.Tasks})
 	if err != nil {
 		return nil, err
 	}
 	limit := req.TimeLimit.AsDuration()
 	cmd.Change, cmd.TimeLimitUs, cmd.Admin = logv1.TaskChange_TASK_CHANGE_TIME_LIMIT, limit.Microseconds(), who.admin
-	some, err := cluster.ParseTasks(req.Tasks)
-	if req.Tasks != "" && err != nil {
-		return nil, err
-	}
 	live, _ := s.c.fsm.Jobs(fsm.Query{States: liveStates, Keep: func(j *cluster.Job) bool {
-		if uint64(j.ArrayJobID) != req.Id {
-			return false
-		}
-		_, among := some.Rank(j.ArrayTaskID)
-		return among || req.Tasks == ""
+		return uint64(j.ArrayJobID) == req.Id && cluster.SpanHas(ranks, j.Rank())
 	}})
 	for _, j := range live {
 		if err := s.c.mayRunLonger(j, limit); err != nil {

@@ -48,6 +48,12 @@ func (s *jobServer) update(ctx context.Context, who caller, req *apiv1.UpdateJob
 		if err != nil {
 			return nil, err
 		}
+		if len(j.Depends) > 0 && len(spec.Depends) == 0 {
+			// Older ones keep what it waited for, and then cannot read their snapshots.
+			if err := s.c.prop.Reads(fsm.ClearsDepends, "dependency: none where there was one"); err != nil {
+				return nil, err
+			}
+		}
 		cmd := &logv1.UpdateJob{Job: req.Id, Spec: conv.SpecToLog(spec), Base: j.Revision}
 		_, err = s.c.prop.One(ctx, &logv1.Command{Kind: &logv1.Command_UpdateJob{UpdateJob: cmd}})
 		if e, ok := errors.AsType[*cluster.Error](err); ok && e.Code == cluster.CodeConflict && try < setTries {
@@ -163,10 +169,7 @@ func change(spec *cluster.Spec, req *apiv1.UpdateJobRequest) error {
 		return cluster.Errorf(cluster.CodeInvalid, "deadline: was promised when the job was submitted and cannot be changed; cancel it and submit it again")
 	}
 	if req.SetDepends {
-		spec.Depends, spec.DependAny = nil, req.DependAny
-		for _, d := range req.Depends {
-			spec.Depends = append(spec.Depends, cluster.Dependency{Kind: cluster.DependKind(d.GetKind()), Job: cluster.JobID(d.GetJob())})
-		}
+		spec.Depends, spec.DependAny = conv.DependsFromAPI(req.Depends), req.DependAny
 	}
 	return nil
 }

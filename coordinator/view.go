@@ -16,6 +16,7 @@ type detail uint8
 const (
 	brief detail = iota // a line of a listing
 	full
+	whole // full, with an environment however large
 )
 
 // view is a job as who may see it: what a user runs, and with which
@@ -28,10 +29,10 @@ func (c *Coordinator) view(j *cluster.Job, who caller, d detail) *apiv1.Job {
 func (c *Coordinator) viewAt(j *cluster.Job, who caller, d detail, place int) *apiv1.Job {
 	m := conv.JobToAPI(j, conv.JobDetail{
 		Reason: c.arrayReason(j), Throttle: c.throttleOf(j),
-		GPU: c.gpuName, QueuePosition: place, Brief: d == brief,
+		GPU: c.gpuName, QueuePosition: place, Brief: d == brief, Whole: d == whole,
 		Redact: c.authorize(who, actReadJob, &j.Owner) != nil,
 	})
-	if d == full {
+	if d != brief {
 		c.tellCaps(m)
 		m.PredictedSlowdown = c.slowdown(j)
 		if s, ok := scheduler.Slack(j, cluster.TimeOf(c.cfg.Clock()), c.policyOf(j)); ok {

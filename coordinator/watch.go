@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"slices"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -15,8 +14,9 @@ import (
 const (
 	watchPage   = 500
 	maxWatchIDs = 1000
-	// catchUpLimit bounds the wait for an index seen at another coordinator.
-	catchUpLimit = 5 * time.Second
+	// watchMessage is how many jobs go into one message: a reader that is slow holds
+	// one up, and there may be many such.
+	watchMessage = 50
 )
 
 // WatchJobs sends the present state of the jobs asked for and then each
@@ -55,7 +55,7 @@ func (s *jobServer) WatchJobs(req *apiv1.WatchJobsRequest, stream grpc.ServerStr
 		if !ok {
 			return toStatus(ctx, s.c.log, cluster.Errorf(cluster.CodeOutOfRange, "changes after index %d are no longer held; watch again from index 0", after))
 		}
-		if err := w.changes(cs, upTo); err != nil {
+		if err := w.changes(cs, after, upTo); err != nil {
 			return err
 		}
 		after = upTo
@@ -65,7 +65,7 @@ func (s *jobServer) WatchJobs(req *apiv1.WatchJobsRequest, stream grpc.ServerStr
 // catchUp waits until index is applied here. No coordinator was ever at an
 // index that does not come.
 func (c *Coordinator) catchUp(ctx context.Context, index uint64) error {
-	wctx, cancel := context.WithTimeout(ctx, catchUpLimit)
+	wctx, cancel := context.WithTimeout(ctx, c.cfg.Waits.Index)
 	defer cancel()
 	err := c.fsm.WaitChange(wctx, index-1)
 	if err != nil && ctx.Err() == nil {
@@ -94,7 +94,7 @@ func (w *watch) present() (uint64, error) {
 	}
 	for {
 		jobs, _ := w.c.fsm.Jobs(q)
-		if err := w.send(jobs, index, true); err != nil {
+		if err := w.send(jobs, index, index, true); err != nil {
 			return 0, err
 		}
 		if len(jobs) < q.Limit {
@@ -104,7 +104,7 @@ func (w *watch) present() (uint64, error) {
 	}
 }
 
-func (w *watch) changes(cs []fsm.Change, upTo uint64) error {
+func (w *watch) changes(cs []fsm.Change, after, upTo uint64) error {
 	ids := make([]cluster.JobID, 0, len(cs))
 	for _, c := range cs {
 		if c.Job != 0 {
@@ -125,13 +125,25 @@ func (w *watch) changes(cs []fsm.Change, upTo uint64) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	return w.send(jobs, upTo, false)
+	return w.send(jobs, after, upTo, false)
 }
 
-func (w *watch) send(jobs []*cluster.Job, index uint64, snapshot bool) error {
-	resp := &apiv1.WatchJobsResponse{Index: index, Snapshot: snapshot}
-	for _, j := range jobs {
-		resp.Jobs = append(resp.Jobs, w.c.view(j, w.who, w.detail))
+// send sends jobs, of which who watches has all once it knows of index, and until
+// then what came after before.
+func (w *watch) send(jobs []*cluster.Job, before, index uint64, snapshot bool) error {
+	for done := false; !done; {
+		n := min(len(jobs), watchMessage)
+		resp := &apiv1.WatchJobsResponse{Index: before, Snapshot: snapshot}
+		if done = n == len(jobs); done {
+			resp.Index = index
+		}
+		for _, j := range jobs[:n] {
+			resp.Jobs = append(resp.Jobs, w.c.view(j, w.who, w.detail))
+		}
+		if err := w.stream.Send(resp); err != nil {
+			return err
+		}
+		jobs = jobs[n:]
 	}
-	return w.stream.Send(resp)
+	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestAccountsAndClasses: a quota holds a job back and is named, use is charged,
@@ -31,7 +30,7 @@ func TestAccountsAndClasses(t *testing.T) {
 		t.Errorf("charged to %q with qos %q", j.Account, j.QOS)
 	}
 	second := c.submit("-D", dir, "--gpus", "1", "--gpu-mem", "1G", "--", "true")
-	c.eventually(60*time.Second, "squeue to name the quota", func() bool {
+	c.eventually("squeue to name the quota", func() bool {
 		return strings.Contains(c.run("squeue", "-h", "-o", "%i %r %a %q"), fmt.Sprintf("%d AssocGrpJobsLimit bio scavenger\n", second))
 	})
 	if why := c.run("why", fmt.Sprint(second)); !strings.Contains(why, "account science may run 1 job at once, and 1 run") {

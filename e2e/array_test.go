@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestArrayOutlivesTheLeader kills the leader in the middle of an array of
@@ -29,7 +28,7 @@ func TestArrayOutlivesTheLeader(t *testing.T) {
 		}
 		return strings.Split(strings.TrimSpace(string(data)), "\n")
 	}
-	c.eventually(60*time.Second, "six tasks to have begun", func() bool { return len(marks("marks")) >= 8 })
+	c.eventually("six tasks to have begun", func() bool { return len(marks("marks")) >= 8 })
 	c.kill(c.leader().PID)
 	if j := c.await(after, "COMPLETED", "CANCELLED", "FAILED"); j.State != "COMPLETED" {
 		t.Fatalf("the dependent is %s (%s)", j.State, j.Reason)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 const busyboxImage = "berth.test/busybox:static"
@@ -29,7 +28,7 @@ func needBusybox(t *testing.T) {
 func (c *cluster) output(dir string, id uint64, line string) string {
 	c.t.Helper()
 	var data []byte
-	c.eventually(60*time.Second, fmt.Sprintf("%q in the output of job %d", line, id), func() bool {
+	c.eventually(fmt.Sprintf("%q in the output of job %d", line, id), func() bool {
 		data, _ = os.ReadFile(filepath.Join(dir, fmt.Sprintf("berth-%d.out", id)))
 		return strings.Contains("\n"+string(data), "\n"+line+"\n")
 	})
@@ -86,6 +85,7 @@ const imageScript = `#!/bin/sh
 echo from a script
 srun -l sh -c 'echo $SLURM_PROCID of $SLURM_NTASKS in $SLURM_JOB_ID.$SLURM_STEP_ID on $SLURMD_NODENAME'
 srun -n1 sh -c 'exit 3'; echo rc $?
+until squeue -h -o %T | grep -q RUNNING; do sleep 0.1; done # the cluster may not have heard it yet
 squeue -h -o 'it is %T'
 echo $SLURM_JOB_NUM_NODES $SLURM_NTASKS $SLURM_JOB_PARTITION
 while [ ! -e /tmp/go ]; do sleep 0.1; done

@@ -39,7 +39,7 @@ func TestContainerdRunsHostJobsUnderCaps(t *testing.T) {
 	}
 	path := filepath.Join(dir, fmt.Sprintf("berth-%d.out", id))
 	var data []byte
-	c.eventually(60*time.Second, "the output", func() bool {
+	c.eventually("the output", func() bool {
 		data, _ = os.ReadFile(path)
 		return bytes.Count(data, []byte("\n")) == 4
 	})
@@ -111,7 +111,7 @@ func TestImageJobsTakeNothingFromTheImage(t *testing.T) {
 		t.Fatalf("ended %s (%s)", j.State, j.Reason)
 	}
 	var data []byte
-	c.eventually(60*time.Second, "the output", func() bool {
+	c.eventually("the output", func() bool {
 		data, _ = os.ReadFile(filepath.Join(dir, fmt.Sprintf("berth-%d.out", id)))
 		return strings.Contains(string(data), "BERTH_JOB_ID")
 	})

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // slurmLinks is a folder with the links that make install makes, by which the
@@ -30,8 +29,9 @@ func slurmLinks(t *testing.T) string {
 // TestDayOne runs what users and administrators do on the first day and in the
 // first week: the administrators' part here, the users' as a script of theirs.
 func TestDayOne(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, "--coordinators", "3", "--nodes", "2x2xT4")
-	c.eventually(60*time.Second, "both nodes", func() bool { return strings.Count(c.run("node", "list", "-o", "name"), "\n") == 2 })
+	c.eventually("both nodes", func() bool { return strings.Count(c.run("node", "list", "-o", "name"), "\n") == 2 })
 	importSite(t, c)
 	users := make(chan *bytes.Buffer, 1)
 	go func() { users <- runUsers(t, c) }()
@@ -123,7 +123,7 @@ func adminsWeek(t *testing.T, c *cluster) {
 	c.run("node", "resume", j.Node)
 	old := c.leader()
 	c.kill(old.PID)
-	c.eventually(60*time.Second, "another leader", func() bool {
+	c.eventually("another leader", func() bool {
 		r := c.runAs(0, "cluster", "status")
 		return r.code == 0 && c.leader().ID != old.ID
 	})

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -80,12 +79,13 @@ func runDoctor(t *testing.T, env []string, config string) string {
 // TestJobsSeeTheirOwnCards has an agent find two cards through the driver's
 // library, prove that it can keep them apart, and give each of two jobs its own.
 func TestJobsSeeTheirOwnCards(t *testing.T) {
+	t.Parallel()
 	needContainerd(t)
 	env, specs := simulateDriver(t)
 	writeDeviceSpec(t, specs)
 	c := startClusterWith(t, env, "--runtime", "containerd", "--nodes", "nvml")
 	log := filepath.Join(c.dir, "n1", "log")
-	c.eventually(90*time.Second, "the self-test", func() bool {
+	c.eventually("the self-test", func() bool {
 		text, _ := os.ReadFile(log)
 		return strings.Contains(string(text), "self-test passed")
 	})
@@ -127,7 +127,7 @@ func TestJobsSeeTheirOwnCards(t *testing.T) {
 	if j := c.await(late, "NODE_FAIL", "PENDING"); j.State == "NODE_FAIL" && j.Reason != "NodeFault" {
 		t.Errorf("without a specification: %s (%s)", j.State, j.Reason)
 	}
-	c.eventually(60*time.Second, "no GPU is offered", func() bool {
+	c.eventually("no GPU is offered", func() bool {
 		var nodes []struct {
 			GPUs []any `json:"gpus"`
 		}

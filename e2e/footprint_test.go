@@ -38,6 +38,7 @@ func footprintOf(t *testing.T, pid int) footprint {
 // which 48 share 16 simulated cards. CPU is judged over the minutes of the full
 // form only: a second says more of what else the machine does.
 func TestSoakAgentFootprint(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, "--nodes", "1x16xA100-SXM4-80GB")
 	window := time.Duration(soaktest.Times(t, 1, 120)) * time.Second
 	agent := c.daemonPID("agent", "n1")

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // allReduce adds up the ranks of all processes over TCP, at the address that
@@ -177,7 +176,7 @@ func TestGangEndsWithOneRank(t *testing.T) {
 	write(t, filepath.Join(dir, "stay.sh"), marker)
 	id := c.submit("-D", dir, "-N", "2", "--tasks-per-node", "2", "--gpus", "2", "--", "./stay.sh")
 	c.await(id, "RUNNING")
-	c.eventually(60*time.Second, "four processes", func() bool { return started(dir) == 4 && pidsThere(dir) == 4 })
+	c.eventually("four processes", func() bool { return started(dir) == 4 && pidsThere(dir) == 4 })
 	all := pids(t, dir, 4)
 	if err := syscall.Kill(all[3], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -186,7 +185,7 @@ func TestGangEndsWithOneRank(t *testing.T) {
 	if j.State != "FAILED" || j.code() != 128+9 {
 		t.Errorf("%s with code %d: %s", j.State, j.code(), c.run("show", fmt.Sprint(id)))
 	}
-	c.eventually(60*time.Second, "the end of all processes", func() bool {
+	c.eventually("the end of all processes", func() bool {
 		for _, pid := range all {
 			if alive(pid) {
 				return false
@@ -210,7 +209,7 @@ func TestBarrierOutlivesDaemons(t *testing.T) {
 	write(t, filepath.Join(dir, "stay.sh"), marker)
 	c.kill(c.daemonPID("agent", "n2"))
 	id := c.submit("-D", dir, "-N", "2", "--gpus", "1", "--", "./stay.sh")
-	c.eventually(60*time.Second, "n1 to be ready", func() bool {
+	c.eventually("n1 to be ready", func() bool {
 		g := c.gang(id)
 		return len(g.Attempts) == 1 && g.Attempts[0].Parts[0].Ready
 	})
@@ -218,14 +217,14 @@ func TestBarrierOutlivesDaemons(t *testing.T) {
 	c.restart("agent", "n1")
 	old := c.leader()
 	c.kill(old.PID)
-	c.eventually(60*time.Second, "another leader", func() bool { r := c.runAs(0, "queue"); return r.code == 0 })
+	c.eventually("another leader", func() bool { r := c.runAs(0, "queue"); return r.code == 0 })
 	if n := started(dir); n != 0 {
 		t.Fatalf("%d processes started before all were ready", n)
 	}
 	c.restart("coordinator", old.ID)
 	c.restart("agent", "n2")
 	c.await(id, "RUNNING")
-	c.eventually(60*time.Second, "two processes", func() bool { return started(dir) == 2 })
+	c.eventually("two processes", func() bool { return started(dir) == 2 })
 	c.run("cancel", fmt.Sprint(id))
 	c.await(id, "CANCELLED")
 	if n := started(dir); n != 2 {
@@ -246,7 +245,7 @@ func TestLateGangIsUndone(t *testing.T) {
 	write(t, filepath.Join(dir, "stay.sh"), marker)
 	c.kill(c.daemonPID("agent", "n2"))
 	id := c.submit("-D", dir, "-N", "2", "--gpus", "1", "--", "./stay.sh")
-	c.eventually(60*time.Second, "the gang to be given up", func() bool { return strings.Contains(c.run("show", fmt.Sprint(id)), "n2 was not ready") })
+	c.eventually("the gang to be given up", func() bool { return strings.Contains(c.run("show", fmt.Sprint(id)), "n2 was not ready") })
 	if n := started(dir); n != 0 {
 		t.Fatalf("%d processes started", n)
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // card is a GPU as berth gpu list -o json shows it.
@@ -40,7 +39,7 @@ func (c *cluster) card(index int) card {
 func (c *cluster) awaitCard(index int, state string) card {
 	c.t.Helper()
 	var g card
-	c.eventually(60*time.Second, fmt.Sprintf("GPU %d %s", index, state), func() bool {
+	c.eventually(fmt.Sprintf("GPU %d %s", index, state), func() bool {
 		g = c.card(index)
 		return g.State == state
 	})
@@ -66,7 +65,7 @@ func (c *cluster) killLeader() {
 	c.t.Helper()
 	old := c.leader()
 	c.kill(old.PID)
-	c.eventually(60*time.Second, "another leader", func() bool { return c.leader().ID != old.ID })
+	c.eventually("another leader", func() bool { return c.leader().ID != old.ID })
 }
 
 // kmsg makes a file in place of the kernel's log, and returns the environment
@@ -201,7 +200,7 @@ func TestAProcessThatEscapes(t *testing.T) {
 	c.await(id, "RUNNING")
 	at := c.cardOf(id)
 	var jobEnv []string
-	c.eventually(60*time.Second, "the job's environment", func() bool {
+	c.eventually("the job's environment", func() bool {
 		data, err := os.ReadFile(filepath.Join(dir, "env"))
 		jobEnv = strings.Split(string(data), "\n")
 		return err == nil && strings.Contains(string(data), "BERTH_ATTEMPT=")
@@ -218,7 +217,7 @@ func TestAProcessThatEscapes(t *testing.T) {
 		}
 	}
 	t.Cleanup(end)
-	c.eventually(60*time.Second, "it holds memory", func() bool { return strings.Contains(c.run("gpu", "list", "-o", "json"), `"measured_used_mib": 2`) })
+	c.eventually("it holds memory", func() bool { return strings.Contains(c.run("gpu", "list", "-o", "json"), `"measured_used_mib": 2`) })
 	if err := os.WriteFile(filepath.Join(dir, "end"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}

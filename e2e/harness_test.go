@@ -24,6 +24,9 @@ import (
 var berth string
 
 func TestMain(m *testing.M) {
+	if plan := os.Getenv(malloryEnv); plan != "" {
+		os.Exit(runMallory(plan))
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "berth-e2e-bin-")
 		if err != nil {
@@ -86,12 +89,13 @@ func startCluster(t *testing.T, args ...string) *cluster {
 // startClusterWith is startCluster with more environment for the daemons.
 func startClusterWith(t *testing.T, env []string, args ...string) *cluster {
 	t.Helper()
-	if os.Getuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("end-to-end tests need root, to run jobs as other users under memory caps")
-		}
-		t.Skip("needs root, to run jobs as other users under memory caps")
-	}
+	return startClusterOf(t, berth, env, args...)
+}
+
+// startClusterOf is startClusterWith of another program than the one under test.
+func startClusterOf(t *testing.T, exe string, env []string, args ...string) *cluster {
+	t.Helper()
+	needRoot(t)
 	dir, err := os.MkdirTemp("", "be2e-")
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +104,7 @@ func startClusterWith(t *testing.T, env []string, args ...string) *cluster {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c.cmd = exec.Command(berth, append([]string{"dev", "--dir", c.dir}, args...)...)
+	c.cmd = exec.Command(exe, append([]string{"dev", "--dir", c.dir}, args...)...)
 	c.cmd.Stderr = c.stderr
 	c.cmd.Env = append(os.Environ(), env...)
 	out, err := c.cmd.StdoutPipe()
@@ -131,10 +135,20 @@ func startClusterWith(t *testing.T, env []string, args ...string) *cluster {
 	case c.socket = <-up:
 	case err := <-c.exited:
 		t.Fatalf("berth dev ended: %v\n%s", err, c.stderr)
-	case <-time.After(90 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("berth dev did not come up\n%s", c.stderr)
 	}
 	return c
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("end-to-end tests need root, to run jobs as other users under memory caps")
+		}
+		t.Skip("needs root, to run jobs as other users under memory caps")
+	}
 }
 
 // stop ends the cluster as Ctrl-C does, and fails the test when that is not
@@ -153,9 +167,9 @@ func (c *cluster) stop() {
 	_ = c.cmd.Process.Signal(os.Interrupt)
 	select {
 	case <-c.exited:
-	case <-time.After(60 * time.Second):
+	case <-time.After(2 * time.Minute):
 		_ = c.cmd.Process.Kill()
-		c.t.Errorf("berth dev did not stop within 60 s")
+		c.t.Errorf("berth dev did not stop within two minutes")
 	}
 }
 
@@ -180,10 +194,16 @@ type result struct {
 // run runs the command line as the given uid and returns how it ended.
 func (c *cluster) runAs(uid uint32, args ...string) result {
 	c.t.Helper()
+	return c.runOf(berth, c.socket, uid, args...)
+}
+
+// runOf is runAs of another program, or of one of the coordinators' sockets.
+func (c *cluster) runOf(exe, socket string, uid uint32, args ...string) result {
+	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, berth, args...)
-	cmd.Env = append(os.Environ(), "BERTH_SOCKET="+c.socket)
+	cmd := exec.CommandContext(ctx, exe, args...)
+	cmd.Env = append(os.Environ(), "BERTH_SOCKET="+socket)
 	cmd.Dir = os.TempDir()
 	if uid != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
@@ -287,7 +307,7 @@ func (c *cluster) show(id uint64) job {
 func (c *cluster) await(id uint64, states ...string) job {
 	c.t.Helper()
 	var j job
-	c.eventually(2*time.Minute, fmt.Sprintf("job %d in %v", id, states), func() bool {
+	c.eventually(fmt.Sprintf("job %d in %v", id, states), func() bool {
 		j = c.show(id)
 		for _, s := range states {
 			if j.State == s {
@@ -299,12 +319,12 @@ func (c *cluster) await(id uint64, states ...string) job {
 	return j
 }
 
-// eventually polls until ok holds.
-func (c *cluster) eventually(atMost time.Duration, what string, ok func() bool) {
+// eventually polls until ok holds, for two minutes at most.
+func (c *cluster) eventually(what string, ok func() bool) {
 	c.t.Helper()
-	for deadline := time.Now().Add(atMost); !ok(); {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("not within %s: %s", atMost, what)
+			c.t.Fatalf("not within two minutes: %s", what)
 		}
 		time.Sleep(30 * time.Millisecond)
 	}
@@ -320,6 +340,11 @@ type member struct {
 	Term    uint64 `json:"term"`
 	Model   uint64 `json:"model_version"`
 	SHA256  string `json:"model_sha256"`
+	Up      bool   `json:"reachable"`
+	Version string `json:"version"`
+	Last    uint64 `json:"last_index"`
+	Hash    string `json:"state_hash"`
+	HashAt  uint64 `json:"state_hash_index"`
 }
 
 func (c *cluster) members() []member {
@@ -338,7 +363,7 @@ func (c *cluster) members() []member {
 func (c *cluster) leader() member {
 	c.t.Helper()
 	var l member
-	c.eventually(60*time.Second, "a leader", func() bool {
+	c.eventually("a leader", func() bool {
 		for _, m := range c.members() {
 			if m.Leader || m.Role == "leader" {
 				l = m
@@ -362,22 +387,30 @@ func (c *cluster) end(pid int, sig syscall.Signal) {
 	if err := syscall.Kill(pid, sig); err != nil {
 		c.t.Fatalf("kill %d: %v", pid, err)
 	}
-	// Its sockets and locks are its own until the kernel is done with it.
-	c.eventually(60*time.Second, fmt.Sprintf("the end of process %d", pid), func() bool {
+	// Its sockets and locks are its own until the kernel is done with it, and all
+	// its threads: the first may be a zombie before.
+	c.eventually(fmt.Sprintf("the end of process %d", pid), func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err != nil || strings.Contains(string(stat), ") Z ")
+		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		return err != nil || strings.Contains(string(stat), ") Z ") && len(threads) <= 1
 	})
 }
 
 // restart starts a daemon of the cluster again from its own configuration.
 func (c *cluster) restart(kind, name string) *exec.Cmd {
 	c.t.Helper()
+	return c.restartOf(berth, kind, name)
+}
+
+// restartOf is restart with another program.
+func (c *cluster) restartOf(exe, kind, name string) *exec.Cmd {
+	c.t.Helper()
 	log, err := os.OpenFile(filepath.Join(c.dir, name, "log"), os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(berth, kind, "--config", filepath.Join(c.dir, name, kind+".yaml"))
+	cmd := exec.Command(exe, kind, "--config", filepath.Join(c.dir, name, kind+".yaml"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), c.env...)
 	if err := cmd.Start(); err != nil {

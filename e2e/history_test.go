@@ -7,17 +7,17 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestHistorySurvives: nearly all jobs have left the cluster's state, which keeps
 // five. A coordinator that is killed and loses its disk has the whole history
 // again, and it answers as the last one that is left, without a leader.
 func TestHistorySurvives(t *testing.T) {
+	t.Parallel()
 	c := startClusterWith(t, []string{"BERTH_HISTORY_IN_STATE=5", "BERTH_RAFT_SNAPSHOT_THRESHOLD=64", "BERTH_RAFT_SNAPSHOT_INTERVAL=200ms"},
 		"--coordinators", "3", "--nodes", "1x1xT4")
 	s := startSubmitter(c, 4)
-	c.eventually(120*time.Second, "25 submits, the first of them long out of the log", func() bool {
+	c.eventually("25 submits, the first of them long out of the log", func() bool {
 		n, _ := s.count()
 		return n >= 25 && c.leader().Applied >= 300
 	})
@@ -33,7 +33,7 @@ func TestHistorySurvives(t *testing.T) {
 		return strings.Fields(r.stdout)
 	}
 	var want []string
-	c.eventually(120*time.Second, "all jobs in the history", func() bool {
+	c.eventually("all jobs in the history", func() bool {
 		want = names(all)
 		return len(want) == len(ids)
 	})
@@ -59,7 +59,7 @@ func TestHistorySurvives(t *testing.T) {
 	}
 	c.restart("coordinator", lost.ID)
 	socket := filepath.Join(c.dir, lost.ID+".sock")
-	c.eventually(120*time.Second, "the whole history at the one that lost its disk", func() bool { return slices.Equal(names(socket), want) })
+	c.eventually("the whole history at the one that lost its disk", func() bool { return slices.Equal(names(socket), want) })
 	if files, _ := filepath.Glob(filepath.Join(c.dir, lost.ID, "data", "history", "seg-*")); len(files) == 0 {
 		t.Error("all came from the log: nothing had to be fetched from the others")
 	}
@@ -77,5 +77,5 @@ func TestHistorySurvives(t *testing.T) {
 
 	c.kill(lead.PID)
 	c.kill(other.PID)
-	c.eventually(60*time.Second, "the history without a leader", func() bool { return slices.Equal(names(socket), want) })
+	c.eventually("the history without a leader", func() bool { return slices.Equal(names(socket), want) })
 }

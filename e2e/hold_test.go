@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestHoldRequeueDepend does by the command line, Slurm's and Berth's, what
@@ -36,7 +35,7 @@ func TestHoldRequeueDepend(t *testing.T) {
 	c.run("scontrol", "release", fmt.Sprint(held))
 	c.await(held, "RUNNING")
 	runs := filepath.Join(dir, "runs")
-	c.eventually(60*time.Second, "the first run", func() bool { return len(lines(runs)) == 1 })
+	c.eventually("the first run", func() bool { return len(lines(runs)) == 1 })
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // hookDir makes a directory with two programs that write down when they run
@@ -52,7 +51,7 @@ func TestHooksSurviveAnAgentThatIsKilled(t *testing.T) {
 	id := parseID(t, r.stdout)
 	ran := func(n int) {
 		t.Helper()
-		c.eventually(60*time.Second, fmt.Sprintf("hook %d", n), func() bool { return len(hookLog(dir)) == n })
+		c.eventually(fmt.Sprintf("hook %d", n), func() bool { return len(hookLog(dir)) == n })
 	}
 	again := func() {
 		t.Helper()
@@ -94,7 +93,7 @@ func TestHooksSurviveAnAgentThatIsKilled(t *testing.T) {
 		t.Errorf("hooks ran as %q, want %q", got, want)
 	}
 	// What the killed agents' hooks left has ended.
-	c.eventually(60*time.Second, "the end of all hooks", func() bool { return len(processesOf(t, dir)) == 0 })
+	c.eventually("the end of all hooks", func() bool { return len(processesOf(t, dir)) == 0 })
 }
 
 // processesOf lists processes whose command line names a directory.
@@ -132,7 +131,7 @@ func TestAPrologThatFailsDrainsTheNode(t *testing.T) {
 		DrainReason string `json:"drain_reason"`
 	}
 	var nodes []nodeView
-	c.eventually(60*time.Second, "both nodes drained", func() bool {
+	c.eventually("both nodes drained", func() bool {
 		nodes = nil
 		if err := json.Unmarshal([]byte(c.run("node", "list", "-o", "json")), &nodes); err != nil {
 			t.Fatal(err)

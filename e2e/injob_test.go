@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // busyScript starts steps and submits jobs, and says of each what came of it.
@@ -33,7 +32,7 @@ func TestJobsWorkOnWhileTheLeaderDies(t *testing.T) {
 	}
 	id := parseID(t, r.stdout)
 	count := func(name string) []string { return lines(filepath.Join(dir, name)) }
-	c.eventually(time.Minute, "the first two jobs of the job", func() bool { return len(count("ids")) >= 2 })
+	c.eventually("the first two jobs of the job", func() bool { return len(count("ids")) >= 2 })
 	c.kill(c.leader().PID)
 	if j := c.await(id, "FAILED", "COMPLETED", "NODE_FAIL"); j.code() != 3 || len(j.Attempts) != 1 {
 		t.Errorf("ended %s (%s) with %d after %d attempts, want its own 3 after one", j.State, j.Reason, j.code(), len(j.Attempts))

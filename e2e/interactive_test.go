@@ -66,7 +66,7 @@ func TestStepsOfABatchScript(t *testing.T) {
 	} {
 		has(errs, want)
 	}
-	c.eventually(60*time.Second, "the end on both nodes", func() bool { return c.show(1).State == "FAILED" })
+	c.eventually("the end on both nodes", func() bool { return c.show(1).State == "FAILED" })
 }
 
 // TestSessions: srun and salloc outside of jobs, on a shared cluster.
@@ -133,7 +133,7 @@ func TestShellOutlivesItsConnection(t *testing.T) {
 	term := c.atTerminal(alice, 30, 100, "shell", job)
 	term.typed("cd; PS1=; stty -echo; x=kept; echo pid=$$\n")
 	pid := regexp.MustCompile(`pid=(\d+)\n`)
-	c.eventually(60*time.Second, "the shell", func() bool { return pid.MatchString(term.shown()) })
+	c.eventually("the shell", func() bool { return pid.MatchString(term.shown()) })
 	first := pid.FindStringSubmatch(term.shown())[1]
 
 	// Output that is written while there is no leader comes whole.
@@ -158,7 +158,7 @@ func TestShellOutlivesItsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	term.code()
-	c.eventually(60*time.Second, "a shell that was left", func() bool { return strings.Contains(c.runAs(alice, "shell", "--list", job).stdout, "left; ends in") })
+	c.eventually("a shell that was left", func() bool { return strings.Contains(c.runAs(alice, "shell", "--list", job).stdout, "left; ends in") })
 	again := c.atTerminal(alice, 20, 70, "shell", job)
 	again.expect("all-out\n") // the last of what it printed
 	again.typed("echo $x pid=$$; stty size\n")
@@ -224,6 +224,14 @@ Server(app.sock, Handler).serve_forever()
 func TestNotebook(t *testing.T) {
 	t.Parallel()
 	needPython(t, "import http.server, secrets")
+	const home = "/tmp/.berth-notebook-1-0"
+	clean := func() {
+		if err := os.RemoveAll(home); err != nil {
+			t.Error(err)
+		}
+	}
+	clean() // of a run that was killed
+	t.Cleanup(clean)
 	c := startCluster(t, "--nodes", "1x1xT4")
 	dir := openDir(t)
 	bin := filepath.Join(dir, "jupyter-lab")
@@ -256,7 +264,6 @@ func TestNotebook(t *testing.T) {
 	if ok, no := get("unix", near, token[1]), get("unix", near, "wrong"); ok != http.StatusOK || no != http.StatusForbidden {
 		t.Errorf("with the token %d, without %d", ok, no)
 	}
-	home := "/tmp/.berth-notebook-1-0"
 	for name, want := range map[string]os.FileMode{near: 0o600, home: 0o700, home + "/sock": 0o600, home + "/address": 0o600, home + "/log": 0o600, home + "/config.py": 0o600} {
 		if st, err := os.Stat(name); err != nil || st.Mode().Perm() != want {
 			t.Errorf("%s: %v %v, want %v", name, st, err, want)
@@ -297,7 +304,4 @@ func TestNotebook(t *testing.T) {
 	c.run("cancel", "1")
 	c.await(1, "CANCELLED")
 	term.expect("job 1 has ended")
-	if err := os.RemoveAll(home); err != nil {
-		t.Error(err)
-	}
 }

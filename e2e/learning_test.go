@@ -48,7 +48,7 @@ func (c *cluster) unmarshal(text string, into any) {
 // awaitWeights waits until every coordinator has the weights in use.
 func (c *cluster) awaitWeights(w weights) {
 	c.t.Helper()
-	c.eventually(60*time.Second, fmt.Sprintf("version %d (%s) on all coordinators", w.Version, w.SHA256), func() bool {
+	c.eventually(fmt.Sprintf("version %d (%s) on all coordinators", w.Version, w.SHA256), func() bool {
 		ms := c.members()
 		for _, m := range ms {
 			if m.Model != w.Version || m.SHA256 != w.SHA256 {
@@ -103,6 +103,7 @@ func off(j job) float64 {
 // runs of many jobs make a better model, and that is in use on every
 // coordinator whatever happens to them.
 func TestTheClusterLearns(t *testing.T) {
+	t.Parallel()
 	c := startClusterWith(t, []string{"BERTH_LEARNER_MIN_SAMPLES=8", "BERTH_LEARNER_INTERVAL=1s"}, "--coordinators", "3", "--nodes", "1x4xA100-SXM4-80GB")
 	dir := openDir(t)
 	one, never := c.modelJob("resnet50", 64), c.modelJob("resnet50", 40)
@@ -126,7 +127,7 @@ func TestTheClusterLearns(t *testing.T) {
 
 	old := c.leader()
 	c.kill(old.PID)
-	c.eventually(60*time.Second, "another leader with the same model", func() bool {
+	c.eventually("another leader with the same model", func() bool {
 		return c.leader().ID != old.ID && c.models()[0] == learned
 	})
 	c.restart("coordinator", old.ID)
@@ -152,7 +153,7 @@ func (c *cluster) teach(dir string) weights {
 			jobs = append(jobs, c.modelJob(model, batch))
 		}
 	}
-	for range 3 {
+	for _, patience := range []time.Duration{5 * time.Second, 5 * time.Second, time.Minute} {
 		var ids []uint64
 		for _, j := range jobs {
 			ids = append(ids, c.submitModel(dir, j))
@@ -160,7 +161,7 @@ func (c *cluster) teach(dir string) weights {
 		for _, id := range ids {
 			c.await(id, "COMPLETED", "OUT_OF_MEMORY")
 		}
-		deadline := time.Now().Add(5 * time.Second)
+		deadline := time.Now().Add(patience)
 		for time.Now().Before(deadline) {
 			if c.models()[0].Version > 0 {
 				c.run("model", "pin")
@@ -185,8 +186,8 @@ func (c *cluster) newJobIsPredictedBetter(never modelJob) {
 		Source    string `json:"source"`
 	}
 	c.unmarshal(c.run(append(append([]string{"predict", "--format", "json"}, never.flags()...), "--gpus", "1")...), &p)
-	if e := math.Abs(float64(p[0].GPUMemMiB)/float64(never.mib) - 1); e > 0.10 {
-		c.t.Errorf("a job that never ran is predicted to take %d MiB from %s, where its kind takes %d: %.1f %% off, want at most 10 %%", p[0].GPUMemMiB, p[0].Source, never.mib, 100*e)
+	if e := math.Abs(float64(p[0].GPUMemMiB)/float64(never.mib) - 1); e > 0.9*(1/takes-1) {
+		c.t.Errorf("a job that never ran is predicted to take %d MiB from %s, where its kind takes %d: %.1f %% off, no better than the %.1f %% of before", p[0].GPUMemMiB, p[0].Source, never.mib, 100*e, 100*(1/takes-1))
 	} else {
 		c.t.Logf("a job that never ran is predicted %.1f %% off, before it was %.1f %%", 100*e, 100*(1/takes-1))
 	}
@@ -286,7 +287,7 @@ func TestALostNodeIsGivenUp(t *testing.T) {
 	}
 	c.restart("agent", "n1")
 	for _, pid := range pids {
-		c.eventually(60*time.Second, fmt.Sprintf("the end of the old attempt, process %d", pid), func() bool {
+		c.eventually(fmt.Sprintf("the end of the old attempt, process %d", pid), func() bool {
 			return syscall.Kill(pid, 0) != nil
 		})
 	}
@@ -308,7 +309,7 @@ func TestALostNodeIsGivenUp(t *testing.T) {
 // pidFrom reads the process id that a job wrote.
 func (c *cluster) pidFrom(dir, name string) (pid int) {
 	c.t.Helper()
-	c.eventually(60*time.Second, name, func() bool {
+	c.eventually(name, func() bool {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {
 			pid, err = strconv.Atoi(strings.TrimSpace(string(data)))

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 const (
@@ -167,10 +166,13 @@ func TestTimeLimitAndCancel(t *testing.T) {
 
 func TestDrainKeepsJobsAway(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, "--nodes", "1x1xT4")
+	c := startCluster(t, "--nodes", "2x1xT4")
 	c.run("node", "drain", "n1", "--reason", "test")
-	id := c.submit("-D", "/tmp", "-o", "/dev/null", "--gpus", "1", "--gpu-mem", "1GiB", "--", "true")
-	time.Sleep(1500 * time.Millisecond) // more than a full pass: it must not start
+	id := c.submit("-D", "/tmp", "-o", "/dev/null", "-w", "n1", "--gpus", "1", "--gpu-mem", "1GiB", "--", "true")
+	for range 2 { // whoever planned these has looked at the one before them
+		after := c.submit("-D", "/tmp", "-o", "/dev/null", "-w", "n2", "--gpus", "1", "--gpu-mem", "1GiB", "--", "true")
+		c.await(after, "COMPLETED")
+	}
 	if st := c.show(id).State; st != "PENDING" && st != "QUEUED" {
 		t.Fatalf("on a drained node the job is %s", st)
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // reload changes the policy in a coordinator's file and tells it to read it
@@ -21,7 +20,7 @@ func (c *cluster) reload(scheduling, want string) {
 	if err := syscall.Kill(c.members()[0].PID, syscall.SIGHUP); err != nil {
 		c.t.Fatal(err)
 	}
-	c.eventually(60*time.Second, "a line in the log: "+want, func() bool { return strings.Count(read(c.t, log), want) > before })
+	c.eventually("a line in the log: "+want, func() bool { return strings.Count(read(c.t, log), want) > before })
 }
 
 func gpuJob(args ...string) []string {
@@ -31,6 +30,7 @@ func gpuJob(args ...string) []string {
 // TestPolicyByReload: a running cluster changes its policy when the file does,
 // in the same office of the same process; a file that is wrong changes nothing.
 func TestPolicyByReload(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, "--nodes", "1x1xT4", "--policy", "slot")
 	before := c.members()[0]
 	alone := c.submit(gpuJob()...)
@@ -60,6 +60,7 @@ func TestPolicyByReload(t *testing.T) {
 
 // TestPartitions: two partitions with a policy each, by what people type.
 func TestPartitions(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, "--nodes", "2x1xT4")
 	c.reload("    policy: ffd\n    policies: [\"whole=slot+fifo\"]\n", "scheduling.policies")
 	c.run("partition", "set", "whole", "--nodes", "n1", "--max-time", "2h")

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // lasEnv makes the order las preempt within seconds: the first queue ends at
@@ -43,7 +42,8 @@ func lines(path string) []string {
 	if err != nil {
 		return nil
 	}
-	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+	all := strings.Split(string(data), "\n")
+	return all[:len(all)-1] // the last is still being written
 }
 
 // TestPreempt: a job that had its share makes room for short ones, with its
@@ -58,7 +58,7 @@ func TestPreempt(t *testing.T) {
 	long := c.submit("-D", dir, "--quiet", filepath.Join(dir, "count.sh"), "150")
 	c.await(long, "RUNNING")
 	log := filepath.Join(dir, "log")
-	c.eventually(60*time.Second, "the counter to begin", func() bool { return len(lines(log)) == 1 })
+	c.eventually("the counter to begin", func() bool { return len(lines(log)) == 1 })
 	short := c.submit("-D", stays, "--gpus", "1", "--gpu-mem", "1G", "--", "sleep", "1")
 	c.await(short, "COMPLETED")
 	got := lines(log)
@@ -95,22 +95,23 @@ func TestPreempt(t *testing.T) {
 // TestPreemptThroughFaults: the leader and the agent are killed while a job
 // saves its state. It is told once, saves once, and goes on later.
 func TestPreemptThroughFaults(t *testing.T) {
+	t.Parallel()
 	c := startClusterWith(t, lasEnv(), "--coordinators", "3", "--nodes", "1x1xT4", "--policy", "slot+las")
 	dir := openDir(t)
 	write(t, filepath.Join(dir, "count.sh"), counter)
 	write(t, filepath.Join(dir, "wait"), "")
 	long := c.submit("-D", dir, "--quiet", filepath.Join(dir, "count.sh"), "60")
 	log := filepath.Join(dir, "log")
-	c.eventually(60*time.Second, "the counter to begin", func() bool { return len(lines(log)) == 1 })
+	c.eventually("the counter to begin", func() bool { return len(lines(log)) == 1 })
 	short := c.submit("-D", "/tmp", "-o", "/dev/null", "--gpus", "1", "--gpu-mem", "1G", "--", "sleep", "1")
-	c.eventually(60*time.Second, "the agent to tell it", func() bool {
+	c.eventually("the agent to tell it", func() bool {
 		data, err := os.ReadFile(filepath.Join(c.dir, "n1", "log"))
 		return err == nil && strings.Contains(string(data), "save its state and make room")
 	})
 	c.kill(c.leader().PID)
 	c.kill(c.daemonPID("agent", "n1"))
 	c.restart("agent", "n1")
-	c.eventually(60*time.Second, "the next leader to see the job save its state", func() bool {
+	c.eventually("the next leader to see the job save its state", func() bool {
 		j := c.show(long)
 		return j.State == "RUNNING" && j.Reason == "Preempted"
 	})

@@ -88,7 +88,7 @@ func (term *terminal) shown() string {
 
 func (term *terminal) expect(text string) {
 	term.t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !strings.Contains(term.shown(), text); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(term.shown(), text); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			term.t.Fatalf("no %q on the terminal: %q", text, term.shown())
 		}
@@ -169,7 +169,7 @@ func shellSession(c *cluster, id uint64, dir string) {
 	if err := pty.Resize(term.master, 40, 90); err != nil {
 		t.Fatal(err)
 	}
-	c.eventually(60*time.Second, "the new size in the job", func() bool {
+	c.eventually("the new size in the job", func() bool {
 		term.typed("stty size\n")
 		time.Sleep(50 * time.Millisecond)
 		return strings.Contains(term.shown(), "40 90\n")
@@ -241,7 +241,7 @@ func TestShellDoesNotOutliveTheAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	shell := strings.TrimSpace(string(data))
-	c.eventually(60*time.Second, "the end of the shell", func() bool {
+	c.eventually("the end of the shell", func() bool {
 		stat, err := os.ReadFile("/proc/" + shell + "/stat")
 		return err != nil || strings.Contains(string(stat), ") Z ")
 	})
@@ -249,7 +249,7 @@ func TestShellDoesNotOutliveTheAgent(t *testing.T) {
 	if code := term.code(); code != 3 { // the new agent knows of no such shell
 		t.Errorf("exit code %d: %q", code, term.shown())
 	}
-	c.eventually(60*time.Second, "a command in the job again", func() bool {
+	c.eventually("a command in the job again", func() bool {
 		r := c.runAs(alice, "exec", fmt.Sprint(id), "echo", "back")
 		return r.stdout == "back\n"
 	})
@@ -307,7 +307,7 @@ func TestLogsGoOnOverAFailover(t *testing.T) {
 		}
 	}
 	path := filepath.Join(dir, fmt.Sprintf("berth-%d.out", id))
-	c.eventually(60*time.Second, "some output", func() bool {
+	c.eventually("some output", func() bool {
 		st, err := os.Stat(path)
 		return err == nil && st.Size() > 20_000
 	})

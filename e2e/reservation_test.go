@@ -18,7 +18,7 @@ func TestReservations(t *testing.T) {
 	long := c.submit("--gpus", "1", "--time", "3h", "--constraint", "nvlink", "--", "true")
 	short := c.submit("--gpus", "1", "--time", "10m", "-C", "fast&nvlink", "--", "true")
 	c.await(short, "COMPLETED")
-	c.eventually(60*time.Second, "the long job says what it waits for", func() bool {
+	c.eventually("the long job says what it waits for", func() bool {
 		why := c.run("why", id(long))
 		return strings.Contains(why, "maintenance maint begins at")
 	})
@@ -33,7 +33,7 @@ func TestReservations(t *testing.T) {
 	inside := c.submit("--gpus", "1", "--time", "10m", "--reservation", "course", "--", "sleep", "600")
 	c.await(inside, "RUNNING")
 	outside := c.submit("--gpus", "2", "--time", "10m", "--", "true")
-	c.eventually(60*time.Second, "who wants the reserved card, too, is told", func() bool {
+	c.eventually("who wants the reserved card, too, is told", func() bool {
 		return strings.Contains(c.run("why", id(outside)), "reservation course holds it")
 	})
 	if text := c.run("scontrol", "-o", "show", "reservation", "course"); !strings.Contains(text, "ReservationName=course ") || !strings.Contains(text, "State=ACTIVE") {

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // A user's script for Slurm runs unchanged: its directives are honoured, it
 // sees its SLURM_* variables, writes where its patterns say, and is what it
 // was when it was submitted.
 func TestBatchScript(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, "--nodes", "1x2xA100-SXM4-80GB")
 	dir := scriptDir(t)
 	script := filepath.Join(dir, "train.sh")
@@ -63,7 +63,7 @@ env | grep '^SLURM' | sort
 		}
 	}
 	// Nothing of the script stays on the node.
-	c.eventually(60*time.Second, "the script's end", func() bool {
+	c.eventually("the script's end", func() bool {
 		left, err := filepath.Glob(filepath.Join(c.dir, "n1-scripts", "j*"))
 		return err == nil && len(left) == 0
 	})
@@ -72,6 +72,7 @@ env | grep '^SLURM' | sort
 // The exit code of a script that was waited for, of --wrap, and of what is
 // refused.
 func TestBatchScriptOutcomes(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, "--nodes", "1x1xT4")
 	dir := scriptDir(t)
 	script := filepath.Join(dir, "five.py")

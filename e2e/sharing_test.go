@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestSharingUnderTheWatch: on cards that hold nobody to a share the agent
@@ -32,7 +31,7 @@ func TestSharingUnderTheWatch(t *testing.T) {
 	if got := c.show(stranger); got.State != "PENDING" && got.State != "QUEUED" {
 		t.Errorf("the other user's job is %s beside strangers", got.State)
 	}
-	c.eventually(60*time.Second, "why names who shares the card", func() bool {
+	c.eventually("why names who shares the card", func() bool {
 		return strings.Contains(c.run("why", strconv.FormatUint(stranger, 10)), "is shared only among jobs of one user")
 	})
 	if text := c.run("show", strconv.FormatUint(modest, 10)); !strings.Contains(text, "held by watch") {

@@ -75,7 +75,7 @@ func TestASiteIsSetUpAsTheManualSays(t *testing.T) {
 	s.daemon("coordinator", "coordinator", "--config", filepath.Join(prepared, "c1", "coordinator.yaml"),
 		"--set", "listen.addr="+addr, "--set", "listen.socket="+s.socket, "--set", "listen.metrics=",
 		"--set", "data.dir="+filepath.Join(etc, "data"), "--set", "gossip.addr=")
-	s.eventually(60*time.Second, "a leader", func() bool { return s.runAs(0, "cluster", "status").code == 0 })
+	s.eventually("a leader", func() bool { return s.runAs(0, "cluster", "status").code == 0 })
 
 	token := strings.TrimSpace(s.run("token", "create", "--id", "n17"))
 	token = token[strings.Index(token, "berth-join-v1."):]
@@ -94,7 +94,7 @@ func TestASiteIsSetUpAsTheManualSays(t *testing.T) {
 		"--set", "runtime.kind=process", "--set", "gpus.provider=sim", "--set", "gpus.sim=1xT4",
 		"--set", "gpus.sim_socket="+filepath.Join(etc, "gpu", "sock"), "--set", "listen.metrics=", "--set", "gossip.addr=",
 		"--set", "cgroup.parent=/"+filepath.Base(etc))
-	s.eventually(60*time.Second, "n17 to register", func() bool { return strings.Contains(s.runAs(0, "node", "list").stdout, "n17") })
+	s.eventually("n17 to register", func() bool { return strings.Contains(s.runAs(0, "node", "list").stdout, "n17") })
 
 	if r := s.runAs(0, "submit", "-D", "/tmp", "-o", "/dev/null", "--", "true"); r.code == 0 || !strings.Contains(r.stderr, "root") {
 		t.Errorf("root submitted a job: exit code %d, %q", r.code, r.stderr)
@@ -138,7 +138,7 @@ func TestDevRunsACommandAndLeavesNothing(t *testing.T) {
 	}
 	// The last of them may be ending still.
 	var ps []byte
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		ps, _ = exec.Command("pgrep", "-f", "-a", tmp+"|sleep "+marker+"$").Output()
 		if len(bytes.TrimSpace(ps)) == 0 {
 			return
@@ -150,7 +150,7 @@ func TestDevRunsACommandAndLeavesNothing(t *testing.T) {
 func TestGossipIsShownBesideTheLedger(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, "--coordinators", "3", "--nodes", "2x1xT4")
-	c.eventually(60*time.Second, "gossip to tell of both nodes", func() bool {
+	c.eventually("gossip to tell of both nodes", func() bool {
 		out := c.run("node", "list", "-o", "json")
 		return strings.Count(out, `"gossip": "alive"`) == 2 && !strings.Contains(out, `"gossip_free_mib": -1`)
 	})

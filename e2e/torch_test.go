@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // needTorch skips where there is no PyTorch, and fails in CI.
@@ -92,7 +91,7 @@ func TestARealProgramTrains(t *testing.T) {
 	for name, id := range ids {
 		j := c.await(id, "COMPLETED", "FAILED", "OUT_OF_MEMORY", "TIMEOUT")
 		var data []byte
-		c.eventually(60*time.Second, name+": its output", func() bool {
+		c.eventually(name+": its output", func() bool {
 			data, _ = os.ReadFile(filepath.Join(work, fmt.Sprintf("berth-%d.out", id)))
 			return j.State != "COMPLETED" || trained.Match(data)
 		})

@@ -45,11 +45,11 @@ func upgrade(t *testing.T, c *cluster) {
 	// It ends by itself, with a code that only the one run of it can give.
 	long := c.submit("--gpus", "1", "--mem", "50M", "-D", dir, "--", "sh", "-c", "echo x >> mark; while [ ! -e let ]; do sleep 0.1; done; exit 7")
 	node := c.await(long, "RUNNING").Node
-	c.eventually(60*time.Second, "the job to have begun", func() bool { _, err := os.Stat(mark); return err == nil })
+	c.eventually("the job to have begun", func() bool { _, err := os.Stat(mark); return err == nil })
 	before := c.members()
 	for _, m := range before {
 		// The one before must be back: three survive the loss of one.
-		c.eventually(60*time.Second, "three coordinators that have caught up", func() bool { return caughtUp(c) == len(before) })
+		c.eventually("three coordinators that have caught up", func() bool { return caughtUp(c) == len(before) })
 		c.end(c.daemonPID("coordinator", m.ID), syscall.SIGTERM)
 		during := c.submit("--mem", "50M", "--", "true") // at once, while an election may go on
 		c.restart("coordinator", m.ID)
@@ -114,7 +114,7 @@ func logIn(t *testing.T, c *cluster) {
 	ended := make(chan error, 1)
 	go func() { ended <- login.Wait() }()
 	t.Cleanup(func() { _ = login.Process.Kill() })
-	c.eventually(60*time.Second, "the login to show its control groups", func() bool { return strings.Contains(out.String(), "\n") })
+	c.eventually("the login to show its control groups", func() bool { return strings.Contains(out.String(), "\n") })
 	if want := fmt.Sprintf("j%d-a1", id); !strings.Contains(out.String(), want) {
 		t.Errorf("the login is not in the group of job %s:\n%s", want, out.String())
 	}
@@ -146,7 +146,7 @@ func limitsAndCards(t *testing.T, c *cluster) {
 	first := submit("sleep", "600")
 	c.await(first, "RUNNING")
 	second := submit("true")
-	c.eventually(60*time.Second, "the quota among the reasons", func() bool {
+	c.eventually("the quota among the reasons", func() bool {
 		return strings.Contains(c.runAs(4321, "why", fmt.Sprint(second)).stdout, "may run 1 job at once")
 	})
 	if got := c.show(second).State; got != "PENDING" {

@@ -3,6 +3,7 @@ package fsm
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -114,5 +115,58 @@ func TestInitCluster(t *testing.T) {
 	m.refused(cluster.CodeConflict, initCmd("c2", 5))
 	if id, name, keep, ok := m.f.Config(); id != "c1" || name != "lab" || keep != 5 || !ok {
 		t.Errorf("config %q %q %d %t", id, name, keep, ok)
+	}
+}
+
+func TestAllowAgain(t *testing.T) {
+	m := newMachine(t)
+	allow := denyCmd(agentRole, "n1")
+	allow.GetDenyIdentity().Allow = true
+	m.refused(cluster.CodeNotFound, allow)
+	m.must(denyCmd(agentRole, "n1"))
+	m.refused(cluster.CodeDenied, tokenCmd("s", agentRole, "n1", m.now.Add(time.Minute)))
+	m.must(allow)
+	if m.f.Denied(agentRole, "n1") || len(m.f.AllDenied()) != 0 {
+		t.Error("it is denied still")
+	}
+	m.must(tokenCmd("s", agentRole, "n1", m.now.Add(time.Minute)))
+	if got := NeedsVersion(allow); got != 11 {
+		t.Errorf("version %d, want 11", got)
+	}
+}
+
+// TestTokensOfAnOldStateAreVoid: one that was spent after a backup was made would
+// work again after it is restored.
+func TestTokensOfAnOldStateAreVoid(t *testing.T) {
+	t.Parallel()
+	m := everything(t)
+	var state bytes.Buffer
+	if err := m.f.Capture().Write(&state); err != nil {
+		t.Fatal(err)
+	}
+	load := func(revival *Revival) *FSM {
+		t.Helper()
+		c, err := Load(bytes.NewReader(state.Bytes()), Options{}, revival)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if err := c.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		f := New(Options{})
+		if err := f.Restore(io.NopCloser(&b)); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(f.Capture().Hash, c.Hash) {
+			t.Error("the hash is not the state's")
+		}
+		return f
+	}
+	if f := load(nil); len(f.st.tokens) != 1 {
+		t.Errorf("%d tokens as it is, want 1", len(f.st.tokens))
+	}
+	if f := load(&Revival{}); len(f.st.tokens) != 0 || !f.Denied("gate", "x/y") {
+		t.Errorf("%d tokens in a cluster that begins again, or who was denied is not", len(f.st.tokens))
 	}
 }

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -39,6 +40,8 @@ func (s *State) apply(index uint64, cmd *logv1.Command) Result {
 		r = s.setNodeState(index, k.SetNodeState)
 	case *logv1.Command_DrainNode:
 		r = s.drain(index, k.DrainNode)
+	case *logv1.Command_SetSharing:
+		r = s.setSharing(k.SetSharing)
 	case *logv1.Command_DrainGpu:
 		r = s.drainGPU(index, k.DrainGpu)
 	case *logv1.Command_RemoveNode:
@@ -103,6 +106,9 @@ func (s *State) applyToJobs(index uint64, cmd *logv1.Command) (r Result) {
 		r = s.changeTasks(index, k.ChangeTasks)
 	case *logv1.Command_UpdateJob:
 		r = s.updateJob(index, k.UpdateJob)
+	default:
+		// To go on would be to store something else than those who know it.
+		panic(fmt.Sprintf("fsm: entry %d: a command of a kind that this berth does not know: %T", index, cmd.Kind))
 	}
 	return r
 }
@@ -122,7 +128,9 @@ func keyOf(uid cluster.UID, id string) requestKey {
 // Whether the spec may run is the leader's to check: a rule that changes from
 // version to version must not decide what replicas store.
 func (s *State) submit(index uint64, c *logv1.SubmitJob) Result {
-	s.expireRequests()
+	if s.rules < changeVersion {
+		s.expireRequests() // from then on a refusal changes nothing, and forgets nothing
+	}
 	owner := conv.OwnerFromLog(c.Owner)
 	if c.RequestId == "" || len(c.BodyHash) < len(request{}.bodyHash) {
 		return refuse(cluster.CodeInvalid, "request id: is missing, or the hash of the request has %d bytes", len(c.BodyHash))
@@ -130,7 +138,7 @@ func (s *State) submit(index uint64, c *logv1.SubmitJob) Result {
 	req := &request{
 		key: keyOf(owner.UID, c.RequestId), bodyHash: [16]byte(c.BodyHash), first: cluster.JobID(c.FirstJob), count: len(c.Jobs), at: s.now,
 	}
-	if old, ok := s.requests[req.key]; ok {
+	if old, ok := s.requests[req.key]; ok && s.now.Sub(old.at) <= requestLife {
 		if old.bodyHash != req.bodyHash {
 			return refuse(cluster.CodeAlreadyExists, "request id %q was used for another request; make a new one", c.RequestId)
 		}
@@ -144,6 +152,8 @@ func (s *State) submit(index uint64, c *logv1.SubmitJob) Result {
 	}
 	jobs := make([]*cluster.Job, len(c.Jobs))
 	next := req.first
+	s.begun = map[cluster.JobID]cluster.Time{}
+	defer func() { s.begun = nil }()
 	for i, nj := range c.Jobs {
 		spec, err := conv.SpecFromLog(nj.Spec)
 		if err != nil {
@@ -166,6 +176,15 @@ func (s *State) submit(index uint64, c *logv1.SubmitJob) Result {
 		return Result{Err: err}
 	}
 	req.listIDs(jobs)
+	s.putNew(jobs)
+	s.nextJob = next
+	s.addRequest(req)
+	return Result{Jobs: req.jobs()}
+}
+
+// putNew stores the jobs of a submit that is not refused.
+func (s *State) putNew(jobs []*cluster.Job) {
+	s.expireRequests()
 	for _, j := range jobs {
 		s.cache.job(j)
 		if j.Spec.Array != nil {
@@ -174,9 +193,6 @@ func (s *State) submit(index uint64, c *logv1.SubmitJob) Result {
 		s.putJob(nil, j)
 		s.changed(Change{Job: j.ID, New: true})
 	}
-	s.nextJob = next
-	s.addRequest(req)
-	return Result{Jobs: req.jobs()}
 }
 
 func (s *State) addRequest(r *request) {

@@ -10,9 +10,6 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// arrayVersion is that of the entries which may hold arrays and ChangeTasks.
-const arrayVersion = 9
-
 // array is what is known of an array beside its tasks. Those that wait alike, or
 // ended together before they began, are folded into one job; a task becomes a
 // job by itself when something befalls it alone. So an array costs as much as
@@ -79,6 +76,7 @@ func (s *State) loadArray(m *logv1.ArrayRecord) error {
 	if spec.Array == nil || id == 0 || s.arrays[id] != nil || m.GetThrottle() > cluster.MaxThrottle {
 		return fmt.Errorf("array %d is malformed, or appears twice", id)
 	}
+	s.cache.apart(spec)
 	a := newArray(id, spec, conv.EstimatesFromLog(m.GetEstimates()), int(m.GetThrottle()))
 	if !a.over.read(m.GetOver()) || !a.good.read(m.GetGood()) || a.good.n > a.over.n {
 		return fmt.Errorf("array %d of %d tasks: what ended is malformed", id, a.len())
@@ -191,7 +189,9 @@ func (s *State) indexArray(old, j *cluster.Job) {
 	wasFold := old != nil && old.Fold != nil
 	switch {
 	case old == nil:
-		a.entries++
+		if a.entries++; a.entries == 1 {
+			s.standing.specs.add(j.Owner.UID, a.spec, 1)
+		}
 		s.nameFirst(a, j)
 	case old.State.Live():
 		a.live--
@@ -277,6 +277,27 @@ func (s *State) overlapping(a *array, ranks []cluster.Span) []*cluster.Job {
 		return j.ID < a.last()
 	})
 	return out
+}
+
+// ended are the ranks of tasks that ended, as COMPLETED and otherwise.
+func (a *array) ended() (good, bad []cluster.Span) {
+	add := func(to []cluster.Span, w int, x uint64) []cluster.Span {
+		for x != 0 {
+			from := bits.TrailingZeros64(x)
+			end := from + bits.TrailingZeros64(^(x >> from)) // behind the last one
+			x &^= (1<<(end-from) - 1) << from
+			if n := len(to); n > 0 && to[n-1].To+1 == w*64+from {
+				to[n-1].To = w*64 + end - 1
+				continue
+			}
+			to = append(to, cluster.Span{From: w*64 + from, To: w*64 + end - 1})
+		}
+		return to
+	}
+	for w, x := range a.over.words {
+		good, bad = add(good, w, x&a.good.words[w]), add(bad, w, x&^a.good.words[w])
+	}
+	return good, bad
 }
 
 // bitset is a set of ranks.
@@ -371,7 +392,9 @@ func (s *State) forgetTask(j *cluster.Job) {
 	if a == nil {
 		return
 	}
-	a.entries--
+	if a.entries--; a.entries == 0 {
+		s.standing.specs.add(j.Owner.UID, a.spec, -1)
+	}
 	if j.Fold != nil {
 		a.folds = slices.DeleteFunc(a.folds, func(id cluster.JobID) bool { return id == j.ID })
 	}

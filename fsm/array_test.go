@@ -9,9 +9,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
+
+var _ = draws.Fixed()
 
 // array is a few tasks whose numbers meet those of others.
 func (w *world) array() *cluster.Array {

@@ -12,6 +12,9 @@ type TaskCounts struct {
 	// cannot, for Why, which is of one of them.
 	Done, Finished, Refused int
 	Why                     *cluster.Error
+	// DoneRanks and RefusedRanks say which these are; not of a throttle, which is
+	// the array's as a whole.
+	DoneRanks, RefusedRanks []cluster.Span
 }
 
 // changeTasks does one thing to tasks of an array.
@@ -45,10 +48,13 @@ func (s *State) changeTasks(index uint64, c *logv1.ChangeTasks) Result {
 		case err != nil:
 			r.Tasks.Refused += n
 			r.Tasks.Why = err
+			r.Tasks.RefusedRanks = append(r.Tasks.RefusedRanks, part...)
 		default:
 			r.Tasks.Done += n
+			r.Tasks.DoneRanks = append(r.Tasks.DoneRanks, part...)
 		}
 	}
+	r.Tasks.DoneRanks, r.Tasks.RefusedRanks = cluster.SpanOr(r.Tasks.DoneRanks, nil), cluster.SpanOr(r.Tasks.RefusedRanks, nil)
 	r.Tasks.Finished += left // and forgotten
 	return r
 }

@@ -19,6 +19,8 @@ type cache struct {
 	texts map[string]string
 	envs  map[cluster.UID][]string
 	args  map[cluster.UID][]string
+	// keep takes what is large out of memory, see Options.Bulk.
+	keep func(env []string, script []byte) cluster.Bulk
 }
 
 func newCache() cache {
@@ -73,6 +75,9 @@ func (c *cache) job(j *cluster.Job) {
 	share(c, &s.Signature)
 	share(c, &s.Stdout)
 	share(c, &s.Stderr)
+	if !j.InArray() { // that of an array is its own
+		c.apart(s)
+	}
 	shareLines(c.envs, j.Owner.UID, &s.Env)
 	shareLines(c.args, j.Owner.UID, &s.Command)
 	share(c, &j.Reason.Code)
@@ -91,6 +96,16 @@ func (c *cache) job(j *cluster.Job) {
 			}
 		}
 		c.estimate(&a.Estimate)
+	}
+}
+
+// apart moves what is large out of a new or restored spec.
+func (c *cache) apart(s *cluster.Spec) {
+	if _, bulk := s.Weight(); c.keep == nil || bulk == 0 || s.Bulk != nil {
+		return
+	}
+	if b := c.keep(s.Env, s.Script); b != nil {
+		s.Env, s.Script, s.Bulk = nil, nil, b
 	}
 }
 

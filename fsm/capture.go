@@ -35,18 +35,32 @@ func (c *Capture) Write(w io.Writer) error {
 	return nil
 }
 
-// Load reads what a Capture wrote and returns it, with skip ids of jobs left
-// out: those that the cluster gave to jobs after the state was captured. What is
-// not whole is refused.
-func Load(r io.Reader, o Options, skip uint64) (*Capture, error) {
-	st, err := readSnapshot(r)
+// Revival is how a cluster begins again from an older state.
+type Revival struct {
+	// SkipJobs is how many ids of jobs are left out: those that the cluster gave
+	// to jobs after the state was captured.
+	SkipJobs uint64
+}
+
+// Load reads what a Capture wrote and returns it: as it is, or, when revival is
+// given, as a cluster may begin again with it, in which join tokens, that may have
+// been spent since, are void. What is not whole is refused.
+func Load(r io.Reader, o Options, revival *Revival) (*Capture, error) {
+	st, err := readSnapshot(r, o.Bulk)
 	if err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
-	if next := uint64(st.nextJob) + skip; next < skip || next > 1<<53 {
-		return nil, fmt.Errorf("%d ids of jobs cannot be left out after %d: ids end at 2^53", skip, st.nextJob)
+	if revival != nil {
+		skip := revival.SkipJobs
+		if next := uint64(st.nextJob) + skip; next < skip || next > 1<<53 {
+			return nil, fmt.Errorf("%d ids of jobs cannot be left out after %d: ids end at 2^53", skip, st.nextJob)
+		}
+		st.nextJob += cluster.JobID(skip)
+		for k := range st.tokens {
+			delete(st.tokens, k)
+			st.hash.rest.touch(entity{kindToken, k})
+		}
 	}
-	st.nextJob += cluster.JobID(skip)
 	f := New(o)
 	f.st = st
 	return f.Capture(), nil

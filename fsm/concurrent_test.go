@@ -31,7 +31,7 @@ func TestPersistWhileApplying(t *testing.T) {
 				t.Errorf("round %d: %v", round, err)
 				return
 			}
-			st, err := readSnapshot(bytes.NewReader(s.Bytes()))
+			st, err := readSnapshot(bytes.NewReader(s.Bytes()), nil)
 			if err != nil {
 				t.Errorf("round %d: %v", round, err)
 				return

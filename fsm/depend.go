@@ -78,17 +78,27 @@ func since(j *cluster.Job) cluster.Time {
 // arraySince is when the last task of an array began, or ended without.
 func (s *State) arraySince(a *array, d cluster.Dependency, st cluster.DependState) cluster.Time {
 	at := cluster.Time(0)
-	if d.Delay > 0 && st == cluster.DependMet {
-		for _, j := range s.overlapping(a, a.spec.Array.Tasks.All()) {
-			at = max(at, since(j))
-		}
+	if d.Delay == 0 || st != cluster.DependMet {
+		return 0
+	}
+	if at, known := s.begun[a.id]; known {
+		return at
+	}
+	for _, j := range s.overlapping(a, a.spec.Array.Tasks.All()) {
+		at = max(at, since(j))
+	}
+	if s.begun != nil {
+		s.begun[a.id] = at
 	}
 	return at
 }
 
-// depend looks up how the dependencies of j stand, a new job that is not put
-// yet. One on a job that is not known is refused.
+// depend looks up how the dependencies of j stand, which is not put yet, and
+// forgets those that it had before. One on a job that is not known is refused.
 func (s *State) depend(j *cluster.Job) *cluster.Error {
+	if s.rules >= changeVersion {
+		j.Depends, j.DependAt = nil, 0
+	}
 	if len(j.Spec.Depends) == 0 {
 		return nil
 	}
@@ -110,6 +120,21 @@ func (s *State) depend(j *cluster.Job) *cluster.Error {
 		s.noteDepend(j, i, nil)
 	}
 	return nil
+}
+
+// mendDepends lets go those jobs that were told to wait for nobody before entries
+// of changeVersion, and waited all the same.
+func (s *State) mendDepends(index uint64) {
+	for _, old := range s.barred.list() {
+		if len(old.Spec.Depends) > 0 || len(old.Depends) == 0 {
+			continue
+		}
+		j := old.Clone()
+		j.Depends, j.DependAt, j.Revision = nil, 0, index
+		s.waitAgain(j)
+		s.putJob(old, j)
+		s.changed(Change{Job: j.ID, New: true})
+	}
 }
 
 func short(s string) string {
@@ -137,7 +162,7 @@ func (s *State) noteDepend(j *cluster.Job, i int, on *cluster.Job) {
 	switch {
 	case !j.Spec.DependAny:
 		j.DependAt = max(j.DependAt, due)
-	case j.DependAt == 0 && slices.Contains(slices.Delete(slices.Clone(j.Depends), i, i+1), cluster.DependMet):
+	case j.DependAt == 0 && (slices.Contains(j.Depends[:i], cluster.DependMet) || slices.Contains(j.Depends[i+1:], cluster.DependMet)):
 		// Another one is enough by itself.
 	case j.DependAt == 0 || due < j.DependAt:
 		j.DependAt = due
@@ -361,6 +386,9 @@ func (s *State) redependJob(index uint64, old *cluster.Job, key dependKey, on *c
 			}
 			continue
 		}
+		if !d.OneTask && d.Job != key.job {
+			continue // on something else, as most are
+		}
 		if k, ok := s.keyFor(d); ok && k == key && !taskByTask(old, d, key) {
 			s.noteDepend(j, i, on)
 		}
@@ -395,16 +423,7 @@ func (s *State) correspondAll(index uint64, a *array) {
 		if d.Kind != cluster.AfterCorr || b == nil {
 			continue
 		}
-		var good, bad []cluster.Span
-		for k := range b.len() {
-			switch {
-			case !b.over.has(k):
-			case b.good.has(k):
-				good = addRank(good, k)
-			default:
-				bad = addRank(bad, k)
-			}
-		}
+		good, bad := b.ended()
 		s.match(index, a, b, good, cluster.DependMet)
 		s.match(index, a, b, bad, cluster.DependFailed)
 		// Tasks without a counterpart wait for none of it.
@@ -412,14 +431,6 @@ func (s *State) correspondAll(index uint64, a *array) {
 			s.settleTasks(index, a, b.id, alone, cluster.DependFailed)
 		}
 	}
-}
-
-func addRank(spans []cluster.Span, k int) []cluster.Span {
-	if n := len(spans); n > 0 && spans[n-1].To == k-1 {
-		spans[n-1].To = k
-		return spans
-	}
-	return append(spans, cluster.Span{From: k, To: k})
 }
 
 // correspond carries the end of tasks of b to the tasks of a with equal numbers.

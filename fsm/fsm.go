@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/fsm/command"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
@@ -23,49 +24,10 @@ const (
 	defaultRing      = 65536
 )
 
-// EntryVersion is the highest version of log entries that is read here. Each
-// keeps more in samples than the one before it, and may hold the commands that
-// NeedsVersion names. From 6 on an out-of-memory on a whole GPU leads to a
-// larger one, from 8 on attempts keep their profiles, a job that took more GPU
-// memory than it declared is not tried again, and one that others on its GPU
-// ended is, jobs may need several nodes, cards have states and nodes a history, from 9 on jobs
-// say whom to write to, and have an account, a quality of service and a nice
-// value, from 10 on a job that is changed needs room where it is charged, drains
-// may end by themselves, partitions say who may use them, and tasks of arrays may
-// have time limits of their own.
-const EntryVersion = 10
-
-// chargeVersion is the one from which on a job that is changed needs room in the
-// quotas of where it is charged then.
-const chargeVersion = 10
-
-// siteVersion is the one from which on drains may have an end, and partitions
-// lists of who may use them.
-const siteVersion = 10
-
-// sessionVersion is the one from which on partitions limit how long sessions may
-// stand idle.
-const sessionVersion = 10
-
-// accountVersion is the one from which on jobs are of accounts.
-const accountVersion = 9
-
-// importVersion is the one from which on runs of elsewhere may be learned from.
-const importVersion = 9
-
-// sharingVersion is the one from which on cards say whose jobs may share them.
-const sharingVersion = 8
-
-// orCPUVersion is the one from which on jobs that want GPUs may run on none.
-const orCPUVersion = 6
-
-// lifeVersion is the one from which on jobs may ask for a warning, for emptied
-// output and for what they run in, and partitions say what networks there are.
-const lifeVersion = 8
-
-// tellVersion is the one from which on jobs may say whom to write to, and for how
-// long their GPUs may stand idle.
-const tellVersion = 9
+// EntryVersion is the highest version of log entries that is read here. What each
+// may hold stands in the table of package command; by which rules it is applied, in
+// rules.go.
+const EntryVersion = 11
 
 // Options configures an FSM.
 type Options struct {
@@ -73,6 +35,13 @@ type Options struct {
 	// that this replica's state differs from the leader's. It must not call
 	// back into the FSM.
 	OnDiverged func(index uint64, want, got []byte)
+	// OnDenied is called, under the state's lock, when identities were denied that
+	// had not been before, as far as this replica knew. It must not call back into
+	// the FSM.
+	OnDenied func()
+	// Bulk keeps a large environment and script outside of memory; nil, as an
+	// option or as an answer, leaves them there.
+	Bulk func(env []string, script []byte) cluster.Bulk
 	// Version is written into snapshots, for people.
 	Version string
 	// ChangeRing is how many changes are held for watchers; 0 means 65536.
@@ -102,7 +71,9 @@ func New(o Options) *FSM {
 	if o.ChangeRing == 0 {
 		o.ChangeRing = defaultRing
 	}
-	return &FSM{opts: o, st: newState(), ring: ring{cap: o.ChangeRing}, news: make(chan struct{})}
+	st := newState()
+	st.cache.keep = o.Bulk
+	return &FSM{opts: o, st: st, ring: ring{cap: o.ChangeRing}, news: make(chan struct{})}
 }
 
 // CancelOutcome is what a cancel did.
@@ -142,100 +113,10 @@ type Result struct {
 }
 
 // NeedsVersion returns the least version of an entry that may hold cmd: older
-// coordinators do not know it.
+// coordinators do not know it, and would store something else.
 func NeedsVersion(cmd *logv1.Command) uint32 {
-	switch k := cmd.Kind.(type) {
-	case *logv1.Command_AddWebhook, *logv1.Command_RemoveWebhook, *logv1.Command_SettleNotices, *logv1.Command_MarkAttempt, *logv1.Command_IdleAttempt:
-		return tellVersion
-	case *logv1.Command_DrainGpu:
-		return healthVersion
-	case *logv1.Command_DrainNode:
-		if k.DrainNode.GetUntilUs() != 0 {
-			return siteVersion
-		}
-	case *logv1.Command_SetPartition:
-		if len(k.SetPartition.GetPartition().GetAccess()) > 0 {
-			return siteVersion
-		}
-		if k.SetPartition.GetPartition().GetSessionIdleUs() != 0 {
-			return sessionVersion
-		}
-		if k.SetPartition.GetPartition().GetIdle() != "" {
-			return tellVersion
-		}
-		if len(k.SetPartition.GetPartition().GetNetworks()) > 0 {
-			return lifeVersion
-		}
-		return 5
-	case *logv1.Command_SetReservation, *logv1.Command_RemoveReservation, *logv1.Command_UpdateJob:
-		return whereVersion
-	case *logv1.Command_RemovePartition:
-		return 5
-	case *logv1.Command_ExpireJobs:
-		return 4
-	case *logv1.Command_PreemptAttempt:
-		return preemptVersion
-	case *logv1.Command_SetStanding:
-		return accountVersion
-	case *logv1.Command_HoldJob, *logv1.Command_RequeueJob:
-		return holdVersion
-	case *logv1.Command_UndoGang:
-		return gangVersion
-	case *logv1.Command_ChangeTasks:
-		if k.ChangeTasks.GetChange() == logv1.TaskChange_TASK_CHANGE_TIME_LIMIT {
-			return limitVersion
-		}
-		return arrayVersion
-	case *logv1.Command_SubmitJob:
-		return submitNeeds(k.SubmitJob)
-	case *logv1.Command_RegisterNode:
-		if len(k.RegisterNode.GetNode().GetFeatures()) > 0 {
-			return whereVersion
-		}
-		if unsound(k.RegisterNode.GetNode()) {
-			return healthVersion
-		}
-		for _, g := range k.RegisterNode.GetNode().GetGpus() {
-			if g.GetScope() != "" || g.GetCapReason() != "" {
-				return sharingVersion
-			}
-		}
-	case *logv1.Command_InstallWeights, *logv1.Command_RollbackWeights, *logv1.Command_PinWeights, *logv1.Command_FenceNode:
-		return 2
-	case *logv1.Command_InstallInterference:
-		return 3
-	case *logv1.Command_ImportRuns:
-		return importVersion
-	}
-	return 1
-}
-
-// submitNeeds does so for a submit.
-func submitNeeds(c *logv1.SubmitJob) uint32 {
-	// Those who do not know these fields would store the jobs without.
-	least := uint32(1)
-	for _, j := range c.GetJobs() {
-		s := j.GetSpec()
-		switch {
-		case s.GetWhere() != nil, s.GetMailEvents() != 0 || s.GetMailUser() != "" || s.GetIdleOkUs() != 0:
-			return tellVersion
-		case s.GetAccount() != "" || s.GetQos() != "" || s.GetNice() != 0:
-			return accountVersion
-		case s.GetWarning() != nil || s.GetTruncate() || s.GetContainer() != nil:
-			return lifeVersion
-		case s.GetNodes() > 1 || s.GetTasks() > 1:
-			return gangVersion
-		case s.GetHold() || s.GetBeginUs() != 0 || len(s.GetDepends()) > 0:
-			least = max(least, holdVersion)
-		case s.GetOrCpu():
-			least = max(least, orCPUVersion)
-		case s.GetCheckpointSignal() != "" || s.GetPartition() != "":
-			least = max(least, preemptVersion)
-		case s.GetDeadlineUs() != 0 || s.GetObjective() != "" || s.GetMaxPowerW() != 0 || s.GetMaxCostMilli() != 0:
-			least = max(least, 4)
-		}
-	}
-	return least
+	v, _ := command.Needs(cmd)
+	return v
 }
 
 // EncodeEntry makes the log entry of commands that are proposed together, of
@@ -266,6 +147,17 @@ func decode(data []byte) (*logv1.Entry, error) {
 	return e, nil
 }
 
+// CheckEntry says why a log entry cannot be applied here, and its replica would stop
+// at it.
+func CheckEntry(data []byte) error {
+	_, err := decode(data)
+	return err
+}
+
+// DecodeEntry reads a log entry, for those who look at logs. An entry that this
+// version cannot apply is an error.
+func DecodeEntry(data []byte) (*logv1.Entry, error) { return decode(data) }
+
 // Apply implements raft.FSM. Raft calls it from one goroutine, in log order.
 // The answer is a []Result, one a command.
 func (f *FSM) Apply(l *raft.Log) any {
@@ -280,6 +172,9 @@ func (f *FSM) Apply(l *raft.Log) any {
 	for _, c := range e.Commands {
 		if cp := c.GetCheckpoint(); cp != nil && e.Term == l.Term {
 			f.compare(cp)
+		}
+		if c.GetDenyIdentity() != nil || c.GetRemoveNode() != nil {
+			f.someDenied()
 		}
 	}
 	if f.st.index/checkpointEvery != f.st.lastHash/checkpointEvery {
@@ -297,6 +192,12 @@ func (f *FSM) Apply(l *raft.Log) any {
 	return results
 }
 
+func (f *FSM) someDenied() {
+	if f.opts.OnDenied != nil {
+		f.opts.OnDenied()
+	}
+}
+
 // applyEntry applies the commands of one entry in order. An entry that a
 // deposed leader proposed in another term is ignored: whoever proposed it was
 // told that the outcome is unknown, and asks again.
@@ -310,10 +211,14 @@ func (s *State) applyEntry(index, term uint64, e *logv1.Entry) []Result {
 		}
 		return results
 	}
+	before := s.format
 	if s.rules = e.Version; s.rules > 1 {
 		s.format = max(s.format, s.rules)
 	}
 	s.now = max(s.now, cluster.Time(e.NowUs))
+	if before < changeVersion && s.rules >= changeVersion {
+		s.mendDepends(index)
+	}
 	for i, c := range e.Commands {
 		results[i] = s.apply(index, c)
 		s.settleDepends(index)

@@ -59,11 +59,11 @@ func FuzzSnapshot(f *testing.F) {
 	f.Add(good[:len(good)/2])
 	f.Add([]byte{2, 8, 2})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		st, err := readSnapshot(bytes.NewReader(data))
+		st, err := readSnapshot(bytes.NewReader(data), nil)
 		if err != nil {
 			return
 		}
-		again, err := readSnapshot(bytes.NewReader(snapshotOf(t, &FSM{st: st})))
+		again, err := readSnapshot(bytes.NewReader(snapshotOf(t, &FSM{st: st})), nil)
 		if err != nil || !bytes.Equal(again.hashNow(), st.hashNow()) {
 			t.Fatalf("what was read cannot be written and read again: %v", err)
 		}
@@ -103,7 +103,7 @@ func FuzzRecords(f *testing.F) {
 		if st.settle() != nil {
 			return
 		}
-		again, err := readSnapshot(bytes.NewReader(snapshotOf(t, &FSM{st: st})))
+		again, err := readSnapshot(bytes.NewReader(snapshotOf(t, &FSM{st: st})), nil)
 		if err != nil {
 			t.Fatalf("what was read cannot be written and read again: %v", err)
 		}

@@ -8,10 +8,6 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// gangVersion is that of the entries which may hold jobs on several nodes or of
-// several processes, and what is said of them.
-const gangVersion = 8
-
 // newGang is what a start on several nodes adds to its attempt, nil for one.
 func (s *State) newGang(st *cluster.Start) *cluster.Gang {
 	if len(st.Rest) == 0 {

@@ -35,6 +35,7 @@ const (
 	kindDead
 	kindTelling
 	kindReservation
+	kindUnshared
 )
 
 // kindArray is far from those above, which go on.

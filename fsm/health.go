@@ -9,18 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// healthVersion is that of the entries from which on cards have states, single
-// cards can be drained, and nodes have a history. To those of before a card is
-// there or it is not.
-const healthVersion = 8
-
 // maxOrders bounds what is kept of single cards of one node.
 const maxOrders = 256
-
-// unsound tells whether a node says what older coordinators do not store.
-func unsound(n *logv1.Node) bool {
-	return n.GetProblem() != "" || slices.ContainsFunc(n.GetGpus(), func(g *logv1.GPU) bool { return g.GetState() != 0 || g.GetStateReason() != "" })
-}
 
 // note adds to the history of n, a node that is not stored yet.
 func (s *State) note(n *cluster.Node, e cluster.NodeEvent) {

@@ -7,10 +7,6 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// holdVersion is that of the entries which may hold HoldJob and RequeueJob, and
-// jobs that are held or wait for others or for a time.
-const holdVersion = 7
-
 // hold keeps a job from starting, or lets it again. One that runs goes on and is
 // held once it waits again. Who asks for what holds already changes nothing.
 func (s *State) hold(index uint64, c *logv1.HoldJob) Result {

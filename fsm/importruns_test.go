@@ -48,7 +48,7 @@ func TestImportRuns(t *testing.T) {
 	if n := len(f.Samples()); n != MaxImport+2 {
 		t.Errorf("%d samples", n)
 	}
-	if NeedsVersion(importCmd(pastRun(1))) != importVersion {
+	if NeedsVersion(importCmd(pastRun(1))) != 9 {
 		t.Error("older coordinators would stop at it")
 	}
 }

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 
@@ -12,6 +13,7 @@ import (
 // watcher checks, entry by entry, what must hold of any log.
 type watcher struct {
 	acked map[cluster.JobID]string // what was acknowledged, by its spec and owner
+	lean  map[cluster.JobID]string // the same without environment and script
 	prev  map[cluster.JobID]*cluster.Job
 	now   cluster.Time
 	next  cluster.JobID
@@ -29,18 +31,52 @@ type watcher struct {
 
 func newWatcher(keep int) *watcher {
 	return &watcher{
-		acked: map[cluster.JobID]string{}, prev: map[cluster.JobID]*cluster.Job{}, keep: keep, shrunk: map[cluster.NodeID]bool{},
+		acked: map[cluster.JobID]string{}, lean: map[cluster.JobID]string{}, prev: map[cluster.JobID]*cluster.Job{}, keep: keep, shrunk: map[cluster.NodeID]bool{},
 		shares: map[cluster.GPUID]int{}, unshared: map[cluster.GPUID]bool{},
 	}
 }
 
 // identityOf is what of a job nothing changes: of a task not its time limit.
 func identityOf(j *cluster.Job) string {
-	spec := *j.Spec
+	spec := entire(j.Spec)
 	if j.InArray() {
 		spec.TimeLimit = 0
 	}
 	return fmt.Sprintf("%+v %+v", j.Owner, spec)
+}
+
+// entire is a spec with what of it lies in a store.
+func entire(s *cluster.Spec) cluster.Spec {
+	w := *s
+	w.Env, w.Script = s.Large()
+	w.Bulk = nil
+	return w
+}
+
+// shelf is a store of large parts that lie in memory all the same.
+type shelf map[[sha256.Size]byte]*shelved
+
+type shelved struct {
+	env    []string
+	script []byte
+}
+
+func (h shelf) keep(env []string, script []byte) cluster.Bulk {
+	sum := cluster.BulkSum(env, script)
+	if h[sum] == nil {
+		h[sum] = &shelved{env, script}
+	}
+	return h[sum]
+}
+
+func (h *shelved) Sum() [sha256.Size]byte   { return cluster.BulkSum(h.env, h.script) }
+func (h *shelved) Scripted() bool           { return len(h.script) > 0 }
+func (h *shelved) Load() ([]string, []byte) { return h.env, h.script }
+func (h *shelved) Bytes() (n int64) {
+	for _, e := range h.env {
+		n += int64(len(e))
+	}
+	return n + int64(len(h.script))
 }
 
 func (w *watcher) ack(f *FSM, r Result) error {
@@ -60,6 +96,9 @@ func (w *watcher) ack(f *FSM, r Result) error {
 			return fmt.Errorf("job %d is acknowledged and not there", id)
 		}
 		w.acked[id] = identityOf(j)
+		lean := *j
+		lean.Spec = j.Spec.Lean()
+		w.lean[id] = identityOf(&lean)
 	}
 	return nil
 }
@@ -89,7 +128,7 @@ func (w *watcher) check(f *FSM) error {
 func (w *watcher) checkKept(s *State, all []*cluster.Job) error {
 	finished := 0
 	for _, j := range all {
-		if w.acked[unit(j)] != identityOf(j) {
+		if is := identityOf(j); is != w.acked[unit(j)] && !(j.State.Terminal() && !j.InArray() && is == w.lean[unit(j)]) {
 			return fmt.Errorf("job %d is not what was acknowledged", j.ID)
 		}
 		if j.State.Terminal() {

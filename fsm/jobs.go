@@ -10,6 +10,9 @@ import (
 // putJob puts j in the place of old (nil for a new job) and keeps every index
 // true. It does not touch the ledger.
 func (s *State) putJob(old, j *cluster.Job) {
+	if s.rules >= changeVersion && j.State.Terminal() && !j.InArray() {
+		j.Spec = j.Spec.Lean() // nobody runs it again
+	}
 	s.place(old, j)
 	s.tell(old, j)
 	if j.State.Terminal() && (old == nil || !old.State.Terminal()) {
@@ -40,6 +43,9 @@ func (s *State) place(old, j *cluster.Job) {
 	}
 	s.indexDepends(old, j)
 	s.count(old, j)
+	if !j.InArray() {
+		s.weigh(old, j)
+	}
 	if old != nil && old.Fold != nil {
 		s.folded[old.State] -= len1(old)
 	}

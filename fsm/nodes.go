@@ -81,6 +81,7 @@ func holderOf(j *cluster.Job, gpu cluster.GPUID) cluster.NodeID {
 }
 
 func (s *State) putNode(n *cluster.Node) {
+	n = s.unshared.Mark(n, s.parts)
 	s.nodes[n.ID] = n
 	s.ledger.SetNode(n)
 	for i := range n.GPUs {
@@ -252,6 +253,7 @@ func (s *State) removeNode(index uint64, c *logv1.RemoveNode) Result {
 	delete(s.nodes, id)
 	delete(s.nodeJobs, id)
 	s.ledger.RemoveNode(id)
+	s.shareAgain((&cluster.SharingOff{Node: id}).Key())
 	s.hash.rest.touch(entity{kindNode, c.Node})
 	s.changed(Change{Node: id})
 	return s.deny(&logv1.DenyIdentity{Role: agentRole, Id: c.Node})

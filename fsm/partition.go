@@ -63,6 +63,7 @@ func (s *State) setPartition(index uint64, c *logv1.SetPartition) Result {
 	}
 	p.Revision = index
 	s.putPartition(p)
+	s.markShared()
 	s.resettle(index, p, old != nil && old.Down)
 	s.changed(Change{Partition: p.Name})
 	return Result{}
@@ -121,6 +122,7 @@ func (s *State) removePartition(c *logv1.RemovePartition) Result {
 		return refuse(cluster.CodeConflict, "partition %s has %d jobs that wait and %d that run; set it down, and cancel them or wait for their end", c.Name, waiting, live)
 	}
 	delete(s.parts, c.Name)
+	s.shareAgain((&cluster.SharingOff{Partition: c.Name}).Key())
 	s.hash.rest.touch(entity{kindPartition, c.Name})
 	s.changed(Change{Partition: c.Name})
 	return Result{}

@@ -114,7 +114,7 @@ func TestPartitionsNeedTheirVersion(t *testing.T) {
 		want uint32
 	}{
 		{"set", partitionCmd(&cluster.Partition{Name: "a"}, 0), 5},
-		{"a limit of idle sessions", partitionCmd(&cluster.Partition{Name: "a", SessionIdle: time.Hour}, 0), sessionVersion},
+		{"a limit of idle sessions", partitionCmd(&cluster.Partition{Name: "a", SessionIdle: time.Hour}, 0), 10},
 		{"remove", removePartitionCmd("a"), 5},
 		{"a job of one", submitCmd(1, "r", 1000, spec(1), inPartition("a")), 5},
 		{"a job of none", submitCmd(1, "r", 1000, spec(1)), 1},

@@ -5,12 +5,7 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-const (
-	// preemptVersion is that of the entries which may hold preemptions and jobs
-	// with a checkpoint hook.
-	preemptVersion = 5
-	maxWhy         = 1024
-)
+const maxWhy = 1024
 
 // preempt asks a running attempt to make room. What it holds stays its own
 // until its agent says that it ended: it needs its card to save its state.

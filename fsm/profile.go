@@ -7,10 +7,6 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 )
 
-// profileVersion is that of the entries from which on an attempt keeps the
-// profile that its agent made.
-const profileVersion = 8
-
 const (
 	maxEnergyJ = maxPowerW * 64 * 366 * 24 * 3600 // of all cards of a node in a year
 	maxIOBytes = 1 << 60

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,9 @@ func (w *world) spec() *cluster.Spec {
 	}
 	s.Name, s.Mail = rapid.SampledFrom([]string{"x", "y"}).Draw(w.t, "name"), w.mail()
 	s.Hold = w.draw("held", 8) == 0
+	if w.draw("large", 8) == 0 {
+		s.Env = []string{strings.Repeat(rapid.SampledFrom([]string{"x", "y"}).Draw(w.t, "of"), cluster.BulkFrom)}
+	}
 	if w.draw("begins", 8) == 0 {
 		s.Begin = w.f.Now().Add(time.Duration(w.draw("in", 600)) * time.Second)
 	}
@@ -345,7 +349,9 @@ func (w *world) rest() *logv1.Command {
 		v, _ := w.f.Weights()
 		return weightsCmd(v+uint64(w.draw("version", 2)), []byte(secret))
 	case 3:
-		return denyCmd(agentRole, "n"+secret)
+		deny := denyCmd(agentRole, "n"+secret)
+		deny.GetDenyIdentity().Allow = rapid.Bool().Draw(w.t, "allow")
+		return deny
 	default:
 		return initCmd("c1", worldKeep)
 	}
@@ -356,7 +362,7 @@ func (w *world) rest() *logv1.Command {
 // must hold of any state holds.
 func TestReplicasAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := New(Options{Version: "test"}), New(Options{Version: "test", ChangeRing: 8})
+		a, b := New(Options{Version: "test", Bulk: shelf{}.keep}), New(Options{Version: "test", ChangeRing: 8})
 		watch := newWatcher(worldKeep)
 		w := &world{t: t, f: a}
 		index, term, now := uint64(0), uint64(1), t0

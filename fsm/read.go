@@ -290,9 +290,26 @@ func (f *FSM) Config() (clusterID, name string, keepFinished int, ok bool) {
 	return c.GetClusterId(), c.GetName(), int(c.GetKeepFinished()), c != nil
 }
 
-// Denied tells whether an identity was removed from the cluster.
+// Denied reports whether an identity was removed from the cluster.
 func (f *FSM) Denied(role, id string) bool {
 	return read(f, func(s *State) bool { return s.isDenied(role, id) })
+}
+
+// DeniedIdentity is one that may not take part in the cluster.
+type DeniedIdentity struct {
+	Role, ID string
+	At       cluster.Time
+}
+
+// AllDenied returns every identity that is denied, by role and id.
+func (f *FSM) AllDenied() []DeniedIdentity {
+	return read(f, func(s *State) []DeniedIdentity {
+		out := make([]DeniedIdentity, 0, len(s.denied))
+		for _, who := range s.sortedDenied() {
+			out = append(out, DeniedIdentity{Role: who.role, ID: who.id, At: s.denied[who]})
+		}
+		return out
+	})
 }
 
 // Weights returns the predictor's published weights; version 0 is none.

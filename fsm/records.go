@@ -63,6 +63,10 @@ func (s *State) record(e entity) proto.Message {
 		if r := s.reservation(e.key); r != nil {
 			return conv.ReservationToLog(r)
 		}
+	case kindUnshared:
+		if o := s.unshared.Get(e.key); o != nil {
+			return conv.SharingOffToLog(o)
+		}
 	case kindInterference:
 		if s.company != nil {
 			return s.company
@@ -111,6 +115,9 @@ func (s *State) each(put func(*logv1.Record) error) error {
 	s.standing.each(w)
 	for _, r := range s.reserved {
 		w.send(&logv1.Record{Kind: &logv1.Record_Reservation{Reservation: conv.ReservationToLog(r)}})
+	}
+	for _, o := range s.unshared {
+		w.send(&logv1.Record{Kind: &logv1.Record_SharingOff{SharingOff: conv.SharingOffToLog(o)}})
 	}
 	for _, id := range sortedKeys(s.nodes) {
 		w.send(&logv1.Record{Kind: &logv1.Record_Node{Node: conv.NodeToLog(s.nodes[id])}})
@@ -203,6 +210,8 @@ func (s *State) load(r *logv1.Record) error {
 		return s.loadSpent(k.Spent)
 	case *logv1.Record_Reservation:
 		return s.loadReservation(k.Reservation)
+	case *logv1.Record_SharingOff:
+		return s.loadSharing(k.SharingOff)
 	case *logv1.Record_Node:
 		return s.loadNode(k.Node)
 	case *logv1.Record_Array:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -42,6 +43,9 @@ func checkDerived(s *State) error {
 	}
 	if d := cmp.Diff(owners, s.gpuNode); d != "" {
 		return fmt.Errorf("owners of GPUs: %s", d)
+	}
+	if err := checkSpecBytes(s); err != nil {
+		return err
 	}
 	s.hashNow()
 	if h := &s.hash; len(h.jobs.have) != s.jobs.n || len(h.requests.have) != len(s.requests) || len(h.samples.have) != len(s.samples) {
@@ -108,8 +112,8 @@ func sameInside(a, b *State) error {
 	}) {
 		return fmt.Errorf("requests differ")
 	}
-	if x, y := a.inStates(cluster.JobPending, cluster.JobQueued), b.inStates(cluster.JobQueued, cluster.JobPending); cmp.Diff(x, y) != "" {
-		return fmt.Errorf("who waits: %s", cmp.Diff(x, y))
+	if x, y := a.inStates(cluster.JobPending, cluster.JobQueued), b.inStates(cluster.JobQueued, cluster.JobPending); cmp.Diff(x, y, alike) != "" {
+		return fmt.Errorf("who waits: %s", cmp.Diff(x, y, alike))
 	}
 	return sameArrays(a, b)
 }
@@ -150,4 +154,41 @@ func weightsOf(s *State) (out []string) {
 		out = append(out, w.String())
 	}
 	return append(out, s.weights.String(), s.pin.String(), s.company.String())
+}
+
+// alike compares specs wherever their large parts lie.
+var alike = cmp.Comparer(func(x, y *cluster.Spec) bool { return x == y || cmp.Equal(entire(x), entire(y)) })
+
+// checkSpecBytes counts anew, by texts and not by sums.
+func checkSpecBytes(s *State) error {
+	type part struct {
+		uid  cluster.UID
+		text string
+	}
+	counted, arrays, seen := map[cluster.UID]int64{}, map[cluster.JobID]bool{}, map[part]bool{}
+	for _, j := range s.jobs.list() {
+		if j.InArray() && arrays[j.ArrayJobID] || !j.InArray() && j.State.Terminal() {
+			continue
+		}
+		arrays[j.ArrayJobID] = true
+		spec := j.Spec
+		n := len(spec.Name) + len(spec.Dir) + len(spec.Image) + len(spec.Stdin) + len(spec.Stdout) + len(spec.Stderr) + len(spec.Comment) + len(spec.Features) + len(strings.Join(spec.Command, ""))
+		env, script := spec.Large()
+		if text := strings.Join(env, "") + string(script); spec.Bulk == nil || !seen[part{j.Owner.UID, text}] {
+			seen[part{j.Owner.UID, text}] = true
+			n += len(text)
+		}
+		counted[j.Owner.UID] += int64(n)
+	}
+	total := int64(0)
+	for uid, n := range counted {
+		total += n
+		if u := s.standing.specs.users[uid]; u == nil || u.bytes != n {
+			return fmt.Errorf("specs of user %d: %+v, counted anew %d bytes", uid, u, n)
+		}
+	}
+	if s.standing.specs.total != total || len(s.standing.specs.users) != len(counted) {
+		return fmt.Errorf("specs of %d users have %d bytes; counted anew %d have %d", len(s.standing.specs.users), s.standing.specs.total, len(counted), total)
+	}
+	return nil
 }

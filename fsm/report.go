@@ -89,7 +89,7 @@ func (s *State) ended(a *cluster.Attempt, r *logv1.ReportAttempt) {
 		a.Exit = &cluster.Exit{Code: r.Exit.Code, Signal: r.Exit.Signal}
 	}
 	a.Usage = saneUsage(conv.UsageFromLog(r.Usage), a.Ended.Sub(max(a.Started, a.Placed)))
-	if s.rules < 2 { // a coordinator that reads no more does not see them
+	if s.rules < checkedVersion { // a coordinator that reads no more does not see them
 		a.Usage.PowerW, a.Usage.Steps = 0, 0
 	}
 	if a.Usage.Profile = saneProfile(a.Usage.Profile, a); s.rules < profileVersion {
@@ -276,11 +276,6 @@ func (s *State) againLarger(j *cluster.Job, a *cluster.Attempt) bool {
 	j.MinGPUMemMiB = min(max(share+share/2, a.Usage.GPUMemPeakMiB*11/10), s.largestFor(j.Spec))
 	return true
 }
-
-// largerVersion is that of the entries from which on an out-of-memory on a
-// whole GPU is not final where a larger one could ever run the job. To those
-// of before it is: what an entry once meant it means for ever.
-const largerVersion = 6
 
 // againOnLarger settles an out-of-memory of a job that had whole GPUs. It says
 // in numbers why there is no next time.

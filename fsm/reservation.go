@@ -6,10 +6,6 @@ import (
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
-// whereVersion is the one from which on there are reservations, and jobs and
-// nodes say more of where jobs may run.
-const whereVersion = 9
-
 // Reservations returns the reservations by name, those that have ended, too.
 func (f *FSM) Reservations() cluster.Reservations {
 	return read(f, (*State).Reservations)
@@ -150,7 +146,7 @@ func (s *State) elsewhere(j *cluster.Job, st *cluster.Start) cluster.Reason {
 			return r
 		}
 	}
-	if w := j.Spec.Where; w.Named() && named < len(w.Nodes.Names()) {
+	if w := j.Spec.Where; w.Named() && named < w.Nodes.Len() {
 		return stale("%d of the nodes that it asks for were planned, it needs all of %s", named, w.Nodes)
 	}
 	return cluster.Reason{}

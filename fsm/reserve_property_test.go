@@ -51,7 +51,13 @@ func (w siteWorld) reservation() *logv1.Command {
 	if old := w.f.st.reservation(name); old != nil && w.draw("late", 6) > 0 {
 		base = old.Revision
 	}
-	return &logv1.Command{Kind: &logv1.Command_SetReservation{SetReservation: &logv1.SetReservation{Reservation: conv.ReservationToLog(r), Base: base}}}
+	return reservationCmd(r, base)
+}
+
+// reservationCmd puts a reservation; base is that of the one before.
+func reservationCmd(r *cluster.Reservation, base uint64) *logv1.Command {
+	c := &logv1.SetReservation{Reservation: conv.ReservationToLog(r), Base: base}
+	return &logv1.Command{Kind: &logv1.Command_SetReservation{SetReservation: c}}
 }
 
 // update changes what a job, that waits most often, is charged to and asks for.
@@ -277,7 +283,7 @@ func TestDrainUntil(t *testing.T) {
 	m.must(drain(true, t0+9))
 	m.must(drain(false, t0+9))
 	want("its own end", false, 0)
-	if v := NeedsVersion(drain(true, 1)); v != siteVersion || NeedsVersion(drainCmd("n1", true)) != 1 {
+	if v := NeedsVersion(drain(true, 1)); v != 10 || NeedsVersion(drainCmd("n1", true)) != 1 {
 		t.Errorf("needs version %d", v)
 	}
 }

@@ -44,7 +44,10 @@ func (s *State) learn(j *cluster.Job, a *cluster.Attempt, r *logv1.ReportAttempt
 	if gpuType == "" {
 		return true
 	}
-	if s.rules > 1 && absurd(r, a, card) {
+	if s.rules >= checkedVersion && absurd(r, a, card) {
+		return false
+	}
+	if u := r.GetUsage(); s.rules >= changeVersion && gpuType == cluster.CPUType && u.GetGpuMemPeakMib() != 0 {
 		return false
 	}
 	s.sampleNo++
@@ -56,11 +59,11 @@ func (s *State) learn(j *cluster.Job, a *cluster.Attempt, r *logv1.ReportAttempt
 	if a.State == cluster.JobCompleted {
 		x.Duration = a.Ended.Sub(max(a.Started, a.Placed))
 	}
-	if s.rules > 1 {
+	if s.rules >= checkedVersion {
 		x.PowerW, x.Steps, x.Neighbours = a.Usage.PowerW, a.Usage.Steps, len(a.Neighbours)
 		x.Predicted, x.At = a.Estimate, a.Ended
 	}
-	if s.rules > 2 {
+	if s.rules >= companyVersion {
 		if x.Company = s.companyOf(a); len(x.Company) > 0 && card != nil {
 			x.CapMode = card.CapMode
 		}

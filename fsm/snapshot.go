@@ -35,7 +35,7 @@ func (f *FSM) capture() *snapshot {
 	view := &State{
 		index: s.index, term: s.term, now: s.now, nextJob: s.nextJob, lastHash: s.lastHash, format: s.format, config: s.config,
 		jobs: s.jobs.clone(), arrays: cloneArrays(s.arrays), nodes: maps.Clone(s.nodes), queues: maps.Clone(s.queues), reqOrder: slices.Clone(s.reqOrder),
-		parts: maps.Clone(s.parts), reserved: s.reserved, tokens: maps.Clone(s.tokens), denied: maps.Clone(s.denied),
+		parts: maps.Clone(s.parts), reserved: s.reserved, unshared: s.unshared, tokens: maps.Clone(s.tokens), denied: maps.Clone(s.denied),
 		weights: s.weights, kept: s.kept, pin: s.pin, company: s.company, samples: slices.Clone(s.samples), sampleNo: s.sampleNo,
 		standing: s.standing.view(), out: s.outView(),
 	}
@@ -109,7 +109,7 @@ func (s *snapshot) Release() {}
 // snapshot was read and its hash is right.
 func (f *FSM) Restore(r io.ReadCloser) error {
 	defer r.Close()
-	st, err := readSnapshot(r)
+	st, err := readSnapshot(r, f.opts.Bulk)
 	if err != nil {
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
@@ -120,10 +120,11 @@ func (f *FSM) Restore(r io.ReadCloser) error {
 	f.hashes = nil
 	f.ring.reset(st.index)
 	f.wake()
+	f.someDenied()
 	return nil
 }
 
-func readSnapshot(r io.Reader) (*State, error) {
+func readSnapshot(r io.Reader, keep func([]string, []byte) cluster.Bulk) (*State, error) {
 	br := bufio.NewReaderSize(r, 256<<10)
 	// A record stays in the buffer when it fits there; a damaged length is
 	// refused before anything is allocated for it.
@@ -132,14 +133,18 @@ func readSnapshot(r io.Reader) (*State, error) {
 	if err := opt.UnmarshalFrom(br, head); err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
-	if head.Format != snapshotFormat {
-		return nil, fmt.Errorf("format %d was written by berth %q, this one reads format %d; upgrade it", head.Format, head.WrittenBy, snapshotFormat)
+	if err := readable(head, 0); err != nil {
+		return nil, err
 	}
 	st := newState()
+	st.cache.keep = keep
 	for n := uint64(0); ; n++ {
 		rec := new(logv1.Record)
 		if err := opt.UnmarshalFrom(br, rec); err != nil {
 			return nil, fmt.Errorf("record %d: %w", n, err)
+		}
+		if err := readable(head, rec.GetMeta().GetEntryVersion()); err != nil {
+			return nil, err
 		}
 		end := rec.GetEnd()
 		if end == nil {
@@ -159,6 +164,30 @@ func readSnapshot(r io.Reader) (*State, error) {
 		}
 		return st, nil
 	}
+}
+
+// readable says why a snapshot of a state whose log goes up to entries of a version
+// cannot be restored here.
+func readable(head *logv1.SnapshotHeader, version uint32) error {
+	if head.Format != snapshotFormat {
+		return fmt.Errorf("format %d was written by berth %q, this one reads format %d; upgrade it", head.Format, head.WrittenBy, snapshotFormat)
+	}
+	if version > EntryVersion {
+		return fmt.Errorf("the state of entries up to version %d was written by berth %q, this one reads 1 to %d; upgrade it", version, head.WrittenBy, EntryVersion)
+	}
+	return nil
+}
+
+// CheckSnapshot says why a snapshot that a newer version wrote cannot be restored
+// here. Whether it is whole and right is for Restore to find.
+func CheckSnapshot(r io.Reader) error {
+	br := bufio.NewReader(r)
+	opt := protodelim.UnmarshalOptions{MaxSize: maxRecordBytes}
+	head, first := new(logv1.SnapshotHeader), new(logv1.Record) // which is of what all others are
+	if opt.UnmarshalFrom(br, head) != nil || opt.UnmarshalFrom(br, first) != nil {
+		return nil
+	}
+	return readable(head, first.GetMeta().GetEntryVersion())
 }
 
 // settle puts in order what does not come in order, and checks that the

@@ -289,7 +289,7 @@ func TestEveryFlippedBitIsSeen(t *testing.T) {
 	for i := range good {
 		bad := bytes.Clone(good)
 		bad[i] ^= 1 << (i % 8)
-		st, err := readSnapshot(bytes.NewReader(bad))
+		st, err := readSnapshot(bytes.NewReader(bad), nil)
 		// The header's words for people are not part of the state.
 		if err == nil && !bytes.Equal(st.hashNow(), want) {
 			t.Fatalf("byte %d: damage was served", i)
@@ -344,7 +344,7 @@ func TestGolden(t *testing.T) {
 		setCmd(&cluster.Member{Account: "bio", UID: 1000, Name: "ada", Shares: 2, Default: true, Coordinator: true}, 0), setCmd(quota(cluster.Subject{Account: "bio", Each: true}, cluster.Limits{GPUMilli: 1, Running: 2, Jobs: 3, GPUTime: 4, Period: cluster.Weekly, MaxTime: time.Hour, MaxGPUs: 5}), 0),
 		setCmd(&cluster.AccountPolicy{HalfLife: time.Hour, CoreMicro: 9, Require: true}, 0), unsetCmd(&cluster.AccountPolicy{}),
 	)
-	for name, got := range map[string][]byte{"entry.v10.hex": entry, "snapshot.v10.hex": snapshotOf(t, everything(t).f)} {
+	for name, got := range map[string][]byte{"entry.v11.hex": entry, "snapshot.v11.hex": snapshotOf(t, everything(t).f)} {
 		path := filepath.Join("testdata", name)
 		text := hex.Dump(got)
 		if *update {
@@ -428,6 +428,14 @@ func TestOldFilesAreReadAsTheyWere(t *testing.T) {
 	}
 	if ninth = restored(t, unhex(t, "snapshot.v9.hex")); ninth.EntryVersion() != 9 {
 		t.Errorf("a snapshot of version 9 is read as one of %d", ninth.EntryVersion())
+	}
+	tenth := New(Options{})
+	applyTo(t, tenth, 1, testTerm, unhex(t, "entry.v10.hex"))
+	if got := hex.EncodeToString(tenth.Hash()); got != "567c5334f2d6f58775edf35d3422510da3abf927c9f68c5472c8157632ade255" {
+		t.Errorf("an entry of version 10 makes a state with hash %s", got)
+	}
+	if tenth = restored(t, unhex(t, "snapshot.v10.hex")); tenth.EntryVersion() != 10 {
+		t.Errorf("a snapshot of version 10 is read as one of %d", tenth.EntryVersion())
 	}
 	if got := v2Hash(t); got != "338a3d1cebcc7c75c8e68dc6d26d76e8586d44b4bb35547f08859d14c8ef5d85" {
 		t.Errorf("an entry of version 2 makes a state with hash %s", got)

@@ -30,6 +30,7 @@ type standing struct {
 	// wait or run.
 	home   map[cluster.UID]string
 	jobsOf map[cluster.UID]int
+	specs  specBytes
 	// rev rises when accounts or their users change.
 	rev    uint64
 	used   map[budgetKey]cluster.GPUTime
@@ -45,7 +46,7 @@ func newStanding() standing {
 	return standing{
 		accounts: map[string]*cluster.Account{}, members: map[cluster.Assoc]*cluster.Member{}, qos: map[string]*cluster.QOS{},
 		quotas: map[cluster.Subject]*cluster.Quota{}, spent: map[cluster.Holder]*cluster.Spent{},
-		home: map[cluster.UID]string{}, jobsOf: map[cluster.UID]int{},
+		home: map[cluster.UID]string{}, jobsOf: map[cluster.UID]int{}, specs: newSpecBytes(),
 	}
 }
 

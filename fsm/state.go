@@ -31,8 +31,9 @@ type State struct {
 	pin      *logv1.WeightsPin
 	parts    map[string]*cluster.Partition
 	reserved cluster.Reservations // by name; replaced, never changed
-	company  *logv1.Interference  // what was learned of sharing; nil before any
-	samples  []Sample             // oldest first
+	unshared cluster.SharingSwitches
+	company  *logv1.Interference // what was learned of sharing; nil before any
+	samples  []Sample            // oldest first
 	sampleNo uint64
 	standing standing
 	out      outbox
@@ -60,6 +61,9 @@ type State struct {
 	// command.
 	dependents map[dependKey][]cluster.JobID
 	unsettled  []*cluster.Job
+	// begun is when the last tasks of arrays began, looked up once for all jobs of
+	// a submit; nil outside of one.
+	begun map[cluster.JobID]cluster.Time
 	// forgot are the finished jobs that the entry being applied forgot, and endedNow
 	// tells that it ended some, for the feed of ended jobs.
 	forgot   []*cluster.Job

@@ -168,10 +168,6 @@ func (s *State) notify(j *cluster.Job, e cluster.MailEvents, target uint64, text
 	s.putNotice(n)
 }
 
-// arrayMailVersion is that of the entries from which on notices say of which array
-// a job is a task, or that they are of all of it.
-const arrayMailVersion = 10
-
 // ofWhichArray says in n of which array j is a task. What ofArray lets pass once
 // for an array is of all of it, unless each task is told of.
 func (s *State) ofWhichArray(j *cluster.Job, e cluster.MailEvents, n *logv1.Notice) {

@@ -7,10 +7,6 @@ import (
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
 
-// limitVersion is the one from which on tasks of arrays may have a time limit of
-// their own.
-const limitVersion = 10
-
 // limitTask gives a task, or those that wait with it, another time limit. Who
 // waits leaves its queue and is looked at anew; of who runs the agent is told.
 // mine returns the job to change once nothing refuses it.

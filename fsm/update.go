@@ -27,6 +27,10 @@ func (s *State) updateJob(index uint64, c *logv1.UpdateJob) Result {
 		return refuse(cluster.CodeConflict, "job %d changed meanwhile", c.Job)
 	case s.noPartition(spec) != nil:
 		return Result{Err: s.noPartition(spec)}
+	case s.rules >= changeVersion && spec.Array != nil:
+		return refuse(cluster.CodeInvalid, "job %d: a job that was submitted cannot become an array; cancel it and submit one", c.Job)
+	case s.rules >= changeVersion && !old.State.Waiting() && !slices.Equal(spec.Depends, old.Spec.Depends):
+		return refuse(cluster.CodeConflict, "job %d is %s: what it waits for can be changed when it waits again", c.Job, old.State)
 	}
 	j := old.Clone()
 	j.Spec, j.Revision = spec, index

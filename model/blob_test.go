@@ -7,7 +7,11 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 // TestLearnedWeightsRoundTrip: one encoding, and what comes back is the same.
 func TestLearnedWeightsRoundTrip(t *testing.T) {

@@ -69,6 +69,7 @@ func TestSources(t *testing.T) {
 		{"own type before another's", resnet, []Sample{on("H200", 9000, false), on("T4", 5000, false)}, Declared{}, SourceHistory, 5000, 5000, 0.9},
 		{"a cut-off run below the estimate says nothing", resnet, []Sample{on("T4", 2000, true)}, Declared{}, SourceCatalogue, 6000, 9000, 0.6},
 		{"a cut-off run is a lower bound", resnet, []Sample{on("T4", 9000, true)}, Declared{}, SourceCatalogue, 11250, 11250, 0.4},
+		{"the larger of two bounds", resnet, []Sample{on("T4", 9000, true), on("T4", 8000, true)}, Declared{}, SourceCatalogue, 11250, 11250, 0.4},
 		{"cut off after a good run", resnet, []Sample{on("T4", 5000, false), on("T4", 6000, true)}, Declared{}, SourceHistory, 7500, 7500, 0.4},
 		{"cut off and nothing else", Features{}, []Sample{on("T4", 6000, true)}, Declared{}, SourceNone, 15360, 15360, 0},
 	} {
@@ -125,6 +126,28 @@ func TestTooLargeForTheCard(t *testing.T) {
 	}
 	if got.Fits || got.GPUMemMiB != 15360 || need < 40000 {
 		t.Fatalf("%+v: must not fit, and the parts must tell the need", got)
+	}
+}
+
+// TestPartsAreInMiB: the memory of a model whose bytes are known, by hand.
+// Sizes are powers of two, so that MiB and MB cannot be taken for each other.
+func TestPartsAreInMiB(t *testing.T) {
+	t.Parallel()
+	const mebi = 1 << 20
+	f := Features{
+		Source: SourceGraph, Model: "by hand", Run: Run{Batch: 1, Mode: Training, Precision: graph.FP32, Optimizer: graph.AdamW},
+		Params: 256 * mebi, ParamBytes: 1024 * mebi, FLOPs: 1 << 40, Linears: 1,
+	}
+	got := newPredictor(t).Predict(Request{Features: f, Types: []TypeInfo{{Name: "A100-SXM4-80GB"}}})[0]
+	want := map[string]int64{"weights": 1024, "gradients": 1024, "optimizer": 2048}
+	for _, p := range got.Parts {
+		if mib, ok := want[p.Name]; ok && p.MiB != mib {
+			t.Errorf("%s: %d MiB, want %d", p.Name, p.MiB, mib)
+		}
+		delete(want, p.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("parts %+v lack %v", got.Parts, want)
 	}
 }
 

@@ -50,6 +50,7 @@ func TestDecodeWeightsRefuses(t *testing.T) {
 		{"too long", "at most 262144", make([]byte, MaxWeightBytes+1)},
 		{"another file", "must begin with", []byte(strings.Repeat("x", 300))},
 		{"another version", "version 9", reseal(bytesOf(func(b []byte) { b[4] = 9 }))},
+		{"an older version", "version 1, this program reads", reseal(bytesOf(func(b []byte) { b[4] = 1 }))},
 		{"another count", "coefficients", reseal(bytesOf(func(b []byte) { b[6]++ }))},
 		{"cut short", "coefficients", reseal(bytesOf(func([]byte) {})[:100])},
 		{"cut behind the coefficients", "cut short", reseal(bytesOf(func([]byte) {})[:320])},

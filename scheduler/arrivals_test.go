@@ -8,9 +8,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/scheduler"
 	. "github.com/berth-scheduler/berth/scheduler/schedtest"
 )
+
+var _ = draws.Fixed()
 
 // TestArrivalsEqualPasses: jobs that come one by one are laid where a pass
 // over the whole snapshot lays each.

@@ -363,6 +363,8 @@ func (x *explainer) gpu(n *cluster.Node, g *cluster.GPU) bool {
 // lack says what a need misses on one GPU, "" for nothing, and how much.
 func (x *explainer) lack(g *cluster.GPU, nd *need, u *cluster.GPUUse) (code cluster.ReasonCode, short int64, what string) {
 	switch {
+	case u.Shares > 0 && g.Unshared != "" && !x.job.Spec.Exclusive:
+		return cluster.ReasonSharing, x.longest(g), "is taken, and " + g.Unshared
 	case nd.way == wayWhole && u.Shares > 0:
 		return cluster.ReasonExclusive, x.longest(g), "is taken, needs it alone"
 	case u.Exclusive:

@@ -214,3 +214,57 @@ func TestSpanAvoidsWhoHeldItUp(t *testing.T) {
 		})
 	}
 }
+
+// TestSpanOnTheNodesItNames: a job that names as many nodes as it needs gets
+// these or waits; one that names fewer gets all of those among others.
+func TestSpanOnTheNodesItNames(t *testing.T) {
+	t.Parallel()
+	named := func(list string) JobOption {
+		return func(j *cluster.Job) {
+			h, err := cluster.ParseHostList(list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			j.Spec.Where = &cluster.Where{Nodes: h}
+		}
+	}
+	for _, tc := range []struct {
+		names string
+		nodes int
+		busy  []cluster.NodeID
+		want  string // the nodes, or "" for none
+	}{
+		{"n1,n2", 2, nil, "[n1:2 n2:2]"},
+		{"n2", 2, nil, "n2:2"},
+		{"n1,n2", 3, nil, "n1:2 n2:2"},
+		{"n1,n2", 2, []cluster.NodeID{"n2"}, ""},
+		{"n1,n2", 3, []cluster.NodeID{"n1"}, ""},
+		{"n1,n2,n3", 3, []cluster.NodeID{"n3"}, ""},
+	} {
+		t.Run(fmt.Sprint(tc.names, " of ", tc.nodes, " beside ", tc.busy), func(t *testing.T) {
+			t.Parallel()
+			w := NewWorld(farmOf(5, 2, a100))
+			for i, n := range tc.busy {
+				w.Submit(Job(cluster.JobID(i+1), GPUs(2), Exclusive, On(n)))
+			}
+			w.Apply(ptr(scheduler.Schedule(w.Snapshot(), scheduler.Default())))
+			w.Submit(Job(9, GPUs(2), Exclusive, onNodes(tc.nodes), named(tc.names)))
+			p := scheduler.Schedule(w.Snapshot(), scheduler.Default())
+			if tc.want == "" {
+				if len(p.Starts) > 0 {
+					t.Fatalf("starts on %v", nodesOf(&p.Starts[0]))
+				}
+				return
+			}
+			if len(p.Starts) != 1 || len(nodesOf(&p.Starts[0])) != tc.nodes {
+				t.Fatalf("starts %+v", p.Starts)
+			}
+			got := nodesOf(&p.Starts[0])
+			for _, n := range strings.Fields(strings.Trim(tc.want, "[]")) {
+				if !slices.Contains(got, n) {
+					t.Errorf("starts on %v, without %s", got, n)
+				}
+			}
+		})
+	}
+}

@@ -114,5 +114,5 @@ func enoughParts(it *item, parts []part) bool {
 			named++
 		}
 	}
-	return named == len(w.Nodes.Names())
+	return named == w.Nodes.Len()
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // visitWait is how long an agent may take to call back.
-const visitWait = 30 * time.Second
+const visitWait = 2 * time.Minute
 
 // Guest is the leader's end of one visit.
 type Guest struct {

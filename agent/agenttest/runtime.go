@@ -165,8 +165,12 @@ func (r *Runtime) Start(_ context.Context, id cluster.AttemptID) error {
 
 // Signal implements agent.Runtime.
 func (r *Runtime) Signal(_ context.Context, id cluster.AttemptID, sig syscall.Signal) error {
+	return r.signal(sig.String(), id, sig)
+}
+
+func (r *Runtime) signal(call string, id cluster.AttemptID, sig syscall.Signal) error {
 	r.mu.Lock()
-	err := r.begin(sig.String(), id)
+	err := r.begin(call, id)
 	ignored := r.ignored[sig]
 	r.mu.Unlock()
 	if err != nil || ignored {
@@ -177,9 +181,9 @@ func (r *Runtime) Signal(_ context.Context, id cluster.AttemptID, sig syscall.Si
 }
 
 // Broadcast implements agent.Runtime: a task here is one process.
-func (r *Runtime) Broadcast(ctx context.Context, id cluster.AttemptID, sig syscall.Signal, to agent.Audience) error {
+func (r *Runtime) Broadcast(_ context.Context, id cluster.AttemptID, sig syscall.Signal, to agent.Audience) error {
 	if to == agent.ToAll {
-		return r.Signal(ctx, id, sig)
+		return r.signal("all-"+sig.String(), id, sig)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -45,6 +45,7 @@ func become(id ID) error {
 	if len(groups) == 0 {
 		groups = []uint32{id.GID}
 	}
+	// #nosec G103 -- unix.Setgroups takes ints and changes every thread
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&groups[0])), 0); errno != 0 {
 		return fmt.Errorf("set groups: %w", errno)
 	}

@@ -37,14 +37,34 @@ func openFD(path string, flags int) (int, error) {
 		return -1, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	var st unix.Statfs_t
-	if err = unix.Fstatfs(fd, &st); err == nil && st.Type == unix.PROC_SUPER_MAGIC {
-		err = ErrProc
+	if err = unix.Fstatfs(fd, &st); err == nil {
+		err = special(&st)
 	}
 	if err != nil {
 		return -1, errors.Join(&os.PathError{Op: "open", Path: path, Err: err}, unix.Close(fd))
 	}
 	return fd, nil
 }
+
+// ErrKernel says that a file is not stored anywhere, but is a way to the kernel.
+var ErrKernel = errors.New("lies on a file system that controls the kernel, such as /sys; name a file elsewhere")
+
+// special refuses files by which the kernel is asked or told something. What may
+// be written there it decides by who opened the file, too: a process that holds a
+// descriptor from us, who are root, would do more than its user may.
+func special(st *unix.Statfs_t) error {
+	switch int64(st.Type) {
+	case unix.PROC_SUPER_MAGIC:
+		return ErrProc
+	case unix.SYSFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC, unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC,
+		unix.SECURITYFS_MAGIC, unix.SELINUX_MAGIC, unix.SMACK_MAGIC, unix.BPF_FS_MAGIC, unix.BINDERFS_SUPER_MAGIC,
+		unix.EFIVARFS_MAGIC, unix.PSTOREFS_MAGIC, unix.NSFS_MAGIC, unix.RDTGROUP_SUPER_MAGIC, unix.XENFS_SUPER_MAGIC, configfsMagic:
+		return ErrKernel
+	}
+	return nil
+}
+
+const configfsMagic = 0x62656570
 
 func mode(flags int) uint32 {
 	if flags&unix.O_CREAT != 0 {

@@ -103,3 +103,33 @@ func TestOpenTwiceEmpties(t *testing.T) {
 		}
 	}
 }
+
+// TestNoFilesOfTheKernel: what is opened for a job is no file by which the kernel
+// is told something, as one of a control group that its user may write; the check
+// is by file system, and holds before anything is read, written or emptied.
+func TestNoFilesOfTheKernel(t *testing.T) {
+	tried := 0
+	for _, path := range []string{"/sys/kernel/mm/transparent_hugepage/enabled", "/sys/kernel/uevent_seqnum", "/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/memory/tasks", "/sys/fs/cgroup/cgroup.controllers"} {
+		var st unix.Statfs_t
+		if unix.Statfs(path, &st) != nil {
+			continue // not on this kernel
+		}
+		tried++
+		if f, err := Open(path, unix.O_RDONLY); !errors.Is(err, ErrKernel) {
+			t.Errorf("%s: %v, want it refused", path, err)
+			if err == nil {
+				_ = f.Close()
+			}
+		}
+	}
+	if tried == 0 {
+		t.Skip("/sys is not mounted")
+	}
+	f, err := Open(filepath.Join(t.TempDir(), "out"), unix.O_CREAT|unix.O_WRONLY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}

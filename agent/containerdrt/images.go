@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,7 +34,10 @@ type ImagesConfig struct {
 	// container uses are evicted, the longest unused first; 0 is 85. Above
 	// FullPercent, 0 is 90, nothing is fetched.
 	HighPercent, FullPercent int
-	Log                      *slog.Logger
+	// Registries are what names of images that are fetched begin with: registries,
+	// or folders in them. Empty means any. Images that are here already need none.
+	Registries []string
+	Log        *slog.Logger
 }
 
 const (
@@ -341,6 +345,20 @@ func gunzip(r io.Reader) (io.Reader, error) {
 		return z, nil
 	}
 	return b, nil
+}
+
+// mayFetch reports whether an image may be fetched from where its name says.
+func (s *Images) mayFetch(name string) error {
+	spec, err := reference.Parse(name)
+	if err != nil || len(s.cfg.Registries) == 0 {
+		return err
+	}
+	for _, r := range s.cfg.Registries {
+		if spec.Locator == r || strings.HasPrefix(spec.Locator, r+"/") {
+			return nil
+		}
+	}
+	return imageError(fmt.Errorf("image %q is not on this node, and may not be fetched from there: only from %s (containers.registries)", name, strings.Join(s.cfg.Registries, ", ")))
 }
 
 // checkName wants a name that says where an image is from and which it is.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -106,11 +107,24 @@ func testLongLog(t *testing.T, b *bench, image string) {
 
 func testDaemons(t *testing.T, b *bench, image string) {
 	for i, img := range []string{image, ""} {
-		l := b.job(530+i, img, "/bin/busybox", "sh", "-c", "busybox setsid busybox sh -c 'trap \"\" TERM HUP; busybox sleep 1000 & busybox sleep 1000' </dev/null >/dev/null 2>&1 & busybox sleep 0.3; exit 3")
+		gate := filepath.Join(b.out, "daemons") // of the host's files
+		if img != "" {
+			gate = "/tmp/daemons"
+		}
+		l := b.job(530+i, img, "/bin/busybox", "sh", "-c", "busybox setsid busybox sh -c 'trap \"\" TERM HUP; busybox sleep 1000 & busybox sleep 1000' </dev/null >/dev/null 2>&1 & until [ -e "+gate+" ]; do busybox sleep 0.01; done; exit 3")
 		b.start(l)
 		group := "berth-test/" + filepath.Base(b.dir) + "/" + l.ID.String()
 		var pids []int
-		b.until("daemons", func() bool { pids = groupPIDs(t, group); return len(pids) >= 4 })
+		b.until("daemons", func() bool {
+			pids = slices.DeleteFunc(groupPIDs(t, group), func(pid int) bool {
+				cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+				return err != nil || !bytes.Contains(cmdline, []byte("1000"))
+			})
+			return len(pids) >= 4 // two shells, and two that sleep
+		})
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/root%s", pids[0], gate), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
 		if task := b.wait(l.ID); task.ExitCode != 3 {
 			t.Errorf("image %q: got %+v", img, task)
 		}

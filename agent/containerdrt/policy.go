@@ -49,6 +49,8 @@ type Policy struct {
 	// Mounts lists the directories of the node below which the source of a bind
 	// mount must lie. Empty means that there are none.
 	Mounts []string
+	// Registries are those of ImagesConfig.
+	Registries []string
 }
 
 const (

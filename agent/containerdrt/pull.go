@@ -134,6 +134,9 @@ func readImage(ctx context.Context, img containerd.Image) (env []string, err err
 // pull fetches an image from its registry, some images at a time, and asks
 // again when the registry's trouble may pass.
 func (s *Images) pull(ctx context.Context, ref string) (got containerd.Image, err error) {
+	if err := s.mayFetch(ref); err != nil {
+		return nil, err
+	}
 	select {
 	case s.pulls <- struct{}{}:
 		defer func() { <-s.pulls }()
@@ -168,7 +171,7 @@ func (s *Images) pull(ctx context.Context, ref string) (got containerd.Image, er
 		s.cfg.Log.Warn("cannot pull an image; trying again", "image", ref, "err", err)
 		select {
 		case <-pctx.Done():
-		case <-time.After(pause/2 + rand.N(pause)): // many nodes may ask at once
+		case <-time.After(pause/2 + rand.N(pause)): // #nosec G404 -- many nodes may ask at once
 		}
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-scheduler/berth/agent"
 )
 
@@ -90,13 +92,31 @@ func answers(code int) func(http.ResponseWriter, int64) bool {
 	}
 }
 
+// nobody returns an address that refuses connections, and that no other process
+// comes to listen at before the test ends.
+func nobody(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "127.0.0.1:" + strconv.Itoa(at.(*unix.SockaddrInet4).Port)
+}
+
 const lastingWord, passingWord = "check its name", "may be back later"
 
 func TestPull(t *testing.T) {
 	require(t)
 	b := newBench(t)
-	down := newRegistry(t, runtime.GOARCH, nil)
-	down.Close()
+	down := &registry{Server: &httptest.Server{URL: "http://" + nobody(t)}}
 	for _, c := range []struct {
 		name string
 		reg  *registry
@@ -159,4 +179,32 @@ func TestPullGivenUp(t *testing.T) {
 	if _, ok := errors.AsType[*agent.LaunchError](err); ok || err == nil {
 		t.Errorf("got %v, want an error that may pass", err)
 	}
+}
+
+// TestRegistries: images are fetched from where the site says, and from nowhere that
+// only looks like it; what is here needs no registry.
+func TestRegistries(t *testing.T) {
+	s := &Images{cfg: ImagesConfig{Registries: []string{"registry.example.org", "docker.io/library"}}}
+	for name, want := range map[string]bool{
+		"registry.example.org/lab/torch:2.9": true, "docker.io/library/busybox:1": true, "docker.io/library/a/b@sha256:" + strings.Repeat("0", 64): true,
+		"docker.io/someone/busybox:1": false, "docker.io/librarian/busybox:1": false, "registry.example.org.evil.net/x:1": false,
+		"registry.example.org:5000/x:1": false, "evil.net/registry.example.org/x:1": false, "localhost/x:1": false,
+	} {
+		if err := s.mayFetch(name); (err == nil) != want || !want && !strings.Contains(err.Error(), "containers.registries") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	require(t)
+	b := newBench(t)
+	b.rt.images.cfg.Registries = []string{"registry.example.org"}
+	reg := newRegistry(t, runtime.GOARCH, nil)
+	le, ok := errors.AsType[*agent.LaunchError](func() error { _, _, err := b.rt.images.find(b.rt.with(t.Context()), reg.ref()); return err }())
+	if !ok || le.Reason != "IMAGE" || reg.tags.Load() != 0 {
+		t.Errorf("got %v after %d questions to the registry, want a final refusal before any", le, reg.tags.Load())
+	}
+	_, release, err := b.rt.images.find(b.rt.with(t.Context()), b.image)
+	if err != nil {
+		t.Fatalf("an image that is here: %v", err)
+	}
+	release()
 }

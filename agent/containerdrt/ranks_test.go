@@ -20,7 +20,8 @@ func TestRanks(t *testing.T) {
 			name = "host"
 		}
 		t.Run(name, func(t *testing.T) {
-			l := b.job(900+i, image, "/bin/sh", "-c", "echo rank $RANK local $LOCAL_RANK; test $RANK = 5 || exec sleep 600; sleep 0.2; exit 9")
+			l := b.job(900+i, image, "/bin/sh", "-c", "echo rank $RANK local $LOCAL_RANK; at=/tmp/berth-ranks-test-$PPID; "+
+				"test $RANK = 5 || { : > $at-$RANK; exec sleep 600; }; until test -e $at-4 -a -e $at-6; do sleep 0.05; done; rm $at-4 $at-6; exit 9")
 			l.Ranks = &launch.Ranks{Tasks: 3, First: 4, Grace: 5 * time.Second}
 			b.start(l)
 			got := b.lines(l, 3)

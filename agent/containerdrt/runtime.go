@@ -119,7 +119,7 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	wctx, stop := context.WithCancel(namespaces.WithNamespace(context.WithoutCancel(ctx), cfg.Namespace))
 	r := &Runtime{
 		cfg: cfg, client: c, groups: h, exits: make(chan cluster.AttemptID, exitsQueue),
-		images: newImages(c, ImagesConfig{Address: cfg.Address, Namespace: cfg.Namespace, PullPause: cfg.PullPause, Log: cfg.Log}),
+		images: newImages(c, ImagesConfig{Address: cfg.Address, Namespace: cfg.Namespace, PullPause: cfg.PullPause, Registries: cfg.Policy.Registries, Log: cfg.Log}),
 		ctx:    wctx, stop: stop, waiting: map[cluster.AttemptID]struct{}{},
 		firsts: map[cluster.AttemptID]int{}, shims: map[cluster.AttemptID]shim{}, tries: map[cluster.AttemptID]tries{}, listened: map[cluster.AttemptID]struct{}{},
 	}

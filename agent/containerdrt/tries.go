@@ -11,11 +11,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/containerd/errdefs"
 
 	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/agent/containerdrt/shimproc"
 	"github.com/berth-scheduler/berth/agent/proc"
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -168,7 +168,7 @@ func (r *Runtime) clearEarlier(ctx context.Context, id cluster.AttemptID) error 
 // clearTry removes what a try left, wherever it was broken off: a container, a
 // task without one, a snapshot without one, a shim of which containerd does not
 // know, runc's notes, control groups.
-func (r *Runtime) clearTry(ctx context.Context, name string, shims []int) error {
+func (r *Runtime) clearTry(ctx context.Context, name string, shims []shimproc.Shim) error {
 	c, err := r.client.LoadContainer(ctx, name)
 	switch {
 	case err == nil:
@@ -197,13 +197,13 @@ func (r *Runtime) clearTry(ctx context.Context, name string, shims []int) error 
 
 // endShims ends the shims of a container that is no more, and clears away what
 // they and runc had on it.
-func (r *Runtime) endShims(ctx context.Context, name string, shims []int) {
+func (r *Runtime) endShims(ctx context.Context, name string, shims []shimproc.Shim) {
 	var bundles []string
-	for _, pid := range shims {
-		if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil && filepath.Base(dir) == name {
-			bundles = append(bundles, dir)
+	for _, s := range shims {
+		if filepath.Base(s.Dir) == name {
+			bundles = append(bundles, s.Dir)
 		}
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be on its way out
+		_ = s.Kill() // it may be on its way out
 	}
 	if _, err := os.Stat(filepath.Join(runcRoot, r.cfg.Namespace, name)); err == nil {
 		cctx, cancel := context.WithTimeout(ctx, runcTimeout)
@@ -214,7 +214,7 @@ func (r *Runtime) endShims(ctx context.Context, name string, shims []int) {
 		}
 	}
 	for _, dir := range bundles {
-		err := removeBundle(dir)
+		err := shimproc.RemoveBundle(dir, r.cfg.Namespace, name)
 		r.cfg.Log.Info("a shim was left of an earlier try", "container", name, "dir", dir, "err", err)
 	}
 }
@@ -230,8 +230,8 @@ func (r *Runtime) tidy(id cluster.AttemptID, first int) {
 	}
 	beside := ""
 	if pid, err := proc.Parent(first); err == nil {
-		if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil && filepath.Base(dir) == nameOf(id, last) {
-			beside = filepath.Dir(dir)
+		if s, ok := shimproc.Of(pid); ok && filepath.Base(s.Dir) == nameOf(id, last) {
+			beside = filepath.Dir(s.Dir)
 		}
 	}
 	r.wg.Go(func() {
@@ -242,7 +242,8 @@ func (r *Runtime) tidy(id cluster.AttemptID, first int) {
 			return
 		}
 		for n := 1; n < last && beside != ""; n++ {
-			_ = removeBundle(filepath.Join(beside, nameOf(id, n))) // it is seldom there
+			name := nameOf(id, n)
+			_ = shimproc.RemoveBundle(filepath.Join(beside, name), r.cfg.Namespace, name) // it is seldom there
 		}
 	})
 }

@@ -10,7 +10,10 @@ import (
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 func TestNames(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

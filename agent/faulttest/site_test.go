@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -206,7 +207,7 @@ func (s *site) until(what string, ok func() bool) {
 // leftovers names everything that the jobs left behind, once the agent has
 // had time to clear up: processes, control groups, tasks, files of attempts.
 func (s *site) leftovers() (left []string) {
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		left = slicesConcat(s.processes(), s.groups(), s.tasks(), s.files())
 		if len(left) == 0 || time.Now().After(deadline) {
@@ -297,27 +298,40 @@ func (s *site) files() (left []string) {
 // since the next agent reports it again and is told so.
 func (s *site) records() (left []string) {
 	s.Helper()
-	for range 10 {
-		s.kill()
-		j, err := journal.Open(s.part.Dir)
-		if err != nil {
-			return []string{"journal: " + err.Error()}
-		}
-		left = nil
-		for id := range j.Records() {
-			left = append(left, "journal record of "+id.String())
-		}
-		if err := j.Close(); err != nil {
-			s.Error(err)
-		}
-		if len(left) == 0 {
-			break
-		}
-		before := s.leader.Hellos()
-		s.start("")
-		s.until("a session of the next agent", func() bool { return s.leader.Hellos() > before })
-		time.Sleep(200 * time.Millisecond) // there is nothing to poll but the file it writes
+	s.kill()
+	if left = s.recordsIn(s.part.Dir); len(left) == 0 {
+		return nil
+	}
+	s.start("")
+	for deadline := time.Now().Add(patience); len(left) > 0 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		left = s.copied() // there is nothing to ask but the file it writes
 	}
 	s.kill()
+	return s.recordsIn(s.part.Dir)
+}
+
+// copied are the records of the journal that an agent holds open.
+func (s *site) copied() []string {
+	s.Helper()
+	b, err := os.ReadFile(journal.Path(s.part.Dir))
+	dir := s.TempDir()
+	if err = errors.Join(err, os.WriteFile(journal.Path(dir), b, 0o600)); err != nil {
+		s.Fatal(err)
+	}
+	return s.recordsIn(dir)
+}
+
+func (s *site) recordsIn(dir string) (left []string) {
+	s.Helper()
+	j, err := journal.Open(dir)
+	if err != nil {
+		return []string{"journal: " + err.Error()}
+	}
+	for id := range j.Records() {
+		left = append(left, "journal record of "+id.String())
+	}
+	if err := j.Close(); err != nil {
+		s.Error(err)
+	}
 	return left
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -41,7 +42,7 @@ func ends(t *testing.T, code <-chan int, want int) {
 		if got != want {
 			t.Errorf("ended with %d, want %d", got, want)
 		}
-	case <-time.After(60 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("it does not end")
 	}
 }
@@ -49,7 +50,7 @@ func ends(t *testing.T, code <-chan int, want int) {
 // end tells the holder to end once it listens.
 func end(t *testing.T, name, code string) {
 	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		cmd, out := beside(t, name, "end", code)
 		err := cmd.Run()
 		if err == nil {
@@ -72,12 +73,36 @@ func TestEndsWithoutAKeeper(t *testing.T) {
 	ends(t, held(Config{First: time.Millisecond}, Name()), 1)
 }
 
-// TestKeeperKeeps: while one is there it goes on, and then it ends after a while.
+// TestKept: while somebody keeps it it goes on, and ends a while after the last
+// one went.
+func TestKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &holder{ends: make(chan int, 1), news: make(chan int, 16)}
+		code, began := make(chan int, 1), time.Now()
+		go func() { code <- h.wait(Config{First: time.Minute, Again: 50 * time.Second}, nil, io.Discard) }()
+		for _, n := range []int{1, 1, -1} {
+			time.Sleep(59 * time.Second)
+			h.news <- n
+		}
+		time.Sleep(24 * time.Hour)
+		select {
+		case c := <-code:
+			t.Fatalf("ended with %d while it was kept", c)
+		default:
+		}
+		h.news <- -1
+		if c := <-code; c != 1 || time.Since(began) != 3*59*time.Second+24*time.Hour+50*time.Second {
+			t.Errorf("ended with %d after %s", c, time.Since(began))
+		}
+	})
+}
+
+// TestKeeperKeeps: one that is there is counted, and one that goes.
 func TestKeeperKeeps(t *testing.T) {
 	name := Name()
 	code := held(Config{First: time.Minute, Again: 50 * time.Millisecond}, name)
 	var cmd *exec.Cmd
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		cmd, _ = beside(t, name, "keep")
 		if _, err := cmd.StdinPipe(); err != nil { // which stays open
 			t.Fatal(err)
@@ -100,11 +125,6 @@ func TestKeeperKeeps(t *testing.T) {
 		_ = cmd.Process.Kill() // it may have ended by itself
 		_ = cmd.Wait()
 	}
-	select {
-	case c := <-code:
-		t.Fatalf("ended with %d while it was kept", c)
-	case <-time.After(100 * time.Millisecond):
-	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +135,7 @@ func TestKeeperKeeps(t *testing.T) {
 func TestSignalEnds(t *testing.T) {
 	name := Name()
 	code := held(Config{}, name)
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		b, err := runOut(t, name, "end", "999")
 		if err != nil && strings.Contains(string(b), "refused") {
 			break

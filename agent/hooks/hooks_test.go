@@ -119,17 +119,18 @@ func TestHowHooksFail(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		script, want string
+		timeout      time.Duration
 	}{
-		"exit code":     {"echo 'scratch is full' >&2; exit 3", "ended with exit code 3: scratch is full"},
-		"signal":        {"kill -SEGV $$", "ended by a signal"},
-		"hangs":         {"echo waiting; sleep 600", "took longer than 2s (jobs.hook_timeout) and was killed: waiting"},
-		"ignores TERM":  {"trap '' TERM HUP INT; while :; do sleep 1; done", "took longer than"},
-		"no output":     {"exit 1", "ended with exit code 1"},
-		"binary output": {"printf 'a\\377b\\n'; exit 1", "exit code 1: a?b"},
+		"exit code":     {"echo 'scratch is full' >&2; exit 3", "ended with exit code 3: scratch is full", time.Minute},
+		"signal":        {"kill -SEGV $$", "ended by a signal", time.Minute},
+		"hangs":         {"echo waiting; sleep 600", "took longer than 5s (jobs.hook_timeout) and was killed: waiting", 5 * time.Second},
+		"ignores TERM":  {"trap '' TERM HUP INT; while :; do sleep 1; done", "took longer than", time.Second},
+		"no output":     {"exit 1", "ended with exit code 1", time.Minute},
+		"binary output": {"printf 'a\\377b\\n'; exit 1", "exit code 1: a?b", time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, _ := runner(t, write(t, t.TempDir(), c.script), 2*time.Second)
+			r, _ := runner(t, write(t, t.TempDir(), c.script), c.timeout)
 			one := *job
 			one.Attempt = strings.ReplaceAll(name, " ", "-")
 			err := r.Run(t.Context(), agent.HookProlog, &one)
@@ -170,7 +171,7 @@ func gone(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || bytes.Contains(stat, []byte(") Z ")) {
 			return
@@ -204,7 +205,7 @@ func TestAStopKillsTheHook(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx, agent.HookProlog, job) }()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if b, err := os.ReadFile(filepath.Join(dir, "pid")); err == nil && len(b) > 0 {
 			break
 		}

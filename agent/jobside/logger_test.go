@@ -7,7 +7,11 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 // failing writes some bytes and then no more, as a full disk.
 type failing struct {

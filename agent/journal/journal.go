@@ -27,16 +27,21 @@ import (
 // most of it no longer is. It is safe for concurrent use.
 type Journal struct {
 	path string
+	disk disk
 
-	mu      sync.Mutex
-	file    *os.File
-	live    map[cluster.AttemptID]*Record
-	tokens  map[cluster.JobID]cluster.Token
-	size    int64 // bytes in the file
-	err     error // the first write error; the journal is dead after it
-	pending []chan error
-	syncing bool
-	step    func(name string) // tests end the process there
+	mu     sync.Mutex
+	file   file
+	live   map[cluster.AttemptID]*Record
+	tokens map[cluster.JobID]cluster.Token
+	size   int64 // bytes in the file
+	base   int64 // and when it was last rewritten
+	err    error // the first write error; the journal is dead after it, but for want of room
+	// unsynced is the error of a failed sync of the file: no later one tells
+	// whether its records are on disk.
+	unsynced error
+	pending  []chan error
+	syncing  bool
+	step     func(name string) // tests end the process there
 }
 
 // Record is what the journal holds of one attempt.
@@ -44,6 +49,9 @@ type Record struct {
 	Assignment *nodev1.Assignment
 	// End is the terminal report, nil while the attempt goes on.
 	End *nodev1.Report
+
+	// requests are those that must not be done again, by id.
+	requests map[string]*nodev1.KeptRequest
 }
 
 // kinds of journal record, the first byte of the payload.
@@ -51,14 +59,14 @@ const (
 	recIntent = 'I' // an Assignment follows
 	recEnd    = 'E' // a Report follows
 	recForget = 'F' // an AttemptRef follows
-	recToken  = 'T' // an Assignment of which only job and token count
+	recToken  = 'T' // an Assignment of which only job and token count, or its request
 )
 
 const (
 	maxRecord      = 4 << 20 // an assignment with all of its environment and its script
 	rewriteAbove   = 4 << 20
 	maxKeptTokens  = 10_000
-	file           = "journal.log"
+	fileName       = "journal.log"
 	recordOverhead = 8
 )
 
@@ -67,9 +75,12 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Open opens or makes the journal in dir. A torn last record, which a
 // crash may leave, is dropped; a wrong checksum before that is an error that
 // names the file.
-func Open(dir string) (*Journal, error) {
+func Open(dir string) (*Journal, error) { return openOn(realDisk{}, dir) }
+
+func openOn(d disk, dir string) (*Journal, error) {
 	j := &Journal{
 		path:   Path(dir),
+		disk:   d,
 		live:   map[cluster.AttemptID]*Record{},
 		tokens: map[cluster.JobID]cluster.Token{},
 		step:   func(string) {},
@@ -139,6 +150,9 @@ func (j *Journal) replay(payload []byte) error {
 		if err := proto.Unmarshal(body, a); err != nil {
 			return err
 		}
+		if kind == recToken && j.replayRequest(a) {
+			return nil
+		}
 		if kind == recIntent {
 			j.intend(a)
 		}
@@ -170,7 +184,7 @@ func (j *Journal) noteToken(job cluster.JobID, t cluster.Token) {
 }
 
 // Path is where the journal of an agent with state directory dir lies.
-func Path(dir string) string { return filepath.Join(dir, file) }
+func Path(dir string) string { return filepath.Join(dir, fileName) }
 
 // Failpoint makes step be called at each step of a record's way to the disk.
 // It is set before anything is recorded.
@@ -244,8 +258,17 @@ func (j *Journal) Forget(id cluster.AttemptID) error {
 // put writes one record and waits until it is on disk. Whoever finds no fsync
 // under way does it for all who came meanwhile.
 func (j *Journal) put(kind byte, m proto.Message, applied func()) error {
+	return j.putIf(kind, m, func() (bool, error) { return true, nil }, applied)
+}
+
+// putIf is put of a record that may turn out, under j.mu, not to be wanted.
+func (j *Journal) putIf(kind byte, m proto.Message, wanted func() (bool, error), applied func()) error {
 	j.step("before journal " + string(kind))
 	j.mu.Lock()
+	if ok, err := wanted(); !ok || err != nil {
+		j.mu.Unlock()
+		return err
+	}
 	if err := j.write(kind, m); err != nil {
 		j.mu.Unlock()
 		return err
@@ -260,18 +283,21 @@ func (j *Journal) put(kind byte, m proto.Message, applied func()) error {
 	}
 	j.syncing = true
 	for len(j.pending) > 0 {
-		waiting, f := j.pending, j.file
+		waiting, f, err := j.pending, j.file, j.unsynced
 		j.pending = nil
 		j.mu.Unlock()
-		err := f.Sync()
+		if err == nil {
+			err = f.Sync()
+		}
 		for _, w := range waiting {
 			w <- err
 		}
 		j.mu.Lock()
-		if err != nil && j.err == nil {
+		if err != nil && j.unsynced == nil && j.file == f {
 			// A page that failed to reach the disk may be dropped by the kernel:
 			// nothing after it can be trusted.
-			j.err = fmt.Errorf("sync journal: %w", err)
+			j.unsynced = fmt.Errorf("sync journal: %w", err)
+			j.err = j.unsynced
 		}
 	}
 	j.syncing = false
@@ -285,8 +311,8 @@ func (j *Journal) stepAfter(kind byte, err error) error {
 }
 
 func (j *Journal) write(kind byte, m proto.Message) error {
-	if j.err != nil {
-		return j.err
+	if err := j.mend(); err != nil {
+		return err
 	}
 	buf, err := encodeRecord(kind, m)
 	if err != nil {
@@ -294,9 +320,25 @@ func (j *Journal) write(kind byte, m proto.Message) error {
 	}
 	if _, err := j.file.Write(buf); err != nil {
 		j.err = fmt.Errorf("write journal: %w", err)
+		if noRoom(err) {
+			j.err = fmt.Errorf("%w; make room on that disk, it goes on by itself then", j.err)
+		}
 		return j.err
 	}
 	j.size += int64(len(buf))
+	return nil
+}
+
+// mend replaces a file that could not be written for want of room, as soon as there
+// is some for a new one. What another failed write left stays as it is.
+func (j *Journal) mend() error {
+	if j.err == nil || !noRoom(j.err) {
+		return j.err
+	}
+	if j.rewrite() != nil {
+		return j.err
+	}
+	j.err, j.unsynced = nil, nil
 	return nil
 }
 
@@ -320,7 +362,7 @@ func encodeRecord(kind byte, m proto.Message) ([]byte, error) {
 // synced before it takes the name.
 func (j *Journal) rewrite() error {
 	tmp := j.path + ".new"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := j.disk.create(tmp)
 	if err != nil {
 		return fmt.Errorf("rewrite journal: %w", err)
 	}
@@ -328,17 +370,17 @@ func (j *Journal) rewrite() error {
 	size := j.writeLive(w)
 	err = errors.Join(w.Flush(), f.Sync())
 	if err == nil {
-		err = os.Rename(tmp, j.path)
-	}
-	if err == nil {
-		err = syncDir(filepath.Dir(j.path))
+		err = j.disk.rename(tmp, j.path)
 	}
 	if err != nil {
-		f.Close()
-		return fmt.Errorf("rewrite journal: %w", err)
+		return errors.Join(fmt.Errorf("rewrite journal: %w", err), f.Close(), j.disk.remove(tmp))
+	}
+	if err := j.disk.syncDir(filepath.Dir(j.path)); err != nil {
+		j.err = fmt.Errorf("rewrite journal: %w", err) // the open file may have no name any more
+		return errors.Join(j.err, f.Close())
 	}
 	old := j.file
-	j.file, j.size = f, size
+	j.file, j.size, j.base = f, size, size
 	if old != nil && !j.syncing {
 		return old.Close()
 	}
@@ -363,8 +405,11 @@ func (j *Journal) writeLive(w io.Writer) (size int64) {
 	for job, t := range j.tokens {
 		put(recToken, &nodev1.Assignment{Job: uint64(job), Token: uint64(t)})
 	}
-	for _, r := range j.live {
+	for id, r := range j.live {
 		put(recIntent, r.Assignment)
+		for _, q := range r.requests {
+			put(recToken, requestRecord(id, q))
+		}
 		if r.End != nil {
 			put(recEnd, r.End)
 		}
@@ -376,17 +421,8 @@ func (j *Journal) writeLive(w io.Writer) (size int64) {
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.err == nil {
+	if j.err == nil || noRoom(j.err) {
 		j.err = errors.New("journal is closed")
 	}
 	return j.file.Close()
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

@@ -108,7 +108,7 @@ func TestJournalNamesTheFileThatIsCorrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Open(dir)
-	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, file)) || !strings.Contains(err.Error(), "move it away") {
+	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, fileName)) || !strings.Contains(err.Error(), "move it away") {
 		t.Errorf("error %v, want one that names file and remedy", err)
 	}
 }

@@ -139,3 +139,31 @@ func Parent(pid int) (int, error) {
 	}
 	return strconv.Atoi(f[1])
 }
+
+// UIDs returns whose a process is: its real, effective, saved and file system
+// user.
+func UIDs(pid int) (uids [4]uint32, err error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return uids, fmt.Errorf("owner of process %d: %w", pid, err)
+	}
+	for line := range bytes.Lines(data) {
+		value, ok := bytes.CutPrefix(line, []byte("Uid:"))
+		if !ok {
+			continue
+		}
+		f := bytes.Fields(value)
+		if len(f) != len(uids) {
+			break
+		}
+		for i := range f {
+			n, err := strconv.ParseUint(string(f[i]), 10, 32)
+			if err != nil {
+				return uids, fmt.Errorf("owner of process %d: %w", pid, err)
+			}
+			uids[i] = uint32(n)
+		}
+		return uids, nil
+	}
+	return uids, fmt.Errorf("owner of process %d: the kernel does not say", pid)
+}

@@ -36,10 +36,12 @@ func (r *Runtime) Exec(ctx context.Context, id cluster.AttemptID, x *agent.Exec)
 }
 
 func closeAll(files []*os.File) {
-	for i, f := range files {
-		if f != nil && (i == 0 || f != files[i-1]) {
+	var last *os.File
+	for _, f := range files {
+		if f != nil && f != last {
 			f.Close() // nothing is buffered
 		}
+		last = f
 	}
 }
 

@@ -370,7 +370,7 @@ func (k *keeper) watch(c net.Conn) {
 	go func() {
 		defer close(gone)
 		var b [1]byte
-		c.Read(b[:]) // returns when the agent is gone
+		_, _ = c.Read(b[:]) // returns when the agent is gone
 	}()
 	for {
 		select {

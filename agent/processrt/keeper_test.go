@@ -63,7 +63,7 @@ func start(t testing.TB, rt *Runtime, l *agent.Launch) agent.Task {
 // until polls what another process brings about.
 func until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !cond(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !cond(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited too long for %s", what)
 		}
@@ -416,6 +416,38 @@ func TestWithoutControlGroups(t *testing.T) {
 		return err == nil && got.Phase == agent.TaskStopped && got.Signal == syscall.SIGKILL
 	})
 	until(t, "the end of all processes", func() bool { return gone(task.PID) && gone(left) })
+}
+
+// TestDeleteOfWhatRuns: a task that runs is not forgotten, with control groups or
+// without: nobody would ever end it, nor know how it ended.
+func TestDeleteOfWhatRuns(t *testing.T) {
+	runtimetest.Require(t, runtimetest.Root())
+	for name, open := range map[string]func() *Runtime{
+		"capped":   func() *Runtime { rt, _ := newTest(t); return rt },
+		"uncapped": func() *Runtime { rt, _ := withoutGroups(t, true); return rt },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt := open()
+			l := newLaunch(1, "sleep", "1000")
+			start(t, rt, l)
+			if err := rt.Delete(t.Context(), l.ID); err == nil {
+				t.Error("it was deleted while it ran")
+			}
+			if got, err := rt.Inspect(t.Context(), l.ID); err != nil || got.Phase != agent.TaskRunning {
+				t.Fatalf("after that it is %v, %v", got.Phase, err)
+			}
+			if err := rt.Signal(t.Context(), l.ID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "its end", func() bool {
+				got, err := rt.Inspect(t.Context(), l.ID)
+				return err == nil && got.Phase == agent.TaskStopped
+			})
+			if err := rt.Delete(t.Context(), l.ID); err != nil {
+				t.Errorf("delete after its end: %v", err)
+			}
+		})
+	}
 }
 
 func TestAllowUncapped(t *testing.T) {

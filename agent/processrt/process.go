@@ -24,8 +24,9 @@ type process struct {
 	began time.Time
 	group *cgroup.Group // nil without control groups
 	// disarm ends the watch that kills the rest of the task when the kernel
-	// kills a part of it.
-	disarm func() error
+	// kills a part of it. It is nothing to do unless the task is watched.
+	disarm  func() error
+	watched bool
 }
 
 // inherit sets what jobs have from the keeper: a file mask as at a login, and
@@ -122,6 +123,7 @@ func (k *keeper) launch(l *agent.Launch) (p *process, err error) {
 		if p.disarm, err = p.group.KillOnOOM(); err != nil {
 			return nil, err
 		}
+		p.watched = true
 	}
 	// From here on a keeper that dies leaves a task that may have run.
 	started := k.taskFile(l.ID) + ".started"
@@ -198,8 +200,9 @@ func (k *keeper) reap(t *task, p *process) {
 	}
 	if p.group != nil {
 		if n, err := p.group.OOMKills(); err == nil {
-			// A script whose program was killed ends with that program's code.
-			end.OOMKilled = n > 0 && end.ExitCode == 128+int(syscall.SIGKILL)
+			// A script whose program was killed ends with that program's code. One
+			// whose watch had no time to end it, a pipeline say, may end with 0.
+			end.OOMKilled = n > 0 && (p.watched || end.ExitCode == 128+int(syscall.SIGKILL))
 		}
 		end.MemPeakBytes, end.CPUTime = p.group.MemPeak(), p.group.CPUTime()
 	}

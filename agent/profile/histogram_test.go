@@ -7,7 +7,11 @@ import (
 	"unsafe"
 
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 // TestQuantileIsNear compares every quantile with the exact one of the same
 // samples: it is never further than a bin.

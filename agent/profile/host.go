@@ -112,7 +112,7 @@ func (d *due) read(r *Recorder) {
 			if t.live {
 				t.meter, meter = m, m
 			} else {
-				m.Close()
+				_ = m.Close() // it was only read
 			}
 			r.mu.Unlock()
 		}

@@ -194,7 +194,7 @@ func (r *Recorder) close(t *track, at time.Time) {
 		}
 	}
 	if t.meter != nil {
-		t.meter.Close() // it was only read
+		_ = t.meter.Close() // it was only read
 		t.meter = nil
 	}
 	if tail := at.Sub(t.Looked); tail > hostGap || tail > 0 && t.resumed {

@@ -1,6 +1,7 @@
 package pty
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -34,13 +35,20 @@ func TestTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	tty.Close()
-	if _, err := io.WriteString(master, "hello\n"); err != nil {
+	if err := master.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if err := master.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	var out []byte
+	for one := make([]byte, 1); !bytes.Contains(out, []byte("/dev/pts/")); out = append(out, one...) {
+		if _, err := master.Read(one); err != nil {
+			t.Fatalf("%v after %q", err, out)
+		}
+	}
+	if _, err := io.WriteString(master, "hello\n"); err != nil { // its echo comes after what was printed
 		t.Fatal(err)
 	}
-	out, err := io.ReadAll(master)
+	rest, err := io.ReadAll(master)
+	out = append(out, rest...)
 	if !errors.Is(err, syscall.EIO) {
 		t.Errorf("read ends with %v", err)
 	}

@@ -170,10 +170,10 @@ func there(dir, name string) bool {
 
 func until(t *testing.T, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if ok() {
 			return
 		}
 	}
-	t.Fatal("it did not come to pass in 30 s")
+	t.Fatal("it did not come to pass in two minutes")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/agent/tunnel"
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -29,10 +30,20 @@ const (
 	// that its job has ended.
 	verdictWait = 2 * time.Second
 	maxSignal   = 64
+	// beginWait bounds the start of a command.
+	beginWait = time.Minute
 )
 
 // exec runs a command, or the user's shell, inside of a job.
 func (s *Server) exec(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.AttachExec) error {
+	q, leave, err := s.once(ctx, v, ask.GetRequestId())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if q != nil && q.known != nil {
+		return s.again(ctx, ln, v, q)
+	}
 	ex, err := s.executor(ctx, v)
 	if err != nil {
 		return err
@@ -50,8 +61,11 @@ func (s *Server) exec(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.
 	if x.Own && (len(x.Args) == 0 || !slices.Contains(ownCommands, x.Args[0])) {
 		return cluster.Errorf(cluster.CodeInvalid, "own: %q is no command for this", x.Args)
 	}
+	if err := q.intend(); err != nil {
+		return err
+	}
 	s.audit(ctx, v, x)
-	p, err := ex.Exec(ctx, v.Launch.ID, x)
+	p, err := begin(ctx, ex, v, x, q)
 	if le, ok := errors.AsType[*agent.LaunchError](err); ok {
 		return ln.failed(v, le)
 	}
@@ -59,13 +73,14 @@ func (s *Server) exec(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.
 		return err
 	}
 	if keep := min(ask.GetKeep().AsDuration(), s.most); keep > 0 {
-		h, err := s.hold(v, p, x, keep)
+		h, err := s.hold(v, p, x, keep, q)
 		if err != nil {
 			return errors.Join(err, p.Close())
 		}
+		leave() // who asks again takes it up
 		return h.attach(ctx, ln, nil)
 	}
-	ss := &session{ln: ln, v: v, p: p, terminal: x.Terminal, exited: make(chan struct{})}
+	ss := &session{ln: ln, v: v, p: p, q: q, terminal: x.Terminal, exited: make(chan struct{})}
 	defer ss.close()
 	if err := ln.opened(v, "", 0); err != nil {
 		return errors.Join(err, p.Close())
@@ -73,29 +88,53 @@ func (s *Server) exec(ctx context.Context, ln *link, v *agent.Visit, ask *apiv1.
 	return ss.run(ctx)
 }
 
+// begin starts a command and records what came of that. Whoever goes away meanwhile
+// does not cut it short, since then nobody knew whether it had started.
+func begin(ctx context.Context, ex agent.Executor, v *agent.Visit, x *agent.Exec, q *request) (*agent.Process, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beginWait)
+	defer cancel()
+	p, err := ex.Exec(ctx, v.Launch.ID, x)
+	_, never := errors.AsType[*agent.LaunchError](err)
+	switch {
+	case err == nil:
+		q.became(nodev1.RequestState_REQUEST_STATE_DONE, nil)
+	case never, errors.Is(err, agent.ErrNotRunning):
+		q.became(nodev1.RequestState_REQUEST_STATE_VOID, nil)
+	} // after any other error it may have started
+	return p, err
+}
+
 // ownCommands are those of Berth's own program that users may run in a job.
 var ownCommands = []string{step.Arg, hold.Arg, tunnel.Arg}
 
-// executor waits until the attempt runs and returns what can enter it.
-func (s *Server) executor(ctx context.Context, v *agent.Visit) (agent.Executor, error) {
+// awaitRuns waits until the attempt runs, and says why it does not.
+func (s *Server) awaitRuns(ctx context.Context, v *agent.Visit) error {
 	if v.Runtime == nil {
-		return nil, cluster.Errorf(cluster.CodeConflict, "job %s does not run on node %s (any more)", v.Launch.ID.Job, v.Node)
-	}
-	ex, ok := v.Runtime.(agent.Executor)
-	if !ok {
-		return nil, cluster.Errorf(cluster.CodeConflict, "jobs on node %s cannot be entered: its runtime, %s, has no way to", v.Node, v.Runtime.Name())
+		return cluster.Errorf(cluster.CodeConflict, "job %s does not run on node %s (any more)", v.Launch.ID.Job, v.Node)
 	}
 	timer := time.NewTimer(startWait)
 	defer timer.Stop()
 	select {
 	case <-v.Runs:
 	case <-timer.C:
-		return nil, cluster.Errorf(cluster.CodeConflict, "job %s is still being started on node %s; try again in a moment", v.Launch.ID.Job, v.Node)
+		return cluster.Errorf(cluster.CodeConflict, "job %s is still being started on node %s; try again in a moment", v.Launch.ID.Job, v.Node)
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 	if closed(v.Over) {
-		return nil, cluster.Errorf(cluster.CodeConflict, "job %s has ended on node %s", v.Launch.ID.Job, v.Node)
+		return cluster.Errorf(cluster.CodeConflict, "job %s has ended on node %s", v.Launch.ID.Job, v.Node)
+	}
+	return nil
+}
+
+// executor waits until the attempt runs and returns what can enter it.
+func (s *Server) executor(ctx context.Context, v *agent.Visit) (agent.Executor, error) {
+	if err := s.awaitRuns(ctx, v); err != nil {
+		return nil, err
+	}
+	ex, ok := v.Runtime.(agent.Executor)
+	if !ok {
+		return nil, cluster.Errorf(cluster.CodeConflict, "jobs on node %s cannot be entered: its runtime, %s, has no way to", v.Node, v.Runtime.Name())
 	}
 	return ex, nil
 }
@@ -131,6 +170,7 @@ type session struct {
 	ln       *link
 	v        *agent.Visit
 	p        *agent.Process
+	q        *request
 	terminal bool
 	exited   chan struct{} // closed when the command has ended
 }
@@ -148,6 +188,11 @@ func (ss *session) run(ctx context.Context) error {
 	end, err := ss.p.Wait(ctx)
 	if ctx.Err() != nil { // the user is gone
 		err = errors.Join(ctx.Err(), ss.p.Close())
+		if gone, werr := ss.p.Wait(context.WithoutCancel(ctx)); werr == nil && ss.q != nil {
+			ss.q.became(nodev1.RequestState_REQUEST_STATE_ENDED, &apiv1.AttachEnded{Code: int32(gone.Code), Signal: int32(gone.Signal)})
+		}
+	} else if err == nil {
+		ss.q.became(nodev1.RequestState_REQUEST_STATE_ENDED, &apiv1.AttachEnded{Code: int32(end.Code), Signal: int32(end.Signal)})
 	}
 	// A reader that waits now waits no longer than this; see output.
 	close(ss.exited)

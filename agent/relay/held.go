@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
 
@@ -43,6 +44,8 @@ type held struct {
 	p       *agent.Process
 	command string
 	term    bool
+	request string // the id of the one that began it, "" of an older client's
+	q       *request
 	keep    time.Duration
 	began   time.Time
 
@@ -80,7 +83,7 @@ func (h *held) changed() {
 }
 
 // hold makes p a command that is kept, and serves it until it has ended.
-func (s *Server) hold(v *agent.Visit, p *agent.Process, x *agent.Exec, keep time.Duration) (*held, error) {
+func (s *Server) hold(v *agent.Visit, p *agent.Process, x *agent.Exec, keep time.Duration, q *request) (*held, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
@@ -95,6 +98,9 @@ func (s *Server) hold(v *agent.Visit, p *agent.Process, x *agent.Exec, keep time
 	h := &held{
 		id: rand.Text()[:12], uid: v.Launch.UID, v: v, p: p, command: commandName(x), term: x.Terminal, keep: keep, began: time.Now(), left: time.Now(),
 		news: make(chan struct{}), exited: make(chan struct{}), quit: s.ctx.Done(), touch: func() { s.touch(v) },
+	}
+	if h.q = q; q != nil {
+		h.request = q.r.Id
 	}
 	s.held[h.id] = h
 	s.serving.Go(func() {
@@ -168,6 +174,7 @@ func (h *held) serve(ctx context.Context) {
 	h.over = true
 	if h.lost = err; err == nil {
 		h.ended = &apiv1.AttachEnded{Code: int32(end.Code), Signal: int32(end.Signal), WithJob: h.withJob(end)}
+		h.q.became(nodev1.RequestState_REQUEST_STATE_ENDED, h.ended)
 	}
 	h.changed()
 }

@@ -48,16 +48,19 @@ type Server struct {
 	open  int
 	held  map[string]*held
 	typed map[cluster.AttemptID]time.Time
+	// acting are the requests that are being done; closed when they are.
+	acting map[requestKey]chan struct{}
 }
 
 // New makes a Server that keeps commands for at most most without their users.
 // The caller must call Close.
 func New(log *slog.Logger, most time.Duration) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Server{log: log.With("component", "relay"), most: most, ctx: ctx, cancel: cancel, users: map[uint32]int{}, held: map[string]*held{}, typed: map[cluster.AttemptID]time.Time{}}
+	return &Server{log: log.With("component", "relay"), most: most, ctx: ctx, cancel: cancel, users: map[uint32]int{}, held: map[string]*held{}, typed: map[cluster.AttemptID]time.Time{}, acting: map[requestKey]chan struct{}{}}
 }
 
-// Close lets go of the commands that are kept, which end with the agent.
+// Close lets go of the commands that are kept, which end with the agent. It may
+// be called once no visit is served any more.
 func (s *Server) Close() {
 	s.cancel()
 	s.serving.Wait()
@@ -132,12 +135,14 @@ func (s *Server) serve(ctx context.Context, ln *link, v *agent.Visit) error {
 	case *apiv1.AttachOpen_Logs:
 		return s.logs(ctx, ln, v, what.Logs)
 	case *apiv1.AttachOpen_Exec:
-		if what.Exec.GetSession() != "" {
+		if what.Exec.GetSession() != "" && what.Exec.GetRequestId() == "" {
 			return s.takeUp(ctx, ln, v, what.Exec)
 		}
 		return s.exec(ctx, ln, v, what.Exec)
 	case *apiv1.AttachOpen_Sessions:
 		return s.list(ln, v)
+	case *apiv1.AttachOpen_Signal:
+		return s.signal(ctx, ln, v, what.Signal)
 	}
 	return cluster.Errorf(cluster.CodeConflict, "the agent of node %s does not know this request; it is older than the coordinator", v.Node)
 }

@@ -64,6 +64,8 @@ type rig struct {
 	out    string
 	audit  *syncBuffer
 	ids    atomic.Uint64
+	cfg    agent.Config
+	stop   func()
 }
 
 type syncBuffer struct{ atomic.Pointer[[]byte] }
@@ -97,29 +99,39 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	visitors := relay.New(slog.New(slog.NewTextHandler(r.audit, nil)), time.Hour)
-	t.Cleanup(visitors.Close)
-	a, err := agent.New(ctx, agent.Config{
+	r.cfg = agent.Config{
 		Node: "n1", BootID: "boot", Dir: filepath.Join(dir, "a"), Coordinators: []string{"leader"}, Dial: r.leader.Dial, Host: rt,
-		Users: users{}, CPUMilli: 8000, MemMiB: 1024, Grace: time.Second, Heartbeat: 50 * time.Millisecond,
-		Visitors: visitors, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
+		Users: users{}, CPUMilli: 8000, MemMiB: 1024, Grace: time.Second, Heartbeat: 50 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 	}
-	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx) }()
+	r.start()
 	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("agent: %v", err)
-		}
+		r.stop()
 		if err := errors.Join(rt.Close(), processrt.StopKeeper(state), os.RemoveAll(dir)); err != nil {
 			t.Error(err)
 		}
 	})
 	return r
+}
+
+// start runs an agent until stop is called.
+func (r *rig) start() {
+	r.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	visitors := relay.New(slog.New(slog.NewTextHandler(r.audit, nil)), time.Hour)
+	r.cfg.Visitors = visitors
+	a, err := agent.New(ctx, r.cfg)
+	if err != nil {
+		r.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	r.stop = func() {
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			r.Errorf("agent: %v", err)
+		}
+		visitors.Close()
+	}
 }
 
 // job runs a script until it has printed its first line, if it prints any.

@@ -8,7 +8,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/agent/relay"
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 // TestTailOffset compares with what splitting the whole text gives.
 func TestTailOffset(t *testing.T) {

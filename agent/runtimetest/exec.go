@@ -2,6 +2,7 @@ package runtimetest
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -174,10 +175,10 @@ cat /proc/self/oom_score_adj; pwd; echo "$A"; echo "$B"; ulimit -c; ls /proc/sel
 	}
 	c.close()
 	// In every controller the job's group.
-	c = h.exec(l.ID, agent.Exec{Args: []string{"sh", "-c", "echo $$; read x"}})
+	c = h.exec(l.ID, agent.Exec{Args: []string{"sh", "-c", "echo $$; read x" + own(1)}})
 	c.expect("\n")
 	mine, theirs := groupsOf(h, h.inspect(l.ID).PID), ""
-	for _, pid := range childrenNamed(h, "read x") {
+	for _, pid := range childrenNamed(h, "read x"+own(1)) {
 		theirs = groupsOf(h, pid)
 	}
 	if diff := cmp.Diff(mine, theirs); diff != "" {
@@ -186,6 +187,10 @@ cat /proc/self/oom_score_adj; pwd; echo "$A"; echo "$B"; ulimit -c; ls /proc/sel
 	c.close()
 	h.finish(l)
 }
+
+// own returns seconds, n of them in front, that no other process sleeps for: other
+// runtimes' tests run beside these.
+func own(n int) string { return fmt.Sprintf("%d%07d", n, os.Getpid()) }
 
 // childrenNamed finds processes of the test's user by a part of their command.
 func childrenNamed(h *harness, part string) []int {
@@ -273,11 +278,12 @@ func testExecTerminal(h *harness) {
 	}
 	c.typed("stty size\n")
 	c.expect("50 99\n")
-	c.typed("id -u; sleep 1000\n")
+	nap := own(1000)
+	c.typed("id -u; sleep " + nap + "\n")
 	c.expect("65534\n")
-	h.until("sleep in the foreground", func() bool { return len(childrenNamed(h, "sleep\x001000")) == 1 })
+	h.until("sleep in the foreground", func() bool { return len(childrenNamed(h, nap)) == 1 })
 	c.typed("\x03") // the terminal turns it into SIGINT for sleep alone
-	h.until("the end of sleep", func() bool { return len(childrenNamed(h, "sleep\x001000")) == 0 })
+	h.until("the end of sleep", func() bool { return len(childrenNamed(h, nap)) == 0 })
 	c.typed("exit 5\n")
 	if e := c.end(); e.Code != 5 {
 		h.Errorf("ended as %+v: %q", e, c.out())
@@ -331,13 +337,13 @@ func testExecSignal(h *harness) {
 // those that ignore SIGHUP too, and the job go on.
 func testExecHangUp(h *harness) {
 	l := h.sleeper()
-	c := h.exec(l.ID, agent.Exec{Args: []string{"sh", "-c", "trap '' HUP TERM; sleep 2001 & echo ready; while :; do sleep 2001; done"}})
+	c := h.exec(l.ID, agent.Exec{Args: []string{"sh", "-c", "trap '' HUP TERM; sleep " + own(2001) + " & echo ready; while :; do sleep " + own(2001) + "; done"}})
 	c.expect("ready\n")
-	h.until("two of them", func() bool { return len(childrenNamed(h, "2001")) >= 2 })
+	h.until("two of them", func() bool { return len(childrenNamed(h, own(2001))) >= 2 })
 	polite := h.exec(l.ID, agent.Exec{Args: []string{"sh", "-c", "trap 'echo hung up >polite; exit' HUP; echo ready; while :; do sleep 0.02; done"}})
 	polite.expect("ready\n")
 	c.close()
-	h.until("the end of all of them", func() bool { return len(childrenNamed(h, "2001")) == 0 })
+	h.until("the end of all of them", func() bool { return len(childrenNamed(h, own(2001))) == 0 })
 	polite.close()
 	if got := h.printed(h.path("polite")); !slices.Equal(got, []string{"hung up"}) {
 		h.Errorf("printed %q", got)
@@ -348,14 +354,14 @@ func testExecHangUp(h *harness) {
 func testExecJobEnds(h *harness) {
 	l := h.sleeper()
 	shell := h.exec(l.ID, agent.Exec{Terminal: true})
-	shell.typed("echo rea''dy; sleep 2002 & (trap '' HUP TERM; sleep 2002)\n")
+	shell.typed("echo rea''dy; sleep " + own(2002) + " & (trap '' HUP TERM; sleep " + own(2002) + ")\n")
 	shell.expect("ready\n")
-	h.until("two of them", func() bool { return len(childrenNamed(h, "2002")) >= 2 })
+	h.until("two of them", func() bool { return len(childrenNamed(h, own(2002))) >= 2 })
 	h.finish(l) // with its own exit code, not the shell's
 	if e := shell.end(); e.Signal != syscall.SIGHUP && e.Signal != syscall.SIGKILL && e.Code != 0 {
 		h.Errorf("the shell ended as %+v", e)
 	}
-	h.until("the end of all of them", func() bool { return len(childrenNamed(h, "2002")) == 0 })
+	h.until("the end of all of them", func() bool { return len(childrenNamed(h, own(2002))) == 0 })
 	if err := h.rt.Delete(h.Context(), l.ID); err != nil {
 		h.Errorf("delete: %v", err)
 	}
@@ -380,11 +386,11 @@ func testExecOutOfMemory(h *harness) {
 
 func testExecReopen(h *harness) {
 	l := h.sleeper()
-	c := h.exec(l.ID, agent.Exec{Terminal: true, Args: []string{"sh", "-c", "trap '' HUP; echo ready; sleep 2003"}})
+	c := h.exec(l.ID, agent.Exec{Terminal: true, Args: []string{"sh", "-c", "trap '' HUP; echo ready; sleep " + own(2003)}})
 	c.expect("ready\n")
-	h.until("it runs", func() bool { return len(childrenNamed(h, "2003")) > 0 })
+	h.until("it runs", func() bool { return len(childrenNamed(h, own(2003))) > 0 })
 	h.reopen()
-	h.until("the end of it", func() bool { return len(childrenNamed(h, "2003")) == 0 })
+	h.until("the end of it", func() bool { return len(childrenNamed(h, own(2003))) == 0 })
 	if task := h.inspect(l.ID); task.Phase != agent.TaskRunning || !alive(task.PID) {
 		h.Errorf("the job: %+v", task)
 	}

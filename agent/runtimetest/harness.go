@@ -34,7 +34,7 @@ const (
 	testUID   = 65534
 	testGID   = 65534
 	testGroup = 4711
-	patience  = 30 * time.Second
+	patience  = 2 * time.Minute
 	pollEvery = 5 * time.Millisecond
 )
 

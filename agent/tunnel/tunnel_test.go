@@ -83,7 +83,7 @@ func pair(t *testing.T, serve func(net.Conn)) (dial func() net.Conn, cut func())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		select {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"os"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/demo"
 	"github.com/berth-scheduler/berth/cmd/internal/dev"
 	"github.com/berth-scheduler/berth/cmd/internal/simjob"
+	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
 )
 
 func main() {
@@ -42,26 +42,9 @@ func main() {
 
 // commands are those beside the command line's own.
 func commands() []*cobra.Command {
-	return append(daemon.Commands(version()),
+	return append(daemon.Commands(telemetry.BuildInfo().String()),
 		dev.NewCommand(os.Stdout, os.Stderr),
 		demo.NewCommand(os.Stdout, os.Stderr),
 		simjob.NewCommand(os.Stdout),
 	)
-}
-
-// version is what the build recorded: the module's version, or the commit.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return "devel-" + s.Value[:12]
-		}
-	}
-	return "devel"
 }

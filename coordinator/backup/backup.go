@@ -133,18 +133,18 @@ func Check(r io.Reader, size int64) (Header, error) {
 	return h, nil
 }
 
-// Load reads the state of a file, which Check has passed, with skip ids of jobs
-// left out.
-func Load(r io.Reader, skip uint64) (Header, *fsm.Capture, error) {
+// Load reads the state of a file, which Check has passed: as it is, or for a
+// cluster that begins again with it.
+func Load(r io.Reader, revival *fsm.Revival) (Header, *fsm.Capture, error) {
 	h, err := ReadHeader(r)
 	if err != nil {
 		return h, nil, err
 	}
-	c, err := fsm.Load(r, fsm.Options{Version: h.Version}, skip)
+	c, err := fsm.Load(r, fsm.Options{Version: h.Version}, revival)
 	if err != nil {
 		return h, nil, err
 	}
-	if c.Index != h.Index || skip == 0 && fmt.Sprintf("%x", c.Hash) != h.StateHash {
+	if c.Index != h.Index || revival == nil && fmt.Sprintf("%x", c.Hash) != h.StateHash {
 		return h, nil, fmt.Errorf("the state is not the one that the header describes: %w", ErrDamaged)
 	}
 	return h, c, nil

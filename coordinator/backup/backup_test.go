@@ -50,15 +50,15 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	if err != nil || h.Index != 3 || h.Term != 2 || h.ClusterID != "hpc" || h.NextJob != 1 || h.Format != Format {
 		t.Fatalf("header %+v, error %v", h, err)
 	}
-	_, back, err := Load(bytes.NewReader(data), 0)
+	_, back, err := Load(bytes.NewReader(data), nil)
 	if err != nil || !bytes.Equal(back.Hash, c.Hash) {
 		t.Fatalf("state %v, error %v; want hash %x", back, err, c.Hash)
 	}
-	_, ahead, err := Load(bytes.NewReader(data), 500)
+	_, ahead, err := Load(bytes.NewReader(data), &fsm.Revival{SkipJobs: 500})
 	if err != nil || ahead.NextJob != c.NextJob+500 || bytes.Equal(ahead.Hash, c.Hash) {
 		t.Fatalf("next job %v, error %v", ahead, err)
 	}
-	if _, _, err := Load(bytes.NewReader(data), 1<<60); err == nil || !strings.Contains(err.Error(), "2^53") {
+	if _, _, err := Load(bytes.NewReader(data), &fsm.Revival{SkipJobs: 1 << 60}); err == nil || !strings.Contains(err.Error(), "2^53") {
 		t.Errorf("more ids than there are: %v", err)
 	}
 }
@@ -121,7 +121,7 @@ func TestFilesFromTheFuture(t *testing.T) {
 	if _, err := check(lied); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Load(bytes.NewReader(lied), 0); !errors.Is(err, ErrDamaged) {
+	if _, _, err := Load(bytes.NewReader(lied), nil); !errors.Is(err, ErrDamaged) {
 		t.Errorf("a header about another state: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"testing"
 
 	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
@@ -11,10 +12,11 @@ import (
 
 // Agent is the far end of a node's session, driven by a test.
 type Agent struct {
-	t      testing.TB
-	stream nodev1.NodeService_SessionClient
-	cancel context.CancelFunc
-	relay  nodev1.RelayServiceClient
+	t       testing.TB
+	stream  nodev1.NodeService_SessionClient
+	sending sync.Mutex // a stream takes one message at a time
+	cancel  context.CancelFunc
+	relay   nodev1.RelayServiceClient
 	// Assigned delivers assignments as they come.
 	Assigned chan *nodev1.Assignment
 	// Visits delivers what users ask for, see Answer.
@@ -55,11 +57,17 @@ func (c *Cluster) Agent(i int, node, boot string, gpus ...*nodev1.GPU) *Agent {
 	return a
 }
 
+func (a *Agent) send(m *nodev1.SessionRequest) error {
+	a.sending.Lock()
+	defer a.sending.Unlock()
+	return a.stream.Send(m)
+}
+
 // Hello describes the node, at first or anew.
 func (a *Agent) Hello(node, boot string, gpus ...*nodev1.GPU) {
 	a.t.Helper()
 	hello := &nodev1.Hello{Protocol: 1, Node: node, BootId: boot, CpuMilli: 64_000, MemMib: 1 << 20, Gpus: gpus, Runtimes: []string{"test"}, Gangs: true}
-	if err := a.stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: hello}}); err != nil {
+	if err := a.send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Hello{Hello: hello}}); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -83,7 +91,7 @@ func (a *Agent) ReportUsage(as *nodev1.Assignment, state nodev1.AttemptState, co
 // SendReport sends a report as it is.
 func (a *Agent) SendReport(r *nodev1.Report) {
 	a.t.Helper()
-	err := a.stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Reports{Reports: &nodev1.Reports{Reports: []*nodev1.Report{r}}}})
+	err := a.send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Reports{Reports: &nodev1.Reports{Reports: []*nodev1.Report{r}}}})
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -105,7 +113,7 @@ func (a *Agent) Answer(ctx context.Context, id string) nodev1.RelayService_Relay
 // Heartbeat sends one, with what attempts have used by now.
 func (a *Agent) Heartbeat(uses ...*nodev1.AttemptUse) {
 	a.t.Helper()
-	err := a.stream.Send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: 1, Attempts: uses}}})
+	err := a.send(&nodev1.SessionRequest{Kind: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{Sequence: 1, Attempts: uses}}})
 	if err != nil && !errors.Is(err, io.EOF) { // the session may have ended by it
 		a.t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,8 +28,10 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/learner"
+	"github.com/berth-scheduler/berth/coordinator/limit"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
-	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/coordinator/space"
+	peerv1 "github.com/berth-scheduler/berth/proto/berth/peer/v1"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 )
@@ -47,10 +50,11 @@ type Options struct {
 	// Absent is how many of the N, the last ones, wait for Restart.
 	Absent int
 	Lease  time.Duration // 0 means a minute
-	// MaxQueued and AllowRoot are passed on.
-	MaxQueued int
-	AllowRoot bool
-	Learning  learner.Config
+	// MaxQueued, MaxBytes, MaxBytesPerUser and AllowRoot are passed on.
+	MaxQueued                 int
+	MaxBytes, MaxBytesPerUser int64
+	AllowRoot                 bool
+	Learning                  learner.Config
 	// Clock is the coordinators'; nil means time.Now.
 	Clock func() time.Time
 	// MaxSlowdownMilli is the policy's, 0 the default one.
@@ -69,9 +73,18 @@ type Options struct {
 	// CatchUp, HistoryMaxJobs and HistoryFileJobs are passed on.
 	CatchUp                         time.Duration
 	HistoryMaxJobs, HistoryFileJobs int
-	// IdleEvery and Notices are passed on.
+	// Waits, IdleEvery, IdleSeen and Notices are passed on.
+	Waits     coordinator.Waits
 	IdleEvery time.Duration
+	IdleSeen  func(knownMs int64)
 	Notices   coordinator.Notices
+	// Limits are passed on; nil means none, since tests ask much as one user.
+	Limits *limit.Config
+	// Timing is Raft's; the zero value means raftnode.FastTiming.
+	Timing raftnode.Timing
+	// Statfs, if it is not nil, says how much room coordinator i has; it is asked
+	// each few milliseconds.
+	Statfs func(i int) (space.Free, error)
 	// Registry takes the metrics of a cluster of one.
 	Registry prometheus.Registerer
 }
@@ -93,6 +106,7 @@ type node struct {
 	raft, api *link
 	socket    string
 	killed    bool
+	gate      *gate
 	co        *coordinator.Coordinator
 }
 
@@ -150,21 +164,35 @@ var ports atomic.Uint32
 
 // FreeAddr returns an address of loopback that nobody listens on now, with a
 // port below those that the kernel gives to connections and to listeners who
-// ask for any: it stays free while what listens there is down. No port comes
-// twice in some 20,000 calls, and other processes begin elsewhere.
+// ask for any: it stays free while what listens there is down. Until the test
+// ends no other that asks gets it, nor a development cluster: both mark what they
+// take by an abstract Unix socket.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	const low, high = 12000, 32000
 	for range 1000 {
-		n := uint32(os.Getpid())*617 + ports.Add(1)
-		addr := fmt.Sprintf("127.0.0.1:%d", low+n%(high-low))
+		n := low + (uint32(os.Getpid())*617+ports.Add(1))%(high-low)
+		mark, err := net.Listen("unix", fmt.Sprintf("@berth-dev-port-%d", n))
+		if err != nil {
+			continue
+		}
+		addr := fmt.Sprintf("127.0.0.1:%d", n)
 		if ln, err := net.Listen("tcp", addr); err == nil {
+			t.Cleanup(func() { mark.Close() })
 			ln.Close()
 			return addr
 		}
+		mark.Close()
 	}
 	t.Fatalf("no free port between %d and %d", low, high)
 	return ""
+}
+
+func (c *Cluster) space(i int) space.Config {
+	if c.opts.Statfs == nil {
+		return space.Config{}
+	}
+	return space.Config{Every: 5 * time.Millisecond, Statfs: func(string) (space.Free, error) { return c.opts.Statfs(i) }}
 }
 
 // Restart starts coordinator i on its directory, after Stop or Kill.
@@ -174,7 +202,7 @@ func (c *Cluster) Restart(i int) {
 		<-n.done // a killed one, as soon as its files are free
 	}
 	raftLn, apiLn := c.listen(c.peers[i].Addr), c.listen(c.api[i])
-	n := &node{done: make(chan struct{}), raft: newLink(raftLn), api: newLink(apiLn), socket: filepath.Join(c.t.TempDir(), "s")}
+	n := &node{done: make(chan struct{}), gate: newGate(), raft: newLink(raftLn), api: newLink(apiLn), socket: filepath.Join(c.t.TempDir(), "s")}
 	sock, err := net.Listen("unix", n.socket)
 	if err != nil {
 		c.t.Fatal(err)
@@ -183,15 +211,20 @@ func (c *Cluster) Restart(i int) {
 	if c.opts.MaxSlowdownMilli > 0 {
 		policy.MaxSlowdownMilli = c.opts.MaxSlowdownMilli
 	}
+	limits := limit.Unlimited()
+	if c.opts.Limits != nil {
+		limits = *c.opts.Limits
+	}
 	co, err := coordinator.New(coordinator.Config{
 		ID: c.peers[i].ID, ClusterID: "test", Version: "test", Dir: filepath.Join(c.dir, c.peers[i].ID), Advertise: c.peers[i].Addr,
-		Peers: c.peers, Timing: raftnode.FastTiming(), Raft: n.raft, Listener: n.api, Credentials: insecure.NewCredentials(), Socket: sock,
+		Peers: c.peers, Timing: c.timing(), BetweenRaft: n.gate.before, Raft: n.raft, Listener: n.api, Credentials: insecure.NewCredentials(), Socket: sock,
 		Peer: peer, Dial: func(addr string) (*grpc.ClientConn, error) { return c.dial(c.apiOf(addr), "coordinator", "peer") },
 		Users: userName, AllowRoot: c.opts.AllowRoot, MinUID: 1000, Admins: []cluster.UID{2000},
-		Lease: c.opts.Lease, MaxShares: 3, Policy: policy, Planner: c.opts.Planner, Partitions: c.opts.Partitions, Clock: c.opts.Clock, MaxQueued: c.opts.MaxQueued, Learning: c.opts.Learning, Registry: c.opts.Registry, Certs: certifier{},
+		Lease: c.opts.Lease, MaxShares: 3, Policy: policy, Planner: c.opts.Planner, Partitions: c.opts.Partitions, Clock: c.opts.Clock, MaxQueued: c.opts.MaxQueued, MaxBytes: c.opts.MaxBytes, MaxBytesPerUser: c.opts.MaxBytesPerUser, Learning: c.opts.Learning, Registry: c.opts.Registry, Certs: certifier{},
 		KeepFinished: c.opts.KeepFinished, SnapshotThreshold: c.opts.SnapshotThreshold, SnapshotInterval: c.opts.SnapshotInterval,
-		GangTimeout: c.opts.GangTimeout, GangPorts: c.opts.GangPorts, Notices: c.opts.Notices,
-		IdleEvery: c.opts.IdleEvery, CatchUp: c.opts.CatchUp, HistoryMaxJobs: c.opts.HistoryMaxJobs, HistoryFileJobs: c.opts.HistoryFileJobs,
+		GangTimeout: c.opts.GangTimeout, GangPorts: c.opts.GangPorts, Notices: c.opts.Notices, Limits: limits,
+		Waits: c.opts.Waits, IdleEvery: c.opts.IdleEvery, IdleSeen: c.opts.IdleSeen, CatchUp: c.opts.CatchUp, HistoryMaxJobs: c.opts.HistoryMaxJobs, HistoryFileJobs: c.opts.HistoryFileJobs,
+		Space: c.space(i),
 		Fatal: func(err error) { c.t.Errorf("%s cannot go on: %v", c.peers[i].ID, err) },
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
@@ -249,6 +282,24 @@ func (c *Cluster) Kill(i int) {
 
 // Cut takes coordinator i out of Raft's network; clients still reach it.
 func (c *Cluster) Cut(i int) { c.nodes[i].raft.set(true) }
+
+// HoldApply keeps the entries that Raft commits from the state of coordinator i
+// until release is called, which may be more than once.
+func (c *Cluster) HoldApply(i int) (release func()) {
+	g := c.nodes[i].gate
+	g.mu.Lock()
+	var once sync.Once
+	release = func() { once.Do(g.mu.Unlock) }
+	c.t.Cleanup(release)
+	return release
+}
+
+func (c *Cluster) timing() raftnode.Timing {
+	if c.opts.Timing == (raftnode.Timing{}) {
+		return raftnode.FastTiming()
+	}
+	return c.opts.Timing
+}
 
 // Mend undoes Cut.
 func (c *Cluster) Mend(i int) { c.nodes[i].raft.set(false) }
@@ -309,6 +360,17 @@ func (c *Cluster) Dial(i int, role, id string) *grpc.ClientConn {
 	return cc
 }
 
+// Stranger connects to coordinator i without a certificate.
+func (c *Cluster) Stranger(i int) *grpc.ClientConn {
+	c.t.Helper()
+	cc, err := grpc.NewClient("passthrough:///"+c.api[i], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { cc.Close() })
+	return cc
+}
+
 // Client connects to coordinator i over its unix socket: the caller is then
 // the user that runs the test.
 func (c *Cluster) Client(i int) *grpc.ClientConn {
@@ -330,29 +392,21 @@ func As(ctx context.Context, uid uint32) context.Context {
 // Leader waits for a coordinator that leads and returns its number.
 func (c *Cluster) Leader() int {
 	c.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for time.Now().Before(deadline) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		for i, n := range c.nodes {
 			if n == nil || n.killed {
 				continue
 			}
-			ctx, cancel := context.WithTimeout(As(context.Background(), 1000), time.Second)
-			st, err := apiv1.NewClusterServiceClient(c.Dial(i, "gate", "g")).GetStatus(ctx, &apiv1.GetStatusRequest{})
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			_, err := peerv1.NewPeerServiceClient(c.Dial(i, "coordinator", "peer")).ConfirmIndex(ctx, &peerv1.ConfirmIndexRequest{})
 			cancel()
-			if err != nil {
-				continue
-			}
-			for k, p := range c.peers {
-				for _, m := range st.Members {
-					if m.Id == p.ID && m.Leader && m.Reachable && c.nodes[k] != nil && !c.nodes[k].killed {
-						return k
-					}
-				}
+			if err == nil {
+				return i
 			}
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	c.t.Fatal("no leader within 30 s")
+	c.t.Fatal("no leader within a minute")
 	return -1
 }
 

@@ -44,6 +44,23 @@ func createHead(path string, from uint64) (*head, error) {
 // openHead reads a head and cuts off what was being written when its process
 // ended. cut is how many bytes that were.
 func openHead(path string) (h *head, cut int64, err error) {
+	if h, cut, err = readHead(path); err != nil {
+		return nil, 0, err
+	}
+	if h.f, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
+		return nil, 0, err
+	}
+	if cut > 0 {
+		if err := h.f.Truncate(h.size); err != nil {
+			return nil, 0, errors.Join(err, h.f.Close())
+		}
+	}
+	return h, cut, nil
+}
+
+// readHead reads a head without its file; cut is how many bytes at its end are not
+// whole.
+func readHead(path string) (h *head, cut int64, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, 0, err
@@ -69,14 +86,6 @@ func openHead(path string) (h *head, cut int64, err error) {
 		}
 		h.size += int64(len(rest) - len(next))
 		h.entries, h.upTo, rest = append(h.entries, es...), f.upTo, next
-	}
-	if h.f, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
-		return nil, 0, err
-	}
-	if cut > 0 {
-		if err := h.f.Truncate(h.size); err != nil {
-			return nil, 0, errors.Join(err, h.f.Close())
-		}
 	}
 	return h, cut, nil
 }

@@ -12,7 +12,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 // world is a log's ended jobs and a store of them that is treated badly.
 type world struct {

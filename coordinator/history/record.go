@@ -27,7 +27,7 @@ func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.
 // nothing and, of one task, the numbers of the others in its array.
 func Record(j *cluster.Job) ([]byte, error) {
 	s := *j.Spec
-	s.Env, s.Script, s.Features = nil, nil, nil
+	s.Env, s.Script, s.Bulk, s.Features = nil, nil, nil, nil
 	if j.Fold == nil {
 		s.Array = nil
 	}

@@ -13,12 +13,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/fsm"
 	"github.com/berth-scheduler/berth/model"
 	"github.com/berth-scheduler/berth/model/interfere"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/scheduler"
 )
+
+var _ = draws.Fixed()
 
 // run is a sample of a job that took so many seconds beside others.
 func run(sig string, seconds float64, steps int64, company ...fsm.Company) fsm.Sample {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -40,6 +41,19 @@ func CheckURL(raw string) error {
 type Guard struct {
 	// Allow are networks that are called all the same.
 	Allow []netip.Prefix
+	// PublicOnly bars the site's own networks too, where users who are no
+	// administrators may have the leader call whom they like.
+	PublicOnly bool
+}
+
+// private are the networks of a site: RFC 1918, RFC 6598 and RFC 4193, and the
+// addresses for documentation and benchmarks, which nobody should have.
+func private() []netip.Prefix {
+	out := []netip.Prefix{}
+	for _, p := range []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15", "fc00::/7", "fec0::/10"} {
+		out = append(out, netip.MustParsePrefix(p))
+	}
+	return out
 }
 
 // forbidden are networks that belong to this machine, to its link, or to a cloud's
@@ -70,14 +84,14 @@ func embedded(a netip.Addr) netip.Addr {
 func (g *Guard) Check(addr netip.Addr) error {
 	plain := addr.WithZone("").Unmap()
 	for _, a := range []netip.Addr{plain, embedded(plain)} {
-		bad := false
-		for _, p := range forbidden() {
-			bad = bad || p.Contains(a)
+		allowed := slices.ContainsFunc(g.Allow, func(p netip.Prefix) bool { return p.Contains(a) })
+		within := func(ps []netip.Prefix) bool {
+			return slices.ContainsFunc(ps, func(p netip.Prefix) bool { return p.Contains(a) })
 		}
-		for _, p := range g.Allow {
-			bad = bad && !p.Contains(a)
+		if g.PublicOnly && !allowed && within(private()) {
+			return fmt.Errorf("%w: %s belongs to the site; where users may add webhooks, notify.webhook_allow of the coordinators lists which of its networks may be called", errForGood, a)
 		}
-		if bad {
+		if !allowed && within(forbidden()) {
 			return fmt.Errorf("%w: %s belongs to this machine, its link or a cloud's metadata; notify.webhook_allow of the coordinators lists such networks that may be called", errForGood, a)
 		}
 	}

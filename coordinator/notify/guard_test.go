@@ -32,6 +32,22 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// TestGuardOfUsersWebhooks: where users may add webhooks, the leader calls nothing of
+// the site's own for them, however it is written, but what is listed.
+func TestGuardOfUsersWebhooks(t *testing.T) {
+	t.Parallel()
+	g := Guard{PublicOnly: true, Allow: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}}
+	for addr, ok := range map[string]bool{
+		"93.184.216.34": true, "2606:2800:220:1::1": true, "10.1.2.3": true, "::ffff:10.1.2.3": true,
+		"10.2.0.1": false, "172.16.0.1": false, "172.31.255.255": false, "172.32.0.1": true, "192.168.1.1": false, "100.64.0.1": false, "100.128.0.1": true,
+		"fd12:3456::1": false, "fc00::1": false, "::ffff:192.168.1.1": false, "64:ff9b::a02:1": false, "2002:c0a8:101::1": false, "127.0.0.1": false, "169.254.169.254": false,
+	} {
+		if err := g.Check(netip.MustParseAddr(addr)); (err == nil) != ok {
+			t.Errorf("%s: %v, may be called: %t", addr, err, ok)
+		}
+	}
+}
+
 func TestCheckURL(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{

@@ -126,8 +126,8 @@ func (m *Mailer) message(ns []*logv1.Notice, to []string, now time.Time) []byte 
 	b.WriteString("\n")
 	var text bytes.Buffer
 	w := quotedprintable.NewWriter(&text)
-	w.Write([]byte(body)) // into memory
-	w.Close()
+	_, _ = w.Write([]byte(body)) // into memory
+	_ = w.Close()
 	b.Write(bytes.ReplaceAll(text.Bytes(), []byte("\r\n"), []byte("\n"))) // as sendmail takes it
 	return b.Bytes()
 }

@@ -19,8 +19,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 )
+
+var _ = draws.Fixed()
 
 var testNow = time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
 

@@ -149,7 +149,7 @@ func (p *Poster) Post(ctx context.Context, h *logv1.Webhook, ns []*logv1.Notice,
 		return err
 	}
 	defer resp.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(resp.Body, mostAnswer)) // so that the connection may be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, mostAnswer)) // so that the connection may be used again
 	switch {
 	case resp.StatusCode >= 200 && resp.StatusCode < 300:
 		return nil

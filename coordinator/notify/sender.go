@@ -334,5 +334,5 @@ func pause(first time.Duration, tries int) time.Duration {
 	if tries < 20 {
 		d = min(longestPause, first<<(tries-1))
 	}
-	return d/2 + rand.N(d/2+1)
+	return d/2 + rand.N(d/2+1) // #nosec G404 -- spreads what many do at once
 }

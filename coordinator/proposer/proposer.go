@@ -3,6 +3,7 @@ package proposer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/cluster"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
 	"github.com/berth-scheduler/berth/fsm"
+	"github.com/berth-scheduler/berth/fsm/command"
 	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
 	"github.com/berth-scheduler/berth/proto/conv"
 )
@@ -42,12 +44,12 @@ type Raft interface {
 // comes meanwhile gathers for the next one. Its methods may be called from any
 // goroutine, Run from one at a time.
 type Proposer struct {
-	raft  Raft
-	fsm   *fsm.FSM
-	clock func() time.Time
-	wake  chan struct{}
-	// version is that of the entries it makes.
-	version atomic.Uint32
+	raft   Raft
+	fsm    *fsm.FSM
+	clock  func() time.Time
+	may    func() error // whether anything may be proposed now
+	wake   chan struct{}
+	agreed atomic.Pointer[agreed] // of the entries it makes
 
 	mu      sync.Mutex
 	queue   []*proposal
@@ -58,7 +60,8 @@ type Proposer struct {
 // proposal is commands that must be in one entry, in order.
 type proposal struct {
 	cmds []*logv1.Command
-	size int
+	size int // in bytes
+	cost int // in Apply
 	done chan proposed
 }
 
@@ -68,41 +71,133 @@ type proposed struct {
 }
 
 // New makes a proposer that refuses everything until it runs. clock stamps the
-// entries.
-func New(r Raft, f *fsm.FSM, clock func() time.Time) *Proposer {
-	return &Proposer{raft: r, fsm: f, clock: clock, wake: make(chan struct{}, 1)}
+// entries. may, asked before each of them, returns a *cluster.Error while none may
+// be proposed.
+func New(r Raft, f *fsm.FSM, clock func() time.Time, may func() error) *Proposer {
+	return &Proposer{raft: r, fsm: f, clock: clock, may: may, wake: make(chan struct{}, 1)}
 }
 
 // ErrNotLeader says that nothing was proposed.
 var ErrNotLeader = &cluster.Error{Code: cluster.CodeUnavailable, Msg: "this coordinator does not lead now; nothing was done; try again"}
 
-// ErrOldMembers says that nothing was proposed.
-var ErrOldMembers = &cluster.Error{Code: cluster.CodeUnavailable,
-	Msg: "not every coordinator is known to understand this: one is down or runs an older version; nothing was done; start or upgrade it, then try again"}
+// ErrOldMembers is matched by refusals of what not every coordinator is known to
+// understand. Nothing was proposed then.
+var ErrOldMembers = errors.New("not every coordinator is known to read entries of that version")
+
+// agreed is what the coordinators are known to read, and who keeps it from being
+// more; nil when that is not known.
+type agreed struct {
+	version uint32
+	behind  *cluster.Error
+}
 
 // Version is the version of the entries that it makes.
-func (p *Proposer) Version() uint32 { return p.version.Load() }
+func (p *Proposer) Version() uint32 { return p.known().version }
 
-// SetVersion says which version every coordinator is known to read.
-func (p *Proposer) SetVersion(v uint32) { p.version.Store(v) }
+func (p *Proposer) known() agreed {
+	if a := p.agreed.Load(); a != nil {
+		return *a
+	}
+	return agreed{}
+}
+
+// SetVersion says which version every coordinator is known to read. behind says who
+// reads no higher one, in words for those whose requests need it, and by its code
+// whether trying again soon is of use; nil when that is not known.
+func (p *Proposer) SetVersion(v uint32, behind *cluster.Error) { p.agreed.Store(&agreed{v, behind}) }
+
+// Reads returns an error that matches ErrOldMembers and names the coordinator that
+// is too old, unless every one reads entries of a version; what says what needs it.
+func (p *Proposer) Reads(version uint32, what string) error {
+	a := p.known()
+	if version <= a.version {
+		return nil
+	}
+	if a.behind == nil {
+		a.behind = cluster.Errorf(cluster.CodeUnavailable, "one is down or runs an older version")
+	}
+	return &cluster.Error{Code: a.behind.Code, Err: ErrOldMembers, Msg: fmt.Sprintf(
+		"%s needs coordinators that read log entries of version %d, and %s; nothing was done; start or upgrade it, then try again", what, version, a.behind.Msg)}
+}
 
 // Do proposes cmds in one entry and waits for their results. Errors are
 // *cluster.Error: CodeUnavailable when certainly nothing was done, CodeUnknown
 // when it may have been. When ctx ends first the outcome is unknown too.
 func (p *Proposer) Do(ctx context.Context, cmds ...*logv1.Command) ([]fsm.Result, error) {
+	pr, err := p.proposal(cmds)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.enqueue(pr); err != nil {
+		return nil, err
+	}
+	return pr.wait(ctx)
+}
+
+// Each proposes commands that need not be in one entry, in order, and waits for
+// all their results: no entry costs more than is applied in a moment. An error is
+// as Do's, of the first that failed; those after it may have been done.
+func (p *Proposer) Each(ctx context.Context, cmds ...*logv1.Command) ([]fsm.Result, error) {
+	if len(cmds) == 0 {
+		return nil, nil
+	}
+	var all []*proposal
+	for from, to, cost := 0, 0, 0; to <= len(cmds); to++ {
+		if to < len(cmds) {
+			c := p.fsm.Cost(cmds[to])
+			if cost += c; cost <= fsm.EntryCost || to == from {
+				continue
+			}
+			cost = c
+		}
+		pr, err := p.proposal(cmds[from:to])
+		if err != nil {
+			return nil, err
+		}
+		all, from = append(all, pr), to
+	}
+	var results []fsm.Result
+	for i, pr := range all {
+		if err := p.enqueue(pr); err != nil {
+			return nil, outcomeAfter(err, i)
+		}
+	}
+	for _, pr := range all {
+		rs, err := pr.wait(ctx)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, rs...)
+	}
+	return results, nil
+}
+
+// outcomeAfter is an error of a proposal that others went before: something may
+// have been done.
+func outcomeAfter(err error, before int) error {
+	if e, ok := errors.AsType[*cluster.Error](err); ok && before > 0 {
+		return &cluster.Error{Code: cluster.CodeUnknown, Msg: "some of it may have been done: ask again; of the rest: " + e.Msg, Err: e}
+	}
+	return err
+}
+
+func (p *Proposer) proposal(cmds []*logv1.Command) (*proposal, error) {
 	pr := &proposal{cmds: cmds, done: make(chan proposed, 1)}
 	for _, c := range cmds {
 		pr.size += proto.Size(c)
-		if fsm.NeedsVersion(c) > p.version.Load() {
-			return nil, ErrOldMembers
+		pr.cost += p.fsm.Cost(c)
+		if err := p.Reads(command.Needs(c)); err != nil {
+			return nil, err
 		}
 	}
 	if pr.size > maxCallBytes {
 		return nil, cluster.Errorf(cluster.CodeInvalid, "the request is %d bytes in the log, at most %d are allowed; send it in parts", pr.size, maxCallBytes)
 	}
-	if err := p.enqueue(pr); err != nil {
-		return nil, err
-	}
+	return pr, nil
+}
+
+// wait returns what became of a proposal that is in the queue.
+func (pr *proposal) wait(ctx context.Context) ([]fsm.Result, error) {
 	select {
 	case r := <-pr.done:
 		return r.results, r.err
@@ -179,14 +274,15 @@ func (p *Proposer) stop() {
 func (p *Proposer) take() []*proposal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	size, cmds, n := 0, 0, 0
+	size, cmds, cost, n := 0, 0, 0, 0
 	for n < len(p.queue) {
 		pr := p.queue[n]
-		if n > 0 && (size+pr.size > maxEntryBytes || cmds+len(pr.cmds) > MaxEntryCommands) {
+		if n > 0 && (size+pr.size > maxEntryBytes || cmds+len(pr.cmds) > MaxEntryCommands || cost+pr.cost > fsm.EntryCost) {
 			break
 		}
 		size += pr.size
 		cmds += len(pr.cmds)
+		cost += pr.cost
 		n++
 	}
 	batch := p.queue[:n:n]
@@ -199,6 +295,12 @@ func (p *Proposer) take() []*proposal {
 // stamped here, in the order in which entries are proposed, so that they rise
 // in the log.
 func (p *Proposer) commit(ctx context.Context, term uint64, next cluster.JobID, batch []*proposal) cluster.JobID {
+	if err := p.may(); err != nil {
+		for _, pr := range batch {
+			pr.done <- proposed{err: err}
+		}
+		return next
+	}
 	var cmds []*logv1.Command
 	for _, pr := range batch {
 		for _, c := range pr.cmds {
@@ -211,7 +313,7 @@ func (p *Proposer) commit(ctx context.Context, term uint64, next cluster.JobID, 
 		}
 		cmds = append(cmds, pr.cmds...)
 	}
-	data, err := fsm.EncodeEntry(p.version.Load(), term, cluster.TimeOf(p.clock()), cmds)
+	data, err := fsm.EncodeEntry(p.Version(), term, cluster.TimeOf(p.clock()), cmds)
 	var answer any
 	if err == nil {
 		// The callers wait with their own deadlines; the entry is not taken

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,25 @@ type disk struct {
 	fsm   *fsm.FSM
 	index uint64
 	err   error // of every write
+	full  error // why nothing may be proposed
+}
+
+// TestNothingIsProposedThatMayNotBe: whoever waits hears why, the disk hears
+// nothing, and the numbers of jobs go on where they were.
+func TestNothingIsProposedThatMayNotBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{full: &cluster.Error{Code: cluster.CodeUnavailable, Msg: "no room"}}
+		p, stop := start(t, d)
+		defer stop()
+		if _, err := p.One(t.Context(), submit("a")); !errors.Is(err, d.full) || d.index != 0 {
+			t.Errorf("got %v after %d writes", err, d.index)
+		}
+		synctest.Wait()
+		d.full = nil
+		if r, err := p.One(t.Context(), submit("a")); err != nil || len(r.Jobs) != 1 || r.Jobs[0] != 1 || d.index != 1 {
+			t.Errorf("with room again: %+v, %v after %d writes", r, err, d.index)
+		}
+	})
 }
 
 func (d *disk) Propose(_ context.Context, data []byte) (uint64, any, error) {
@@ -41,8 +61,8 @@ func submit(request string) *logv1.Command {
 func start(t *testing.T, d *disk) (p *Proposer, stop func()) {
 	t.Helper()
 	d.fsm = fsm.New(fsm.Options{})
-	p = New(d, d.fsm, time.Now)
-	p.SetVersion(fsm.EntryVersion)
+	p = New(d, d.fsm, time.Now, func() error { return d.full })
+	p.SetVersion(fsm.EntryVersion, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -104,12 +124,19 @@ func TestOutcomes(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second) // until the entry is written all the same
 		synctest.Wait()
-		p.SetVersion(1)
+		p.SetVersion(1, nil)
 		needs := &logv1.Command{Kind: &logv1.Command_InstallWeights{InstallWeights: &logv1.InstallWeights{}}}
-		if _, err := p.One(t.Context(), needs); !errors.Is(err, ErrOldMembers) {
+		if _, err := p.One(t.Context(), needs); !errors.Is(err, ErrOldMembers) || code(err) != cluster.CodeUnavailable {
 			t.Errorf("newer than the others read: %v", err)
 		}
-		p.SetVersion(fsm.EntryVersion)
+		p.SetVersion(8, cluster.Errorf(cluster.CodeConflict, "coordinator c2 (berth 0.8.1) reads those up to 8"))
+		array := submit("tasks")
+		array.GetSubmitJob().Jobs = []*logv1.NewJob{{Spec: &logv1.Spec{Array: &logv1.Array{Runs: []uint32{0, 3, 1}}}}}
+		want := "submit_job.jobs.spec.array needs coordinators that read log entries of version 9, and coordinator c2 (berth 0.8.1) reads those up to 8; nothing was done; start or upgrade it, then try again"
+		if _, err := p.One(t.Context(), array); !errors.Is(err, ErrOldMembers) || code(err) != cluster.CodeConflict || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("an array beside an older coordinator: %v", err)
+		}
+		p.SetVersion(fsm.EntryVersion, nil)
 		d.err = hraft.ErrLeadershipLost
 		if _, err := p.One(t.Context(), submit("b")); code(err) != cluster.CodeUnknown {
 			t.Errorf("leadership lost on the way: %v", err)
@@ -121,6 +148,51 @@ func TestOutcomes(t *testing.T) {
 		stop()
 		if _, err := p.One(t.Context(), submit("d")); !errors.Is(err, ErrNotLeader) {
 			t.Errorf("stopped: %v", err)
+		}
+	})
+}
+
+// TestEntriesAreAppliedInAMoment: what is costly to apply is not in one entry with
+// more of its kind, whether one call asks for it or many, unless it must be.
+func TestEntriesAreAppliedInAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{}
+		p, stop := start(t, d)
+		defer stop()
+		plan := func() *logv1.Command {
+			return &logv1.Command{Kind: &logv1.Command_ApplyPlan{ApplyPlan: &logv1.ApplyPlan{Moves: make([]*logv1.QueueMove, fsm.EntryCost/2)}}}
+		}
+		cancel := &logv1.Command{Kind: &logv1.Command_CancelJob{CancelJob: &logv1.CancelJob{Job: 1}}}
+		rs, err := p.Each(t.Context(), plan(), plan(), cancel, cancel, plan())
+		if err != nil || len(rs) != 5 || d.index != 3 {
+			t.Fatalf("%d results in %d entries (%v), want 5 in 3", len(rs), d.index, err)
+		}
+		for i, want := range []uint64{1, 2, 2, 2, 3} {
+			if rs[i].Index != want || (rs[i].Plan == nil) != (i == 2 || i == 3) {
+				t.Errorf("command %d: %+v, want it in entry %d", i, rs[i], want)
+			}
+		}
+		if rs, err = p.Do(t.Context(), plan(), plan(), plan()); err != nil || len(rs) != 3 || d.index != 4 {
+			t.Errorf("%d results in %d entries (%v): what must be in one entry is", len(rs), d.index, err)
+		}
+		done := make(chan error, 4)
+		for range 4 {
+			go func() {
+				_, err := p.One(t.Context(), plan())
+				done <- err
+			}()
+			synctest.Wait()
+		}
+		for range 4 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if d.index != 8 {
+			t.Errorf("%d entries for 4 calls, want as many", d.index-4)
+		}
+		if rs, err = p.Each(t.Context()); err != nil || len(rs) != 0 {
+			t.Errorf("nothing: %v, %v", rs, err)
 		}
 	})
 }

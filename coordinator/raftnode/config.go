@@ -3,6 +3,7 @@ package raftnode
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"time"
@@ -96,6 +97,9 @@ type Config struct {
 	// FSM is the state machine. A raft.BatchingFSM is used as one, a
 	// raft.ConfigurationStore is not.
 	FSM raft.FSM
+	// Reads is asked about what FSM is to be given of Dir, before anything is changed
+	// there; where it says no, Open fails with an error that matches ErrNewer.
+	Reads Reads
 	// Log takes Raft's own messages too; leader changes are at info level.
 	Log *slog.Logger
 	// Fatal is called at most once, with what happened, when this process
@@ -130,6 +134,13 @@ type Config struct {
 
 	// hooks are for tests.
 	hooks hooks
+}
+
+// Reads say why the state machine of this program cannot read what a newer one wrote:
+// the data of an entry, or what it writes into snapshots. Each is optional.
+type Reads struct {
+	Entry func(data []byte) error
+	State func(io.Reader) error
 }
 
 // hooks let a test stand between Raft and its parts.

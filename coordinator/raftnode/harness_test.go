@@ -247,7 +247,7 @@ func (c *testCluster) follower() *member {
 // propose commits what is certainly committed when it returns.
 func propose(t testing.TB, m *member, op string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	_, _, err := m.Propose(ctx, []byte(op))
 	for errors.Is(err, ErrNotLeader) || errors.Is(err, raft.ErrLeadershipLost) { // a busy machine
@@ -272,7 +272,7 @@ func waitFor(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for !cond() {
 		select {
 		case <-tick.C:

@@ -20,7 +20,7 @@ import (
 
 // closeLimit bounds Close in all; a part of it is for handing leadership over.
 const (
-	closeLimit    = 10 * time.Second
+	closeLimit    = 30 * time.Second
 	transferLimit = 4 * time.Second
 )
 
@@ -85,6 +85,9 @@ func (n *Node) open() (err error) {
 		return err
 	}
 	undo = append(undo, n.dir.close)
+	if err := n.tellSkipped(); err != nil {
+		return err
+	}
 	if err := n.openStores(); err != nil {
 		return err
 	}
@@ -103,12 +106,25 @@ func (n *Node) open() (err error) {
 	if err := n.settle(rc); err != nil {
 		return err
 	}
-	if n.raft, err = raft.NewRaft(rc, timed(n.cfg.FSM, n.store.ops), n.store, n.store, n.snaps, n.trans); err != nil {
+	last, err := n.store.LastIndex()
+	if err != nil {
+		return err
+	}
+	if n.raft, err = raft.NewRaft(rc, timed(n.cfg.FSM, n.store.ops, last), n.store, n.store, n.snaps, n.trans); err != nil {
 		return fmt.Errorf("start: %w; if the state cannot be restored, "+remedyRejoin, err, n.cfg.Dir)
 	}
 	n.follow(notify)
 	n.watch(probe)
 	return nil
+}
+
+// tellSkipped logs which entries administrators skipped here.
+func (n *Node) tellSkipped() error {
+	lines, err := Skipped(n.cfg.Dir)
+	for _, l := range lines {
+		n.log.Warn("an entry of the log was skipped by an administrator; every coordinator must have skipped it", "entry", l)
+	}
+	return err
 }
 
 // openStores verifies and opens log and snapshots.
@@ -119,7 +135,7 @@ func (n *Node) openStores() error {
 			return err
 		}
 	}
-	if err := Preflight(dir); err != nil {
+	if _, err := inspect(dir, n.cfg.Reads); err != nil {
 		return err
 	}
 	remedy := fmt.Sprintf(remedyRejoin, dir)
@@ -144,7 +160,7 @@ func (n *Node) openStores() error {
 // identity is written last, so a directory without one was never in use; one
 // that holds entries or votes has lost its identity, and is left alone.
 func clearHalfMade(dir string) error {
-	st, err := inspect(dir)
+	st, err := inspect(dir, Reads{})
 	if err != nil {
 		return err
 	}
@@ -210,6 +226,9 @@ func (n *Node) watch(probe func() error) {
 			return n.TransferLeadership(ctx)
 		},
 		fatal: n.die, probe: probe,
+		slow: func(index uint64, age time.Duration) {
+			n.log.Warn("an entry of the log takes long to replay; the coordinator serves when it is through", "index", index, "dur", age)
+		},
 	}
 	n.wg.Go(func() { w.run(ctx) })
 }
@@ -278,7 +297,7 @@ func (n *Node) die(err error) {
 }
 
 // Close hands leadership over if this node has it, ends Raft and frees the
-// directory. It returns within 10 s; with an error when Raft did not end, and
+// directory. It returns within 30 s; with an error when Raft did not end, and
 // then the process must, since the directory is still in use. Calling it again
 // gives the same answer.
 func (n *Node) Close() error {

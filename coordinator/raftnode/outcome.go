@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"errors"
+	"syscall"
 
 	"github.com/hashicorp/raft"
 )
@@ -80,3 +81,7 @@ func Classify(err error) Outcome {
 	}
 	return Unknown
 }
+
+// NoRoom reports whether an error says that a disk is full, or a quota: nothing is
+// damaged then, and a process that ended for it may be started again.
+func NoRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }

@@ -30,7 +30,7 @@ const (
 // missing directory is fine. The error is a *CorruptError when the data is
 // damaged; Open runs this first.
 func Preflight(dir string) error {
-	_, err := inspect(dir)
+	_, err := inspect(dir, Reads{})
 	return err
 }
 
@@ -42,9 +42,13 @@ type stored struct {
 	votes       int // records of votes
 }
 
-// inspect does Preflight's work.
-func inspect(dir string) (st stored, err error) {
-	c := &checker{dir: dir, file: filepath.Join(dir, logFile), remedy: fmt.Sprintf(remedyRejoin, dir)}
+// ErrNewer is matched by errors of Open about data that is sound, and that the state
+// machine of this program cannot read.
+var ErrNewer = errors.New("a newer release wrote it, and nothing was changed; start that release or a later one here; docs/upgrades.md has the way back")
+
+// inspect does Preflight's work, and sees that the state machine reads what is there.
+func inspect(dir string, reads Reads) (st stored, err error) {
+	c := &checker{dir: dir, reads: reads, file: filepath.Join(dir, logFile), remedy: fmt.Sprintf(remedyRejoin, dir)}
 	// A fault in the file's map becomes a panic of this goroutine, which is
 	// recovered; without this it ends the process.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -61,6 +65,7 @@ func inspect(dir string) (st stored, err error) {
 
 type checker struct {
 	dir, file, remedy string
+	reads             Reads
 	st                stored
 	indexes           []uint64
 }
@@ -110,6 +115,11 @@ func (c *checker) checkSnapshots() error {
 	}
 	if want := meta.Size + int64(len(headerOf(meta))); info.Size() != want {
 		return c.corrupt(filepath.Join(base, newest), 0, fmt.Sprintf("%d bytes, should be %d", info.Size(), want))
+	}
+	if c.reads.State != nil {
+		if err := c.reads.State(rc); err != nil {
+			return fmt.Errorf("%s: the snapshot that ends at %d: %w: %w", c.dir, meta.Index, err, ErrNewer)
+		}
 	}
 	return nil
 }
@@ -219,6 +229,12 @@ func (c *checker) checkRecords() error {
 			return c.corrupt(c.file, i, fmt.Sprintf("its term %d is below that of the entry before, %d", l.Term, term))
 		}
 		term = l.Term
+		if c.reads.Entry == nil || i <= c.st.snapshot || l.Type != raft.LogCommand {
+			continue
+		}
+		if err := c.reads.Entry(l.Data); err != nil {
+			return fmt.Errorf("%s: log entry %d: %w: %w", c.dir, i, err, ErrNewer)
+		}
 	}
 	var votedTerm uint64
 	for key, v := range map[string]*uint64{keyTerm: &c.st.term, keyVoteTerm: &votedTerm} {

@@ -112,10 +112,21 @@ func (n *Node) await(ctx context.Context, f raft.Future) error {
 // TransferLeadership hands leadership to the voter that is furthest, and
 // returns when this node no longer leads. Proposals meanwhile are refused.
 func (n *Node) TransferLeadership(ctx context.Context) error {
+	return n.transfer(ctx, n.raft.LeadershipTransfer)
+}
+
+// TransferTo is TransferLeadership to one voter.
+func (n *Node) TransferTo(ctx context.Context, s Server) error {
+	return n.transfer(ctx, func() raft.Future {
+		return n.raft.LeadershipTransferToServer(raft.ServerID(s.ID), raft.ServerAddress(s.Addr))
+	})
+}
+
+func (n *Node) transfer(ctx context.Context, begin func() raft.Future) error {
 	if _, err := n.admit(ctx); err != nil {
 		return err
 	}
-	if err := n.await(ctx, n.raft.LeadershipTransfer()); err != nil {
+	if err := n.await(ctx, begin()); err != nil {
 		return fmt.Errorf("transfer leadership: %w", err)
 	}
 	tick := time.NewTicker(5 * time.Millisecond)

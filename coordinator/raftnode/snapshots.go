@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/hashicorp/go-hclog"
@@ -27,6 +28,7 @@ type snapshots struct {
 	dir    string
 	remedy string
 	fatal  func(error)
+	log    hclog.Logger
 }
 
 var _ raft.SnapshotStore = (*snapshots)(nil)
@@ -36,7 +38,7 @@ func openSnapshots(dir, remedy string, fatal func(error), log hclog.Logger) (*sn
 	if err != nil {
 		return nil, fmt.Errorf("open snapshots in %s: %w", dir, err)
 	}
-	return &snapshots{FileSnapshotStore: fs, dir: dir, remedy: remedy, fatal: fatal}, nil
+	return &snapshots{FileSnapshotStore: fs, dir: dir, remedy: remedy, fatal: fatal, log: log}, nil
 }
 
 // header is what the meta file says that decides something.
@@ -63,18 +65,31 @@ func (s *snapshots) Create(v raft.SnapshotVersion, index, term uint64, conf raft
 		return nil, err
 	}
 	sink, err := s.FileSnapshotStore.Create(v, index, term, conf, confIndex, t)
-	if err == nil {
-		if _, werr := sink.Write(head); werr != nil {
-			_ = sink.Cancel()
-			err = werr
-		}
-	}
 	if err != nil {
-		err = fmt.Errorf("write snapshot in %s: %w", s.dir, err)
-		s.fatal(err)
+		return nil, s.failed(err)
+	}
+	k := &checkedSink{SnapshotSink: sink, of: s}
+	if _, err := k.Write(head); err != nil {
+		_ = k.Cancel()
 		return nil, err
 	}
-	return &checkedSink{SnapshotSink: sink, fatal: s.fatal, dir: s.dir}, nil
+	return k, nil
+}
+
+// failed reports a failure to write, if it is one, as one after which the process
+// must end: but for want of room, since the log has what the snapshot would, and
+// Raft tries again.
+func (s *snapshots) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("write snapshot in %s: %w", s.dir, err)
+	if NoRoom(err) {
+		s.log.Error("no room for a snapshot; the log grows until there is some: make room on that disk", "error", err)
+		return err
+	}
+	s.fatal(err)
+	return err
 }
 
 // List returns the newest snapshot, if there is one.
@@ -129,26 +144,42 @@ func (s *snapshots) open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return meta, rc, nil
 }
 
-// checkedSink reports failures to write as fatal.
+// checkedSink reports failures to write, and leaves nothing behind.
 type checkedSink struct {
 	raft.SnapshotSink
-	fatal func(error)
-	dir   string
+	of *snapshots
 }
 
 // Write appends to the snapshot.
 func (k *checkedSink) Write(p []byte) (int, error) {
 	n, err := k.SnapshotSink.Write(p)
-	return n, k.failed(err)
+	return n, k.of.failed(err)
 }
 
 // Close makes the snapshot the newest; it is on disk then.
-func (k *checkedSink) Close() error { return k.failed(k.SnapshotSink.Close()) }
-
-func (k *checkedSink) failed(err error) error {
+func (k *checkedSink) Close() error {
+	err := k.SnapshotSink.Close()
 	if err != nil {
-		err = fmt.Errorf("write snapshot in %s: %w", k.dir, err)
-		k.fatal(err)
+		k.discard()
+	}
+	return k.of.failed(err)
+}
+
+// Cancel gives the snapshot up.
+func (k *checkedSink) Cancel() error {
+	err := k.SnapshotSink.Cancel()
+	if err != nil { // it could not write what it had gathered, and stopped there
+		k.discard()
 	}
 	return err
+}
+
+// discard removes what is left of a snapshot that could not be written. The file
+// may still be open, so that its removal alone would not give the room back.
+func (k *checkedSink) discard() {
+	dir := filepath.Join(k.of.dir, snapshotDir, k.ID()+".tmp")
+	_ = os.Truncate(filepath.Join(dir, "state.bin"), 0)
+	if err := os.RemoveAll(dir); err != nil {
+		k.of.log.Warn("part of a snapshot is left", "path", dir, "error", err)
+	}
 }

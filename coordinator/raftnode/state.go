@@ -154,7 +154,9 @@ func (n *Node) Stats() Stats {
 		Appends: ops.count[opAppend].Load(), AppendTotal: time.Duration(ops.total[opAppend].Load()), AppendWorst: time.Duration(ops.worst[opAppend].Load()),
 		Probes: ops.count[opProbe].Load(), ProbeWorst: time.Duration(ops.worst[opProbe].Load()),
 		TrimTotal: time.Duration(ops.total[opTrim].Load()), TrimWorst: time.Duration(ops.worst[opTrim].Load()),
-		Applies: ops.count[opApply].Load(), ApplyTotal: time.Duration(ops.total[opApply].Load()), ApplyWorst: time.Duration(ops.worst[opApply].Load()),
+		Applies:     ops.count[opApply].Load() + ops.count[opReplay].Load(),
+		ApplyTotal:  time.Duration(ops.total[opApply].Load() + ops.total[opReplay].Load()),
+		ApplyWorst:  time.Duration(max(ops.worst[opApply].Load(), ops.worst[opReplay].Load())),
 		LastContact: -1,
 	}
 	if n.IsLeader() {

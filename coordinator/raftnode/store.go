@@ -231,6 +231,9 @@ func (s *store) write(op op, change func() error) error {
 	done()
 	if err != nil {
 		err = fmt.Errorf("write %s (%s): %w", s.file, op, err)
+		if NoRoom(err) {
+			err = fmt.Errorf("%w; make room on that disk, then start this coordinator again: nothing that was acknowledged is lost", err)
+		}
 		s.poison.Lock()
 		if s.poisoned == nil {
 			s.poisoned = err

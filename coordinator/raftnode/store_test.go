@@ -13,7 +13,11 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 // newTestStore opens a store on disk; bolt is the same file without checksums.
 func newTestStore(t testing.TB) (s *store, bolt *raftboltdb.BoltStore, fatal *[]error) {

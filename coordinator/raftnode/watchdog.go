@@ -21,12 +21,13 @@ const (
 	opStable
 	opProbe
 	opApply
+	opReplay // of an entry that was on the disk at the start: it may take as long as it takes
 	numOps
 )
 
 // String says what the operation does.
 func (o op) String() string {
-	return [...]string{"append entries", "remove entries", "term or vote", "probe the disk", "apply"}[o]
+	return [...]string{"append entries", "remove entries", "term or vote", "probe the disk", "apply", "replay"}[o]
 }
 
 // opTimes knows which operations are under way and for how long. At most one
@@ -37,6 +38,7 @@ type opTimes struct {
 	count [numOps]atomic.Uint64
 	total [numOps]atomic.Int64
 	worst [numOps]atomic.Int64
+	index atomic.Uint64 // of the entry that the state machine was given last
 }
 
 func newOpTimes() *opTimes { return &opTimes{base: time.Now().Add(-time.Nanosecond)} }
@@ -55,11 +57,20 @@ func (t *opTimes) begin(o op) func() {
 	}
 }
 
-// oldest returns the operation that is under way for longest, if any.
+// age returns for how long an operation is under way, 0 when it is not.
+func (t *opTimes) age(o op) time.Duration {
+	if s := t.since[o].Load(); s > 0 {
+		return time.Since(t.base) - time.Duration(s)
+	}
+	return 0
+}
+
+// oldest returns the operation that is under way for longest, if any, of those
+// that must end in time.
 func (t *opTimes) oldest() (op, time.Duration) {
 	now := int64(time.Since(t.base))
 	which, age := op(0), int64(0)
-	for o := range numOps {
+	for o := range opReplay {
 		if s := t.since[o].Load(); s > 0 && now-s > age {
 			which, age = o, now-s
 		}
@@ -79,6 +90,9 @@ type watchdog struct {
 	handOver func(context.Context) error
 	fatal    func(error)
 	probe    func() error
+	// slow is told each limit of an entry that is replayed for longer than that.
+	slow func(index uint64, age time.Duration)
+	told time.Duration // the age that slow was told last
 }
 
 // run watches until ctx ends. The probe has a goroutine of its own, since it
@@ -99,6 +113,7 @@ func (w *watchdog) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			w.checkReplay()
 			if err := w.check(); err != nil {
 				hctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 				_ = w.handOver(hctx) // what hangs may well be what hands over: fatal follows anyway
@@ -107,6 +122,20 @@ func (w *watchdog) run(ctx context.Context) {
 				return
 			}
 		}
+	}
+}
+
+// checkReplay says that an entry takes long that was in the log at the start. It
+// does not end the process, which would meet the same entry again at each start,
+// on every replica alike.
+func (w *watchdog) checkReplay() {
+	age := w.ops.age(opReplay)
+	if age < w.told {
+		w.told = 0 // it is another entry
+	}
+	if age-w.told > w.limit {
+		w.told = age
+		w.slow(w.ops.index.Load(), age)
 	}
 }
 
@@ -166,11 +195,22 @@ func openProbe(dir string) (probe, closeFile func() error, err error) {
 type timedFSM struct {
 	raft.FSM
 	ops *opTimes
+	// replayed is the last entry that was on the disk at the start.
+	replayed uint64
+}
+
+// begin notes that the state machine is given the entry l.
+func (f *timedFSM) begin(l *raft.Log) func() {
+	f.ops.index.Store(l.Index)
+	if l.Index <= f.replayed {
+		return f.ops.begin(opReplay)
+	}
+	return f.ops.begin(opApply)
 }
 
 // Apply applies one entry.
 func (f *timedFSM) Apply(l *raft.Log) any {
-	defer f.ops.begin(opApply)()
+	defer f.begin(l)()
 	return f.FSM.Apply(l)
 }
 
@@ -182,12 +222,13 @@ type timedBatchFSM struct {
 
 // ApplyBatch applies entries in order.
 func (f *timedBatchFSM) ApplyBatch(ls []*raft.Log) []any {
-	defer f.ops.begin(opApply)()
+	defer f.begin(ls[0])()
 	return f.batch.ApplyBatch(ls)
 }
 
-func timed(f raft.FSM, ops *opTimes) raft.FSM {
-	t := timedFSM{FSM: f, ops: ops}
+// timed wraps f; replayed is the last entry that is on the disk before it starts.
+func timed(f raft.FSM, ops *opTimes, replayed uint64) raft.FSM {
+	t := timedFSM{FSM: f, ops: ops, replayed: replayed}
 	if b, ok := f.(raft.BatchingFSM); ok {
 		return &timedBatchFSM{timedFSM: t, batch: b}
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -19,20 +20,28 @@ import (
 // python finds an interpreter with PyTorch: that of PATH, or Debian's own.
 func python(t *testing.T) string {
 	t.Helper()
+	p := interpreter()
+	if p == "" {
+		t.Skip("no python3 here has PyTorch; on Debian: apt-get install python3-torch")
+	}
+	return p
+}
+
+// interpreter looks once, since importing PyTorch takes seconds.
+var interpreter = sync.OnceValue(func() string {
 	for _, p := range []string{"python3", "/usr/bin/python3"} {
 		if exec.Command(p, "-c", "import torch").Run() == nil {
 			return p
 		}
 	}
-	t.Skip("no python3 here has PyTorch; on Debian: apt-get install python3-torch")
 	return ""
-}
+})
 
 func profile(t *testing.T, python string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python, append([]string{"profile.py"}, args...)...)
+	cmd := exec.CommandContext(ctx, python, append([]string{"profile.py", "--timeout=900", "--trace-timeout=900"}, args...)...)
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 	cmd.WaitDelay = time.Second
 	var out, errs bytes.Buffer
@@ -221,7 +230,7 @@ func TestBadUse(t *testing.T) {
 		"no model absent here":   {"--device", "cpu", "--models", "absent"},
 		"has other columns than": {"--device", "cpu", "--preset", "test", "--out", other},
 	} {
-		out, err := exec.Command(p, append([]string{"profile.py"}, args...)...).CombinedOutput()
+		out, err := exec.Command(p, append([]string{"profile.py", "--timeout=900", "--trace-timeout=900"}, args...)...).CombinedOutput()
 		if err == nil || !bytes.Contains(out, []byte(want)) || bytes.Contains(out, []byte("Traceback")) {
 			t.Errorf("%q: %v: %s", want, err, out)
 		}

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"fmt"
-	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/berth-scheduler/berth/coordinator/coordtest"
 )
 
 // Options of a site; the zero value has one node with four cores.
@@ -35,9 +36,8 @@ type Options struct {
 
 // Site is a running Slurm. Its processes end with the test.
 type Site struct {
-	t    testing.TB
-	dir  string
-	port int
+	t   testing.TB
+	dir string
 }
 
 // highThroughput is what Slurm's guide for high-throughput computing advises.
@@ -67,7 +67,7 @@ func Start(t testing.TB, o Options) *Site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &Site{t: t, dir: dir, port: 12000 + mathrand.IntN(20000)}
+	s := &Site{t: t, dir: dir}
 	s.write(o)
 	s.run("munged", "--foreground", "--force", "--key-file", dir+"/key", "--socket", dir+"/munge.socket",
 		"--pid-file", dir+"/munged.pid", "--log-file", dir+"/munged.log", "--seed-file", dir+"/seed")
@@ -77,6 +77,12 @@ func Start(t testing.TB, o Options) *Site {
 	s.run("slurmd", "-D", "-N", "n1", "-f", dir+"/slurm.conf")
 	s.wait("the node to be idle", func() bool { return strings.TrimSpace(s.try("sinfo", "-h", "-t", "idle", "-o", "%N")) == "n1" })
 	return s
+}
+
+// Port is a TCP port that no other test is given until this one ends.
+func Port(t testing.TB) string {
+	addr := coordtest.FreeAddr(t)
+	return addr[strings.LastIndexByte(addr, ':')+1:]
 }
 
 // Env is the environment of Slurm's commands.
@@ -122,8 +128,8 @@ func listens(socket string) bool {
 // the options add.
 const confTemplate = `ClusterName=throwaway
 SlurmctldHost=%s(127.0.0.1)
-SlurmctldPort=%d
-SlurmdPort=%d
+SlurmctldPort=%s
+SlurmdPort=%s
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 SlurmUser=root
 SlurmdUser=root
@@ -180,7 +186,7 @@ func (s *Site) write(o Options) {
 			}
 		}
 	}
-	conf := fmt.Sprintf(confTemplate, host, s.port, s.port+1, s.dir, o.Params, types, host, o.CPUs, gres, o.More)
+	conf := fmt.Sprintf(confTemplate, host, Port(s.t), Port(s.t), s.dir, o.Params, types, host, o.CPUs, gres, o.More)
 	for name, text := range map[string]string{
 		"key": string(key), "slurm.conf": conf,
 		"gres.conf": "AutoDetect=off\n" + strings.Repeat(fmt.Sprintf("NodeName=n1 Name=gpu Type=fake File=%s/gpu[0-%d]\n", s.dir, o.GPUs-1), min(o.GPUs, 1)),

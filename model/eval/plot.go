@@ -103,7 +103,7 @@ func (s *svg) text(x, y float64, anchor, text string) {
 }
 
 func (s *svg) close() string {
-	s.WriteString("</svg>\n")
+	_, _ = s.WriteString("</svg>\n")
 	return s.String()
 }
 

@@ -9,8 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/model"
 )
+
+var _ = draws.Fixed()
 
 func row(id uint64, name, family, gpu string) Row {
 	return Row{Dataset: "d", Model: name, Family: family, GPU: gpu, ID: id, Sample: model.Sample{GPUType: gpu, PeakMiB: int64(1000 + id)}}

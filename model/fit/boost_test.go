@@ -7,7 +7,11 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 // dataset draws n rows of four numbers from −1 to 1, and f of each.
 func dataset(n int, seed uint64, f func(x []float64, r *rand.Rand) float64) (rows [][]float64, y []float64) {

@@ -5,7 +5,11 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 func TestNormalize(t *testing.T) {
 	for _, tc := range []struct{ name, want string }{

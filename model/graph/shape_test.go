@@ -9,7 +9,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 func ints(name string, v ...int64) Attr { return Attr{Name: name, Ints: v} }
 func num(name string, v int64) Attr     { return Attr{Name: name, I: v} }

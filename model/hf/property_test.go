@@ -5,9 +5,12 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/model"
 	"github.com/berth-scheduler/berth/model/graph"
 )
+
+var _ = draws.Fixed()
 
 // genConfig draws a configuration that check accepts.
 func genConfig(t *rapid.T) Config {

@@ -12,8 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/model/interfere"
 )
+
+var _ = draws.Fixed()
 
 // TestRoundTrip: a decoded model predicts, explains and advises exactly like the
 // original and encodes to the same bytes.

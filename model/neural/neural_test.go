@@ -8,7 +8,11 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 func TestValidate(t *testing.T) {
 	t.Parallel()

@@ -32,7 +32,7 @@ func SpecFromAPI(m *apiv1.JobSpec) (*cluster.Spec, error) {
 		Hold: m.GetHold(), DependAny: m.GetDependAny(), KillInvalidDepend: m.GetKillInvalidDepend(),
 		Truncate: m.GetTruncate(), Container: containerFrom(m.GetContainer()),
 	}
-	s.Depends = dependsFromAPI(m.GetDepends())
+	s.Depends = DependsFromAPI(m.GetDepends())
 	if m.GetGpus() > cluster.MaxGPUsPerJob { // before it is narrowed
 		return nil, cluster.Errorf(cluster.CodeInvalid, "gpus: %d is outside 0 to %d", m.GetGpus(), cluster.MaxGPUsPerJob)
 	}
@@ -118,7 +118,8 @@ func duration(field string, d *durationpb.Duration) (time.Duration, error) {
 	return d.AsDuration(), nil
 }
 
-// SpecToAPI is the reverse of SpecFromAPI; Signature is left out.
+// SpecToAPI is the reverse of SpecFromAPI; Signature is left out, and so is an
+// environment and script that lie outside of the spec.
 func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 	return &apiv1.JobSpec{
 		Name: s.Name, Command: toBytes(s.Command), Env: toBytes(s.Env),
@@ -131,7 +132,7 @@ func SpecToAPI(s *cluster.Spec) *apiv1.JobSpec {
 		Deadline: toTime(s.Deadline), DeadlineIn: toDuration(s.DeadlineIn), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
 		CheckpointSignal: s.Checkpoint.Signal, CheckpointGrace: toDuration(s.Checkpoint.Grace),
 		Partition: s.Partition, OrCpu: s.OrCPU,
-		Hold: s.Hold, Begin: toTime(s.Begin), Depends: dependsToAPI(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
+		Hold: s.Hold, Begin: toTime(s.Begin), Depends: DependsToAPI(s.Depends), DependAny: s.DependAny, KillInvalidDepend: s.KillInvalidDepend,
 		Warning: warningToAPI(s.Warning), Truncate: s.Truncate, Container: containerToAPI(&s.Container),
 		Where:    whereToAPI(s.Where),
 		MailType: s.Mail.Events.String(), MailUser: s.Mail.To, IdleOk: toDuration(s.IdleOK),
@@ -157,10 +158,12 @@ type JobDetail struct {
 	Reason cluster.Reason
 	// Throttle is how many tasks of the job's array may run at once now.
 	Throttle int
-	// Brief leaves out spec, attempts and predictions.
-	Brief bool
+	// Brief leaves out spec, attempts and predictions. Whole reads an environment
+	// that lies outside of the spec, which lists and watches leave out.
+	Brief, Whole bool
 	// Redact leaves out what only the owner and administrators may see: the
-	// command's arguments, environment, paths, comment and features.
+	// command, environment, image, mounts, paths, comment and features, and
+	// the details of reasons.
 	Redact bool
 }
 
@@ -196,6 +199,9 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 		m.NodeList = cluster.FoldNames(a.NodeIDs())
 		m.ExitCode, m.Signal = exitToAPI(a.Exit)
 	}
+	if d.Redact {
+		m.ReasonDetail = ""
+	}
 	if d.Brief {
 		return m
 	}
@@ -214,20 +220,34 @@ func JobToAPI(j *cluster.Job, d JobDetail) *apiv1.Job {
 	if j.Spec != nil {
 		m.Spec = SpecToAPI(j.Spec)
 		m.Spec.Script = nil // a list of jobs would be as long as all their scripts
-		if d.Redact {
-			redact(m.Spec)
+		if j.Spec.Bulk != nil && d.Whole && !d.Redact {
+			env, _ := j.Spec.Large()
+			m.Spec.Env = toBytes(env)
 		}
+	}
+	if d.Redact {
+		redact(m)
 	}
 	return m
 }
 
-func redact(m *apiv1.JobSpec) {
-	if len(m.Command) > 1 {
-		m.Command = m.Command[:1]
+// redact leaves of each reason its code alone: a detail may quote what the job
+// printed, or name its image and its files.
+func redact(m *apiv1.Job) {
+	for _, a := range m.Attempts {
+		a.ReasonDetail = ""
+		for _, p := range a.Parts {
+			p.ReasonDetail = ""
+		}
 	}
-	m.Env, m.Features, m.Comment = nil, nil, ""
-	m.Dir, m.Stdin, m.Stdout, m.Stderr = nil, nil, nil, nil
-	m.MailType, m.MailUser = "", ""
+	s := m.Spec
+	if s == nil {
+		return
+	}
+	s.Command, s.Image, s.Container = nil, "", nil
+	s.Env, s.Features, s.Comment = nil, nil, ""
+	s.Dir, s.Stdin, s.Stdout, s.Stderr = nil, nil, nil, nil
+	s.MailType, s.MailUser = "", ""
 }
 
 func jobEstimate(j *cluster.Job, gpu GPULookup) (cluster.Estimate, bool) {
@@ -328,7 +348,7 @@ func NodeToAPI(n *cluster.Node, led *cluster.Ledger) *apiv1.Node {
 		o := &apiv1.GPU{
 			Uuid: string(g.ID), Index: uint32(max(0, g.Index)), Type: g.Type,
 			MemMib: g.MemMiB, SellableMib: g.SellableMiB, MaxShares: uint32(max(0, g.MaxShares)), CapMode: g.CapMode,
-			Scope: g.Scope.String(), CapReason: g.CapReason,
+			Scope: g.Scope.String(), CapReason: g.CapReason, SharingOff: g.Unshared,
 			MeasuredUsedMib: -1, MeasuredUtilMilli: -1, GossipFreeMib: -1,
 		}
 		healthToAPI(o, n, g)

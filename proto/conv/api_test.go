@@ -14,8 +14,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
+
+var _ = draws.Fixed()
 
 func genSpec(t *rapid.T) *cluster.Spec {
 	text := func(label string) string {
@@ -244,9 +247,18 @@ func TestJobToAPI(t *testing.T) {
 	if brief.GetName() != "train" || brief.GetGpusWanted() != 1 || len(brief.GetGpus()) != 1 {
 		t.Errorf("brief form lacks what a listing shows: %v", brief)
 	}
+	j.Spec.Image = "registry.example/secret"
+	j.Reason.Detail, j.Last().Reason.Detail = "secret output", "secret output"
 	red := JobToAPI(j, JobDetail{Redact: true})
-	if len(red.GetSpec().GetCommand()) != 1 || red.GetSpec().GetEnv() != nil {
-		t.Errorf("redacted form tells arguments or environment: %v", red.GetSpec())
+	if s := red.GetSpec(); s.GetCommand() != nil || s.GetEnv() != nil || s.GetImage() != "" || s.GetContainer() != nil {
+		t.Errorf("redacted form tells command, environment, image or mounts: %v", s)
+	}
+	briefly := JobToAPI(j, JobDetail{Redact: true, Brief: true})
+	if red.GetReasonDetail() != "" || red.GetAttempts()[0].GetReasonDetail() != "" || briefly.GetReasonDetail() != "" {
+		t.Errorf("redacted form tells details of reasons: %v", red)
+	}
+	if j.Reason.Detail == "" || j.Last().Reason.Detail == "" {
+		t.Error("redacting took the reasons from the job itself")
 	}
 	if len(j.Spec.Command) != 2 || len(j.Spec.Env) != 1 {
 		t.Error("redacting changed the job itself")

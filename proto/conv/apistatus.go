@@ -1,9 +1,12 @@
 package conv
 
 import (
+	"time"
+
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/berth-scheduler/berth/cluster"
 )
@@ -65,6 +68,27 @@ func Status(err *cluster.Error) *status.Status {
 		return with
 	}
 	return st
+}
+
+// StatusAfter is Status of a request that certainly was not done, and may be made
+// again after a while.
+func StatusAfter(err *cluster.Error, after time.Duration) *status.Status {
+	st := Status(err)
+	if with, err := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)}); err == nil {
+		return with
+	}
+	return st
+}
+
+// RetryAfter reads after how long a server wants a request to be made again; false
+// when it does not say so.
+func RetryAfter(err error) (time.Duration, bool) {
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.RetryInfo); ok && info.GetRetryDelay().CheckValid() == nil {
+			return info.GetRetryDelay().AsDuration(), true
+		}
+	}
+	return 0, false
 }
 
 // FromStatus reads an error of a call on the client's side; nil for nil. The

@@ -24,7 +24,8 @@ func dependsFromLog(ms []*logv1.Dependency) []cluster.Dependency {
 	return out
 }
 
-func dependsFromAPI(ms []*apiv1.Dependency) []cluster.Dependency {
+// DependsFromAPI converts what users say that jobs wait for.
+func DependsFromAPI(ms []*apiv1.Dependency) []cluster.Dependency {
 	var out []cluster.Dependency
 	for _, m := range ms {
 		out = append(out, cluster.Dependency{
@@ -34,7 +35,8 @@ func dependsFromAPI(ms []*apiv1.Dependency) []cluster.Dependency {
 	return out
 }
 
-func dependsToAPI(ds []cluster.Dependency) []*apiv1.Dependency {
+// DependsToAPI converts back.
+func DependsToAPI(ds []cluster.Dependency) []*apiv1.Dependency {
 	var out []*apiv1.Dependency
 	for _, d := range ds {
 		m := &apiv1.Dependency{Kind: string(d.Kind), Job: uint64(d.Job), Delay: toDuration(d.Delay)}
@@ -62,7 +64,9 @@ func holdFromLog(j *cluster.Job, m *logv1.Job) error {
 	if h := m.GetHold(); h != nil {
 		j.Hold = &cluster.Hold{At: cluster.Time(h.GetAtUs()), By: cluster.UID(h.GetBy()), Admin: h.GetAdmin()}
 	}
-	if len(m.GetDepend()) != len(j.Spec.Depends) {
+	// Jobs that were told to wait for nobody kept these states before entries of
+	// version 11; they are read as they are, so that the state's hash stays.
+	if len(m.GetDepend()) != len(j.Spec.Depends) && len(j.Spec.Depends) > 0 {
 		return fmt.Errorf("job %d: %d states of %d dependencies", j.ID, len(m.GetDepend()), len(j.Spec.Depends))
 	}
 	j.DependAt = cluster.Time(m.GetDependAtUs())

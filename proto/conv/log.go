@@ -19,15 +19,16 @@ func OwnerFromLog(m *logv1.Owner) cluster.Owner {
 	return cluster.Owner{UID: cluster.UID(m.GetUid()), GID: m.GetGid(), Name: m.GetName()}
 }
 
-// SpecToLog converts a spec.
+// SpecToLog converts a spec, with what of it lies elsewhere.
 func SpecToLog(s *cluster.Spec) *logv1.Spec {
+	env, script := s.Large()
 	return &logv1.Spec{
-		Name: s.Name, Command: toBytes(s.Command), Env: toBytes(s.Env), Dir: []byte(s.Dir), Image: s.Image,
+		Name: s.Name, Command: toBytes(s.Command), Env: toBytes(env), Dir: []byte(s.Dir), Image: s.Image,
 		Gpus: uint32(s.GPUs), Exclusive: s.Exclusive, GpuType: s.GPUType, Node: string(s.Node),
 		GpuMemMib: s.GPUMemMiB, GpuMilli: s.GPUMilli, DurationUs: s.Duration.Microseconds(),
 		MemMib: s.MemMiB, CpuMilli: s.CPUMilli, TimeLimitUs: s.TimeLimit.Microseconds(),
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
-		RequeueOnLoss: s.RequeueOnLoss, Signature: s.Signature, Features: s.Features, Comment: s.Comment, Script: s.Script,
+		RequeueOnLoss: s.RequeueOnLoss, Signature: s.Signature, Features: s.Features, Comment: s.Comment, Script: script,
 		DeadlineUs: int64(s.Deadline), Objective: string(s.Objective), MaxPowerW: s.MaxPowerW, MaxCostMilli: s.MaxCostMilli,
 		CheckpointSignal: s.Checkpoint.Signal, CheckpointGraceUs: s.Checkpoint.Grace.Microseconds(),
 		Partition: s.Partition, OrCpu: s.OrCPU, Nodes: uint32(s.Nodes), Tasks: uint32(s.Tasks),

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/testing/protocmp"
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -38,6 +39,9 @@ func (f filler) fill(v reflect.Value) {
 	if v.Type() == reflect.TypeFor[*cluster.Where]() {
 		v.Set(reflect.ValueOf(genWhere(f.t, !f.sparse)))
 		return
+	}
+	if v.Type() == reflect.TypeFor[cluster.Bulk]() {
+		return // the store's, see TestLargePartsAreReadWhereTheyLie
 	}
 	switch v.Kind() {
 	case reflect.Struct:
@@ -291,6 +295,7 @@ func validNode(t *rapid.T, n *cluster.Node) {
 	for i := range n.GPUs {
 		n.GPUs[i].ID = cluster.GPUID(fmt.Sprintf("GPU-%d", i))
 		n.GPUs[i].State %= cluster.GPULost + 1
+		n.GPUs[i].Unshared = "" // it follows from the switches
 	}
 	for i := range n.Features {
 		n.Features[i] = fmt.Sprintf("feature-%d", i)
@@ -440,3 +445,35 @@ func FuzzJobFromLog(f *testing.F) {
 		}
 	})
 }
+
+// TestLargePartsAreReadWhereTheyLie: for the log, the node and the owner a spec is
+// the same whether its environment and script are in it or in a store.
+func TestLargePartsAreReadWhereTheyLie(t *testing.T) {
+	whole := &cluster.Job{Spec: &cluster.Spec{Name: "n", Partition: "p", Env: []string{"A=1", "SLURM_JOB_PARTITION=q"}, Script: []byte("x")}, Attempts: []cluster.Attempt{{}}}
+	spec := *whole.Spec
+	spec.Bulk = fakeBulk{env: spec.Env, script: spec.Script}
+	spec.Env, spec.Script = nil, nil
+	apart := &cluster.Job{Spec: &spec, Attempts: whole.Attempts}
+	gpu := func(cluster.NodeID, cluster.GPUID) (string, int) { return "", 0 }
+	for name, of := range map[string]func(*cluster.Job) proto.Message{
+		"log":        func(j *cluster.Job) proto.Message { return SpecToLog(j.Spec) },
+		"assignment": func(j *cluster.Job) proto.Message { return Assignment(j, j.Last(), 0) },
+		"owner":      func(j *cluster.Job) proto.Message { return JobToAPI(j, JobDetail{GPU: gpu, Whole: true}) },
+		"others":     func(j *cluster.Job) proto.Message { return JobToAPI(j, JobDetail{GPU: gpu, Whole: true, Redact: true}) },
+	} {
+		if diff := cmp.Diff(of(whole), of(apart), protocmp.Transform()); diff != "" {
+			t.Errorf("%s (-in the spec +in a store):\n%s", name, diff)
+		}
+	}
+	if m := JobToAPI(apart, JobDetail{GPU: gpu}); len(m.GetSpec().GetEnv()) > 0 {
+		t.Error("a listing reads every environment")
+	}
+}
+
+type fakeBulk struct {
+	cluster.Bulk
+	env    []string
+	script []byte
+}
+
+func (b fakeBulk) Load() ([]string, []byte) { return b.env, b.script }

@@ -37,8 +37,8 @@ func NodeFromHello(h *nodev1.Hello, headroomMiB int64, maxShares int) (*cluster.
 		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: %d GPUs, at most %d are allowed", h.Node, len(h.Gpus), maxGPUsPerNode)
 	case h.CpuMilli <= 0 || h.CpuMilli > maxNodeCPUMilli || h.MemMib <= 0 || h.MemMib > 16*cluster.MaxMemMiB:
 		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: %d milli-cores and %d MiB are out of range", h.Node, h.CpuMilli, h.MemMib)
-	case len(h.Runtimes) > maxRuntimes || len(h.Address) > 255 || len(h.Version) > 64:
-		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: runtimes, address or version are too long", h.Node)
+	case len(h.Runtimes) > maxRuntimes || len(h.Address) > 255 || len(h.Version) > 64 || len(h.BootId) > maxWord:
+		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: runtimes, address, version or boot id are too long", h.Node)
 	case slices.ContainsFunc(h.Runtimes, func(r string) bool { return len(r) > maxWord }):
 		return nil, cluster.Errorf(cluster.CodeInvalid, "node %s: a runtime's name has more than %d bytes", h.Node, maxWord)
 	}
@@ -150,12 +150,13 @@ func AttemptOf(m interface {
 // with the given rank.
 func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment {
 	s, b := j.Spec, a.BerthAt(rank)
+	env, script := slurmPartition(s)
 	as := &nodev1.Assignment{
 		Job: uint64(j.ID), Attempt: a.No, Token: uint64(a.Token),
 		Uid: uint32(j.Owner.UID), Gid: j.Owner.GID, User: j.Owner.Name, Name: s.Name,
 		Dir: []byte(s.Dir), Image: s.Image,
 		Stdin: []byte(s.Stdin), Stdout: []byte(s.Stdout), Stderr: []byte(s.Stderr),
-		CpuMilli: b.CPUMilli, MemMib: b.MemMiB, Script: s.Script,
+		CpuMilli: b.CPUMilli, MemMib: b.MemMiB, Script: script,
 		Warning: warningToNode(s.Warning), Truncate: s.Truncate, Container: containerToNode(&s.Container), Partition: s.Partition,
 	}
 	switch {
@@ -171,7 +172,7 @@ func Assignment(j *cluster.Job, a *cluster.Attempt, rank int) *nodev1.Assignment
 	for _, c := range s.Command {
 		as.Command = append(as.Command, []byte(c))
 	}
-	for _, e := range slurmPartition(s) {
+	for _, e := range env {
 		as.Env = append(as.Env, []byte(e))
 	}
 	as.Ranks, as.Array = ranks(s, a, rank), arrayTask(j)

@@ -82,12 +82,13 @@ func PartitionToAPI(p *cluster.Partition) *apiv1.Partition {
 
 const slurmPartitionVar = "SLURM_JOB_PARTITION="
 
-// slurmPartition is the environment of a job. A batch script is told its
+// slurmPartition is the environment and the script of a job. A batch script is told its
 // partition as Slurm's would be, also when the cluster chose it.
-func slurmPartition(s *cluster.Spec) []string {
-	if len(s.Script) == 0 || s.Partition == "" {
-		return s.Env
+func slurmPartition(s *cluster.Spec) (env []string, script []byte) {
+	env, script = s.Large()
+	if len(script) == 0 || s.Partition == "" {
+		return env, script
 	}
-	env := slices.DeleteFunc(slices.Clone(s.Env), func(e string) bool { return strings.HasPrefix(e, slurmPartitionVar) })
-	return append(env, slurmPartitionVar+s.Partition)
+	env = slices.DeleteFunc(slices.Clone(env), func(e string) bool { return strings.HasPrefix(e, slurmPartitionVar) })
+	return append(env, slurmPartitionVar+s.Partition), script
 }

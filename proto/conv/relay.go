@@ -2,6 +2,7 @@ package conv
 
 import (
 	"bytes"
+	"syscall"
 
 	"strings"
 
@@ -81,6 +82,8 @@ func CheckAttach(o *apiv1.AttachOpen) error {
 		return checkExec(what.Exec)
 	case *apiv1.AttachOpen_Sessions:
 		return nil
+	case *apiv1.AttachOpen_Signal:
+		return checkSignal(what.Signal)
 	}
 	return cluster.Errorf(cluster.CodeInvalid, "open: neither logs nor exec; the other side is newer, or older by too much")
 }
@@ -88,12 +91,54 @@ func CheckAttach(o *apiv1.AttachOpen) error {
 // Limits on commands that are kept.
 const (
 	maxSessionName = 64
+	// AgainSession is the session of a command that is asked for again, by the same
+	// request id, since the first answer was lost. Agents that know no ids refuse it.
+	AgainSession = "request"
 	// KeepUnread is how many bytes of output of a kept command may be on the way
 	// that its user has not said to have.
 	KeepUnread = 256 << 10
 )
 
+// Lengths of the ids of requests.
+const (
+	minRequestID = 16
+	maxRequestID = 64
+)
+
+// CheckRequestID says what is wrong with an id that a client made; nil is fine.
+func CheckRequestID(id string) error {
+	if n := len(id); n < minRequestID || n > maxRequestID {
+		return cluster.Errorf(cluster.CodeInvalid, "request_id: %d characters, must have %d to %d; make a random one and keep it for retries", n, minRequestID, maxRequestID)
+	}
+	for _, b := range []byte(id) {
+		if b <= ' ' || b > '~' {
+			return cluster.Errorf(cluster.CodeInvalid, "request_id: holds byte %#x; only printable ASCII without spaces is allowed", b)
+		}
+	}
+	return nil
+}
+
+// maxSignal is the highest signal that there is.
+const maxSignal = 64
+
+func checkSignal(x *apiv1.AttachSignal) error {
+	switch n := x.GetNumber(); {
+	case n == uint32(syscall.SIGKILL):
+		return cluster.Errorf(cluster.CodeInvalid, "signal: KILL ends a job, which cancelling it does")
+	case n == 0 || n > maxSignal:
+		return cluster.Errorf(cluster.CodeInvalid, "signal: %d, must be 1 to %d", n, maxSignal)
+	case x.GetFirst() && x.GetAll():
+		return cluster.Errorf(cluster.CodeInvalid, "signal: to the first process or to all of them, not both")
+	}
+	return CheckRequestID(x.GetRequestId())
+}
+
 func checkExec(x *apiv1.AttachExec) error {
+	if x.GetRequestId() != "" {
+		if err := CheckRequestID(x.GetRequestId()); err != nil {
+			return err
+		}
+	}
 	if len(x.GetSession()) > maxSessionName {
 		return cluster.Errorf(cluster.CodeInvalid, "session: %d bytes, at most %d are allowed", len(x.GetSession()), maxSessionName)
 	}

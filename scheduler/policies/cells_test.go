@@ -10,10 +10,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/cells"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 )
+
+var _ = draws.Fixed()
 
 // site is a cluster of tenants under test.
 type site struct {

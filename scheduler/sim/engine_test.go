@@ -12,10 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/scheduler"
 	"github.com/berth-scheduler/berth/scheduler/policies"
 	"github.com/berth-scheduler/berth/scheduler/sim"
 )
+
+var _ = draws.Fixed()
 
 func run(t testing.TB, w *sim.Workload, f sim.Fleet, opt sim.Options) *sim.Result {
 	t.Helper()

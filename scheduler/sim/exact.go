@@ -25,6 +25,14 @@ type small struct {
 	// price is the least part of a card's time that a second of a job takes.
 	price []float64
 	memo  map[uint]float64 // shortest time of a set on one card
+	// together are the sets that may run on a card at once, larger ones first.
+	together []company
+}
+
+// company is a set of jobs that run on one card at once, and the speed of each.
+type company struct {
+	set    uint
+	speeds [MaxExact]float64
 }
 
 type smallJob struct {
@@ -87,6 +95,7 @@ func ShortestMakespanWithin(w *Workload, f *Fleet, world Interference) (time.Dur
 }
 
 func (s *small) shortest() time.Duration {
+	s.companies()
 	best := math.Inf(1)
 	sets := make([]uint, s.cards)
 	s.assign(0, sets, &best)
@@ -140,18 +149,18 @@ func (s *small) oneCard(set uint) float64 {
 		return v
 	}
 	best := math.Inf(1)
-	left := make([]float64, len(s.jobs))
+	var left [MaxExact]float64
 	for i := range left {
 		left[i] = 1
 	}
-	s.search(0, 0, set, left, &best)
+	s.search(0, 0, set, &left, &best)
 	s.memo[set] = best
 	return best
 }
 
 // search decides who starts now, and goes on to the next end. left is the
 // part of each job that is still to be done.
-func (s *small) search(now float64, running, waiting uint, left []float64, best *float64) {
+func (s *small) search(now float64, running, waiting uint, left *[MaxExact]float64, best *float64) {
 	if running|waiting == 0 {
 		*best = min(*best, now)
 		return
@@ -166,50 +175,59 @@ func (s *small) search(now float64, running, waiting uint, left []float64, best 
 	if now+max(longest, sum) >= *best-1e-9 {
 		return
 	}
-	// Larger sets first: they lead to short schedules early.
-	var choices []uint
-	for add := waiting; ; add = (add - 1) & waiting {
-		if running|add != 0 && s.fits(running|add) {
-			choices = append(choices, add)
+	for k := range s.together {
+		if c := &s.together[k]; c.set&running == running && c.set&^(running|waiting) == 0 {
+			s.step(now, c, waiting&^c.set, left, best)
 		}
-		if add == 0 {
-			break
-		}
-	}
-	slices.SortStableFunc(choices, func(a, b uint) int { return cmp.Compare(bits.OnesCount(b), bits.OnesCount(a)) })
-	for _, add := range choices {
-		s.step(now, running|add, waiting&^add, left, best)
 	}
 }
 
 // step runs a set until the first of it ends.
-func (s *small) step(now float64, running, waiting uint, left []float64, best *float64) {
-	var at []int
-	var loads []Load
-	for i := range s.jobs {
-		if running>>i&1 == 1 {
-			at, loads = append(at, i), append(loads, s.jobs[i].load)
-		}
+func (s *small) step(now float64, c *company, waiting uint, left *[MaxExact]float64, best *float64) {
+	running, dt := c.set, math.Inf(1)
+	for set := c.set; set != 0; set &= set - 1 {
+		i := bits.TrailingZeros(set)
+		dt = min(dt, left[i]*s.jobs[i].d/c.speeds[i])
 	}
-	speeds := make([]float64, len(at))
-	for k := range speeds {
-		speeds[k] = 1
-	}
-	if len(at) > 1 {
-		s.world.Speeds(s.gpu, loads, speeds)
-	}
-	dt := math.Inf(1)
-	for k, i := range at {
-		dt = min(dt, left[i]*s.jobs[i].d/max(1e-6, speeds[k]))
-	}
-	next := slices.Clone(left)
-	for k, i := range at {
-		next[i] -= dt * max(1e-6, speeds[k]) / s.jobs[i].d
+	next := *left
+	for set := c.set; set != 0; set &= set - 1 {
+		i := bits.TrailingZeros(set)
+		next[i] -= dt * c.speeds[i] / s.jobs[i].d
 		if next[i] < 1e-12 {
 			next[i], running = 0, running&^(1<<i)
 		}
 	}
-	s.search(now+dt, running, waiting, next, best)
+	s.search(now+dt, running, waiting, &next, best)
+}
+
+// companies lists who may run at once. Larger sets are first, since they lead to
+// short schedules early.
+func (s *small) companies() {
+	for set := uint(1)<<len(s.jobs) - 1; set != 0; set-- {
+		if !s.fits(set) {
+			continue
+		}
+		var at []int
+		var loads []Load
+		for i := range s.jobs {
+			if set>>i&1 == 1 {
+				at, loads = append(at, i), append(loads, s.jobs[i].load)
+			}
+		}
+		speeds := make([]float64, len(at))
+		for k := range speeds {
+			speeds[k] = 1
+		}
+		if len(at) > 1 {
+			s.world.Speeds(s.gpu, loads, speeds)
+		}
+		c := company{set: set}
+		for k, i := range at {
+			c.speeds[i] = max(1e-6, speeds[k])
+		}
+		s.together = append(s.together, c)
+	}
+	slices.SortStableFunc(s.together, func(a, b company) int { return cmp.Compare(bits.OnesCount(b.set), bits.OnesCount(a.set)) })
 }
 
 func (s *small) fits(set uint) bool {

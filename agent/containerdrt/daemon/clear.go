@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
@@ -18,6 +17,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/berth-scheduler/berth/agent/cgroup"
+	"github.com/berth-scheduler/berth/agent/containerdrt/shimproc"
 )
 
 const clearTimeout = 20 * time.Second
@@ -80,14 +80,14 @@ func remove(ctx context.Context, c containerd.Container) error {
 // killContainer has runc end the container of a shim and take down what it
 // put up, in place of the shim, which the caller ends first. Then it ends what
 // has left the container's first process but not its control group.
-func killContainer(s shim) error {
-	group, gerr := groupOf(s.children())
-	if err := syscall.Kill(s.pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+func killContainer(s shimproc.Shim) error {
+	group, gerr := groupOf(children(s.PID))
+	if err := s.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	cmd := exec.Command("runc", "--root", filepath.Join(runcRoot, s.namespace), "delete", "--force", s.id)
+	cmd := exec.Command("runc", "--root", filepath.Join(runcRoot, s.Namespace), "delete", "--force", s.ID)
 	if out, err := cmd.CombinedOutput(); err != nil && !strings.Contains(string(out), "does not exist") {
-		return fmt.Errorf("runc delete %s: %w: %s", s.id, err, out)
+		return fmt.Errorf("runc delete %s: %w: %s", s.ID, err, out)
 	}
 	if gerr != nil {
 		return nil // no process of it lives

@@ -11,11 +11,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/berth-scheduler/berth/agent/containerdrt/shimproc"
 )
 
 // Config describes a Daemon.
@@ -161,44 +162,11 @@ func (d *Daemon) killShims() error {
 	return errors.New("shims of the containerd do not end")
 }
 
-// shim is the process that containerd starts for a container.
-type shim struct {
-	pid           int
-	namespace, id string
-}
+// shims returns the shims of this containerd.
+func (d *Daemon) shims() ([]shimproc.Shim, error) { return shimproc.All(d.Socket()) }
 
-// shims finds the shims of this containerd by its address in their arguments.
-func (d *Daemon) shims() ([]shim, error) {
-	dirs, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		return nil, err
-	}
-	var out []shim
-	for _, f := range dirs {
-		data, err := os.ReadFile(f)
-		if err != nil {
-			continue // it ended
-		}
-		args := strings.Split(string(data), "\x00")
-		if !strings.Contains(args[0], "containerd-shim") {
-			continue
-		}
-		value := func(flag string) string {
-			if i := slices.Index(args, flag); i >= 0 && i+1 < len(args) {
-				return args[i+1]
-			}
-			return ""
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
-		if err == nil && value("-address") == d.Socket() {
-			out = append(out, shim{pid: pid, namespace: value("-namespace"), id: value("-id")})
-		}
-	}
-	return out, nil
-}
-
-func (s shim) children() []int {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", s.pid, s.pid))
+func children(pid int) []int {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {
 		return nil
 	}

@@ -66,7 +66,7 @@ func testStop(t *testing.T, before func(*Daemon) error) {
 	}
 	var jobs []int
 	for _, s := range shims {
-		jobs = append(jobs, s.children()...)
+		jobs = append(jobs, children(s.PID)...)
 	}
 	if len(jobs) != 1 {
 		t.Errorf("the shim has children %v, want one", jobs)

@@ -6,7 +6,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/agent/gpu"
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 // Groups are the connected components of the links, whatever the order in
 // which the driver numbers the cards.

@@ -23,6 +23,8 @@ const (
 	cardB = "card GPU-bbbb 85899345920 910163968 0 0 60000 00000000:AF:00.0 NVIDIA A100-SXM4-80GB\n"
 )
 
+func TestMain(m *testing.M) { os.Exit(nvmltest.Main(m)) }
+
 // fake is a driver whose script the test writes. A process binds NVML's
 // symbols once, so each test that needs its own library runs in a child.
 type fake struct {

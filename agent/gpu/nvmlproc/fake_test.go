@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -42,7 +44,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(nvmltest.Main(m))
 }
 
 // node is a provider over a fake driver whose script the test writes.
@@ -51,15 +53,46 @@ type node struct {
 	script string
 	cfg    Config
 	log    *logged
+	over   sync.Map // the pids of children that were given up
 	*Provider
 }
 
-// quick are deadlines that a test can wait for, and a loaded machine can keep.
+// quick is a driver whose answers are late when it hangs, not after a time.
 func quick() Config {
 	return Config{
-		Deadline: time.Second, StartTimeout: 20 * time.Second,
+		Deadline: time.Second, StartTimeout: time.Minute, patience: time.Minute,
 		FirstBackoff: 10 * time.Millisecond, LastBackoff: 200 * time.Millisecond,
 	}
+}
+
+// late is over when the driver of a child that was not given up yet hangs.
+func (n *node) late(time.Duration) (<-chan time.Time, func()) {
+	over, quit := make(chan time.Time, 1), make(chan struct{})
+	go func() {
+		look := time.NewTicker(2 * time.Millisecond)
+		defer look.Stop()
+		for !n.hangs() {
+			select {
+			case <-quit:
+				return
+			case <-look.C:
+			}
+		}
+		over <- time.Now()
+	}()
+	return over, func() { close(quit) }
+}
+
+func (n *node) hangs() bool {
+	said, err := filepath.Glob(n.script + ".hung.*")
+	if err != nil {
+		panic(err) // the pattern is bad
+	}
+	return slices.ContainsFunc(said, func(path string) bool {
+		pid, err := strconv.Atoi(path[strings.LastIndexByte(path, '.')+1:])
+		_, over := n.over.Load(pid)
+		return err == nil && !over
+	})
 }
 
 func newNode(t testing.TB, cfg Config, script string) *node {
@@ -73,6 +106,14 @@ func newNode(t testing.TB, cfg Config, script string) *node {
 	cfg.Command = []string{exe}
 	cfg.Env = []string{childEnv + "=" + nvmltest.Build(t, nvmltest.Recent), nvmltest.ScriptEnv + "=" + n.script}
 	cfg.Log = slog.New(slog.NewTextHandler(io.MultiWriter(n.log, t.Output()), nil))
+	if cfg.Deadline != 0 { // else these are the times of a real node
+		cfg.late = n.late
+	}
+	kill := cfg.kill
+	if kill == nil {
+		kill = (*os.Process).Kill
+	}
+	cfg.kill = func(p *os.Process) error { n.over.Store(p.Pid, true); return kill(p) }
 	n.cfg = cfg
 	if n.Provider, err = Open(t.Context(), cfg); err != nil {
 		t.Fatalf("open: %v", err)
@@ -121,12 +162,12 @@ func (l *logged) count(s string) int {
 	return strings.Count(l.b.String(), s)
 }
 
-// within fails the test when ok does not come true in half a minute.
+// within fails the test when ok does not come true in two minutes.
 func within(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within 30 s: %s", what)
+			t.Fatalf("not within two minutes: %s", what)
 		}
 	}
 }

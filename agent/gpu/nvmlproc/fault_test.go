@@ -33,7 +33,7 @@ func TestAnyCallThatHangs(t *testing.T) {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
 			cfg := quick()
-			cfg.Deadline, cfg.StartTimeout = 700*time.Millisecond, 700*time.Millisecond
+			cfg.StartTimeout = 200 * time.Millisecond // for a driver that hangs while it is loaded
 			n := newNode(t, cfg, cardA+cardB)
 			within(t, "the cards answer", func() bool { n.usage(); return n.states() == "GPU-aaaa=ok GPU-bbbb=ok" })
 			n.write(cardA + cardB + "hang " + call + "\n")
@@ -42,7 +42,7 @@ func TestAnyCallThatHangs(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			began, asked := time.Now(), 0
+			asked := 0
 			within(t, "the cards are unknown", func() bool {
 				asked++
 				if _, err := n.usage(); err == nil && asked > 1 {
@@ -50,7 +50,6 @@ func TestAnyCallThatHangs(t *testing.T) {
 				}
 				return n.states() == "GPU-aaaa=unknown GPU-bbbb=unknown"
 			})
-			t.Logf("unknown after %v and %d questions", time.Since(began).Round(time.Millisecond), asked)
 			if _, err := n.Admit(t.Context(), gpu.Grant{Attempt: "j1-a1", Cards: []gpu.GrantCard{{UUID: "GPU-aaaa", MemMiB: 1}}}); !errors.Is(err, gpu.ErrSilent) {
 				t.Errorf("a card that does not answer takes a job: %v", err)
 			}
@@ -109,8 +108,8 @@ func (n *node) wantEvents(want ...gpu.Event) {
 		select {
 		case e := <-n.Events():
 			got = append(got, e)
-		case <-time.After(30 * time.Second):
-			n.t.Fatalf("only %d of %d events in 30 s", len(got), len(want))
+		case <-time.After(2 * time.Minute):
+			n.t.Fatalf("only %d of %d events in two minutes", len(got), len(want))
 		}
 	}
 	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(gpu.Event{}, "At")); d != "" {
@@ -266,7 +265,6 @@ func TestChildThatCrashes(t *testing.T) {
 func TestChildThatCannotBeEnded(t *testing.T) {
 	t.Parallel()
 	cfg := quick()
-	cfg.Deadline, cfg.StartTimeout = 300*time.Millisecond, 300*time.Millisecond
 	pids := make(chan int, 10*maxStuck)
 	cfg.kill = func(p *os.Process) error { pids <- p.Pid; return nil }
 	n := newNode(t, cfg, cardA)

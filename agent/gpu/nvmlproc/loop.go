@@ -65,9 +65,9 @@ func (l *loop) run() {
 
 // answer asks the child within the deadline and draws the conclusions.
 func (l *loop) answer(k kind) (answer, error) {
-	late := time.NewTimer(l.p.cfg.Deadline)
-	defer late.Stop()
-	a, err := l.exchange(k, late.C)
+	late, stop := l.p.cfg.late(l.p.cfg.Deadline)
+	defer stop()
+	a, err := l.exchange(k, late)
 	if errors.Is(err, errClosed) {
 		return a, err
 	}

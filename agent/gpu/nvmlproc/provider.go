@@ -35,15 +35,17 @@ type Config struct {
 
 	// kill ends a process; tests make one that cannot be ended.
 	kill func(*os.Process) error
+	// late says when the time for an answer is over, and until stop; tests have
+	// it over when the driver hangs, however slow the machine is.
+	late func(time.Duration) (over <-chan time.Time, stop func())
+	// patience is how long Inventory waits before it answers from memory, 1 s.
+	patience time.Duration
 }
 
 // maxStuck is how many children may hang in the kernel, unkillable, before no
 // more are started: each holds memory, and a driver in that state needs a
 // reboot.
 const maxStuck = 3
-
-// patience is how long Inventory waits before it answers from memory.
-const patience = time.Second
 
 func (c *Config) fill() {
 	or := func(d *time.Duration, usual time.Duration) {
@@ -53,6 +55,7 @@ func (c *Config) fill() {
 	}
 	or(&c.Deadline, 5*time.Second)
 	or(&c.StartTimeout, 30*time.Second)
+	or(&c.patience, time.Second)
 	or(&c.FirstBackoff, 250*time.Millisecond)
 	or(&c.LastBackoff, 30*time.Second)
 	if c.Misses == 0 {
@@ -62,6 +65,12 @@ func (c *Config) fill() {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	c.Log = c.Log.With("component", "nvml")
+	if c.late == nil {
+		c.late = func(d time.Duration) (<-chan time.Time, func()) {
+			t := time.NewTimer(d)
+			return t.C, func() { t.Stop() }
+		}
+	}
 	if c.kill == nil {
 		c.kill = (*os.Process).Kill
 	}
@@ -143,7 +152,7 @@ func (p *Provider) Name() string { return "nvml" }
 // Inventory implements gpu.Provider. Cards that cannot be read now are given
 // as they were last, with an error each; States tells them apart.
 func (p *Provider) Inventory(ctx context.Context) ([]gpu.Card, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.patience)
 	defer cancel()
 	a, err := p.ask(ctx, kindInventory)
 	return p.cards.inventory(), errors.Join(err, errorsOf(a.Faults), p.cards.unseen())

@@ -14,7 +14,10 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/owner"
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 // recorded writes a process of a recorded /proc, in the group of an attempt or
 // of a stray.

@@ -139,7 +139,7 @@ func TestNames(t *testing.T) {
 		return u[0].Processes
 	}
 	ask()
-	for end := time.Now().Add(30 * time.Second); ask()[1].User != "anna" && time.Now().Before(end); { // it is looked up aside
+	for end := time.Now().Add(2 * time.Minute); ask()[1].User != "anna" && time.Now().Before(end); { // it is looked up aside
 		time.Sleep(time.Millisecond)
 	}
 	want := []gpu.Process{
@@ -201,7 +201,7 @@ func TestOnItsWay(t *testing.T) {
 		t.Fatal("not a stray")
 	}
 	p.put(10, 5, "S", "train", "0::/berth/j1-a1\n", 1000)
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		u = usage(gpu.Process{PID: 10})
 		f.Mark()(u)
 		if u[0].Processes[0].Attempt == "j1-a1" {
@@ -248,7 +248,7 @@ func TestRealProcess(t *testing.T) {
 		_ = cmd.Wait()
 	}()
 	f := New(Config{Parent: "/berth-of-nobody"})
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		u := usage(gpu.Process{PID: cmd.Process.Pid})
 		f.Mark()(u)
 		if got := u[0].Processes[0]; got.Stray && got.Command == "sleep" && got.User == strconv.Itoa(os.Getuid()) {

@@ -13,7 +13,10 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/gpu"
 	"github.com/berth-scheduler/berth/agent/gpu/sim/wire"
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 // fataler is what a *testing.T and a *rapid.T have in common.
 type fataler interface {

@@ -166,7 +166,7 @@ func TestKilledJobGivesItsMemoryBack(t *testing.T) {
 		return u[0]
 	}
 	job, out := startJob(t, env)
-	within(t, 10*time.Second, "the job computes", func() bool { return usage().UtilMilli == 500 })
+	within(t, time.Minute, "the job computes", func() bool { return usage().UtilMilli == 500 })
 	want := []gpu.Process{{PID: job.Process.Pid, Attempt: "j1-a1", MemMiB: 1000, UtilMilli: 500, PeakMiB: 1000, Kinds: gpu.Compute}}
 	if d := cmp.Diff(want, usage().Processes); d != "" {
 		t.Errorf("processes, with the kernel's pid (-want +got):\n%s", d)
@@ -175,7 +175,7 @@ func TestKilledJobGivesItsMemoryBack(t *testing.T) {
 		t.Fatalf("kill job: %v", err)
 	}
 	_ = job.Wait()
-	within(t, 5*time.Second, "its memory is free", func() bool { u := usage(); return u.UsedMiB == 0 && u.UtilMilli == 0 })
+	within(t, time.Minute, "its memory is free", func() bool { u := usage(); return u.UsedMiB == 0 && u.UtilMilli == 0 })
 	if strings.Contains(out.String(), "done") {
 		t.Errorf("the job was done before it was killed:\n%s", out)
 	}

@@ -82,6 +82,8 @@ func TestRulesCatch(t *testing.T) {
 		{"numbered file", "fsm/apply2.go", "package fsm\n", "not by number"},
 		{"numbered subject", "agent/cgroup2.go", "package agent\n", ""},
 		{"init", "fsm/a.go", "package fsm\nfunc init() {}\n", "init hides"},
+		{"accounts of the machine", "cmd/internal/cli/slurmcmd/a.go", "package slurmcmd\nimport \"os/user\"\nvar u, _ = user.Lookup(\"x\")\n", "os/user.Lookup is for console.Env"},
+		{"accounts that are passed on", "cmd/internal/cli/console/a.go", "package console\nimport \"os/user\"\nvar u = user.Lookup\n", ""},
 		{"init in place of main", "agent/jobside/jobside.go", "package jobside\nfunc init() {}\n", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

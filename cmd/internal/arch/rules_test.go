@@ -158,10 +158,18 @@ func deterministic(f *file) []string {
 // and the helper that becomes a job. They begin where cmd ends, or instead.
 var processes = []string{"agent/processrt/keeper.go", "agent/jobside/jobside.go", "agent/ranks/ranks.go", "agent/hold/hold.go", "agent/step/step.go", "agent/tunnel/tunnel.go"}
 
+// commands is where what a command sees of its machine comes from Env, which
+// tests fill in: theirs has other users, another name and another environment.
+const commands = "cmd/internal/cli"
+
 // ambient keeps standard streams, the environment and the global logger out
-// of the packages that are passed what they need.
+// of the packages that are passed what they need, and the machine's accounts out
+// of the commands.
 func ambient(f *file) []string {
-	if under(f.dir(), "cmd") || under(f.dir(), "e2e") || f.test() || f.program() || slices.Contains(processes, f.path) || under(f.dir(), "agent/runtimetest") {
+	if under(f.dir(), commands) && f.dir() != commands+"/console" && !f.test() {
+		return uses(f, map[string][]string{"os/user": {"Lookup", "LookupId", "LookupGroup", "LookupGroupId", "Current"}}, "is for console.Env; use its Accounts")
+	}
+	if under(f.dir(), "cmd") || under(f.dir(), "e2e") || f.test() || f.program() || slices.Contains(processes, f.path) || under(f.dir(), "agent/runtimetest") || under(f.dir(), "agent/gpu/nvml/nvmltest") {
 		return nil
 	}
 	forbidden := map[string][]string{
@@ -170,12 +178,17 @@ func ambient(f *file) []string {
 		"log/slog": {"Default", "SetDefault", "Debug", "Info", "Warn", "Error"},
 		"flag":     {"Parse", "String", "Int", "Bool", "Duration"},
 	}
+	return uses(f, forbidden, "is for cmd; take what you need as an argument")
+}
+
+// uses objects to what of some packages a file names.
+func uses(f *file, forbidden map[string][]string, why string) []string {
 	imports := f.imports()
 	var bad []string
 	ast.Inspect(f.ast, func(n ast.Node) bool {
 		if sel, ok := n.(*ast.SelectorExpr); ok {
 			if pkg, name := qualified(sel, imports); slices.Contains(forbidden[pkg], name) {
-				bad = append(bad, f.at(n.Pos(), "%s.%s is for cmd; take what you need as an argument", pkg, name))
+				bad = append(bad, f.at(n.Pos(), "%s.%s %s", pkg, name, why))
 			}
 		}
 		return true

@@ -46,12 +46,12 @@ func newRoot(env *console.Env, c *client.Client, extra ...*cobra.Command) *cobra
 	root.PersistentFlags().DurationVar(&c.Timeout, "timeout", client.DefaultTimeout, "how long to go on asking for a definite answer")
 	root.AddCommand(
 		jobcmd.NewSubmitCmd(env, c), jobcmd.NewQueueCmd(env, c), jobcmd.NewShowCmd(env, c), jobcmd.NewWhyCmd(env, c), enter.NewLogsCmd(env, c),
-		jobcmd.NewCancelCmd(env, c), jobcmd.NewHoldCmd(env, c), jobcmd.NewReleaseCmd(env, c), jobcmd.NewRequeueCmd(env, c), jobcmd.NewWaitCmd(env, c), admin.NewNodeCmd(env, c), admin.NewGPUCmd(env, c), admin.NewPartitionCmd(env, c), admin.NewReservationCmd(env, c), jobcmd.NewUpdateCmd(env, c), admin.NewClusterCmd(env, c), admin.NewTokenCmd(env, c),
+		jobcmd.NewCancelCmd(env, c), jobcmd.NewHoldCmd(env, c), jobcmd.NewReleaseCmd(env, c), jobcmd.NewRequeueCmd(env, c), jobcmd.NewWaitCmd(env, c), admin.NewNodeCmd(env, c), admin.NewGPUCmd(env, c), admin.NewPartitionCmd(env, c), admin.NewReservationCmd(env, c), jobcmd.NewUpdateCmd(env, c), admin.NewClusterCmd(env, c), admin.NewTokenCmd(env, c), admin.NewDenyCmd(env, c), admin.NewAllowCmd(env, c),
 		modelcmd.NewPredictCmd(env, c), modelcmd.NewFeaturesCmd(env), modelcmd.NewModelCmd(env, c), simcmd.NewSimCmd(env, c), slurmcmd.NewLintCmd(env), slurmcmd.NewSbatchCmd(env, c), slurmcmd.NewSqueueCmd(env, c), slurmcmd.NewScancelCmd(env, c), slurmcmd.NewSinfoCmd(env, c), slurmcmd.NewScontrolCmd(env, c), slurmcmd.NewSacctCmd(env, c), slurmcmd.NewSeffCmd(env, c), slurmcmd.NewSshareCmd(env, c), newCompletionCmd(env), newVersionCmd(env), newReferenceCmd(env),
 	)
 	root.AddCommand(sruncmd.NewRunCmd(env, c), sruncmd.NewNotebookCmd(env, c), sruncmd.NewTunnelCmd(env, c), sruncmd.NewSrunCmd(env, c), sruncmd.NewSallocCmd(env, c))
 	root.AddCommand(admin.NewAccountCmd(env, c), admin.NewQOSCmd(env, c), admin.NewQuotaCmd(env, c))
-	root.AddCommand(admin.NewImageCmd(env), enter.NewShellCmd(env, c), enter.NewExecCmd(env, c))
+	root.AddCommand(admin.NewImageCmd(env), enter.NewShellCmd(env, c), enter.NewExecCmd(env, c), enter.NewSignalCmd(env, c))
 	root.AddCommand(acctcmd.NewHistoryCmd(env, c), acctcmd.NewEffCmd(env, c), acctcmd.NewReportCmd(env, c))
 	root.AddCommand(notifycmd.NewWebhookCmd(env, c))
 	root.AddCommand(importcmd.NewImportCmd(env, c, again(env, c)))
@@ -59,6 +59,7 @@ func newRoot(env *console.Env, c *client.Client, extra ...*cobra.Command) *cobra
 	for _, x := range extra {
 		addOrMerge(root, x)
 	}
+	addOrMerge(root, backupcmd.NewCoordinatorCmd(env)) // after the daemon, whose name it has
 	root.SetOut(env.Out)
 	root.SetErr(env.Stderr)
 	root.SetFlagErrorFunc(console.FlagError)

@@ -3,6 +3,7 @@ package config
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/berth-scheduler/berth/agent/containerdrt"
 )
@@ -37,6 +38,9 @@ type Containers struct {
 	// Mounts lists the directories of the node of which image jobs may ask for
 	// parts.
 	Mounts []string `yaml:"mounts"`
+	// Registries are what names of images that jobs have fetched begin with: a
+	// registry, or a folder in one. Empty is any.
+	Registries []string `yaml:"registries"`
 	// Cluster has image jobs reach the cluster as their users, as jobs on the
 	// node's own files do: what is in an image could then submit jobs outside of
 	// it.
@@ -44,7 +48,7 @@ type Containers struct {
 }
 
 func defaultContainers() Containers {
-	return Containers{Network: "host", Networks: []string{}, TmpMiB: 1024, Pids: 4096, Files: 65536, Mounts: []string{}}
+	return Containers{Network: "host", Networks: []string{}, TmpMiB: 1024, Pids: 4096, Files: 65536, Mounts: []string{}, Registries: []string{}}
 }
 
 // Bounds of sizes, and the most directories in containers.mounts.
@@ -62,7 +66,7 @@ func (c Containers) Policy() containerdrt.Policy {
 		Network: containerdrt.Network(c.Network), ReadOnlyRoot: c.ReadOnly,
 		TmpBytes: int64(c.TmpMiB) << 20, ShmBytes: int64(c.ShmMiB) << 20,
 		Pids: int64(c.Pids), Files: uint64(c.Files), LogBytes: int64(c.LogMiB) << 20,
-		HardCPU: c.HardCPU, CPUSet: c.CPUs, Mounts: slices.Clone(c.Mounts),
+		HardCPU: c.HardCPU, CPUSet: c.CPUs, Mounts: slices.Clone(c.Mounts), Registries: slices.Clone(c.Registries),
 	}
 }
 
@@ -75,6 +79,11 @@ func (p *Problems) containers(c Containers, own ...string) {
 	}
 	if len(c.Networks) > 0 && !slices.Contains(c.Networks, c.Network) {
 		p.addf("containers.networks", "lacks %q, which containers.network gives to jobs that do not choose; add it, or change that", c.Network)
+	}
+	for i, r := range c.Registries {
+		if host, _, _ := strings.Cut(r, "/"); host == "" || strings.TrimRight(r, "/") != r || strings.ContainsAny(r, "@ \t") || strings.Contains(r, "://") {
+			p.addf(indexed("containers.registries", i), "is %.80q, want a registry or a folder in one, as registry.example.org or docker.io/library", r)
+		}
 	}
 	p.number("containers.tmp_mib", c.TmpMiB, 1, maxTmpMiB)
 	p.number("containers.shm_mib", c.ShmMiB, 0, maxTmpMiB)

@@ -19,6 +19,7 @@ type Coordinator struct {
 	Cluster    Cluster           `yaml:"cluster"`
 	Listen     CoordinatorListen `yaml:"listen"`
 	Data       Data              `yaml:"data"`
+	Disk       Disk              `yaml:"disk"`
 	Peers      []Peer            `yaml:"peers"`
 	Raft       Raft              `yaml:"raft"`
 	TLS        CoordinatorTLS    `yaml:"tls"`
@@ -55,6 +56,17 @@ type CoordinatorListen struct {
 // Data is where a daemon keeps what must survive it.
 type Data struct {
 	Dir string `yaml:"dir"`
+}
+
+// Disk says with how little room left where data.dir is a coordinator takes no
+// more: a part of the file system or a number, whichever is less.
+type Disk struct {
+	// Below Low, what users send and the log keeps is refused.
+	LowPercent int `yaml:"low_percent"`
+	LowMiB     int `yaml:"low_mib"`
+	// Below Full, nothing is written to the log.
+	FullPercent int `yaml:"full_percent"`
+	FullMiB     int `yaml:"full_mib"`
 }
 
 // Peer is one coordinator of the cluster, this one included.
@@ -208,12 +220,27 @@ type Limits struct {
 	QueuedTotal int `yaml:"queued_total"`
 	// JobsPerUser is how many jobs of one user may wait or run.
 	JobsPerUser int `yaml:"jobs_per_user"`
+	// SpecMiBTotal is how much environments, scripts and arguments of all jobs that
+	// wait or run may take, SpecMiBPerUser those of one user.
+	SpecMiBTotal   int `yaml:"spec_mib_total"`
+	SpecMiBPerUser int `yaml:"spec_mib_per_user"`
 	// ArrayTasks is how many tasks one job array may have.
 	ArrayTasks int `yaml:"array_tasks"`
 	// Shells, commands and followed outputs that one coordinator carries at
 	// once: in all, and of one user.
 	StreamsTotal   int `yaml:"streams_total"`
 	StreamsPerUser int `yaml:"streams_per_user"`
+	// RequestsPerSecond is how many requests of one user are answered for long,
+	// RequestsPerUser how many may be under way at once.
+	RequestsPerSecond int `yaml:"requests_per_second"`
+	RequestsPerUser   int `yaml:"requests_per_user"`
+	// Lists, history, reports, explanations and predictions under way at once: of
+	// one user, and in all.
+	ReadsPerUser int `yaml:"reads_per_user"`
+	ReadsTotal   int `yaml:"reads_total"`
+	// ConnectionsPerUser is how many connections one user may have open to the
+	// socket of a coordinator.
+	ConnectionsPerUser int `yaml:"connections_per_user"`
 }
 
 // Learner says when the leader learns from what was measured.
@@ -242,6 +269,7 @@ func DefaultCoordinator() Coordinator {
 	return Coordinator{
 		Listen: CoordinatorListen{Addr: "0.0.0.0:7070", Socket: "/run/berth/berth.sock", Metrics: "127.0.0.1:7071"},
 		Data:   Data{Dir: "/var/lib/berth/coordinator"},
+		Disk:   Disk{LowPercent: 5, LowMiB: 1024, FullPercent: 1, FullMiB: 256},
 		// Heartbeats take the same road as log entries here and wait behind a
 		// slow disk, so the timeouts are longer than raft's own defaults.
 		Raft: Raft{Heartbeat: 1500 * time.Millisecond, Election: 1500 * time.Millisecond, Lease: 1200 * time.Millisecond, SnapshotThreshold: 8192, SnapshotInterval: time.Minute},
@@ -255,11 +283,12 @@ func DefaultCoordinator() Coordinator {
 			PreemptEvery: time.Minute, PreemptAfter: 10 * time.Minute, LASQueues: []string{"54m10s", "2h", "5h"},
 			GangTimeout: 10 * time.Minute, GangPorts: "20000-29999"},
 
-		Lease:   Lease{Agent: 60 * time.Second},
-		Limits:  Limits{QueuedTotal: 200_000, JobsPerUser: 150_000, ArrayTasks: 100_000, StreamsTotal: 512, StreamsPerUser: 32},
+		Lease: Lease{Agent: 60 * time.Second},
+		Limits: Limits{QueuedTotal: 200_000, JobsPerUser: 150_000, SpecMiBTotal: 2048, SpecMiBPerUser: 256, ArrayTasks: 100_000, StreamsTotal: 512, StreamsPerUser: 32,
+			RequestsPerSecond: 500, RequestsPerUser: 128, ReadsPerUser: 4, ReadsTotal: 16, ConnectionsPerUser: 256},
 		Learner: Learner{MinSamples: 32, Interval: 10 * time.Second},
 		History: History{Keep: 90 * 24 * time.Hour, MaxJobs: 1_000_000, InState: 20_000},
-		Notify:  Notify{Webhooks: "users"},
+		Notify:  Notify{Webhooks: "admins"},
 		Log:     Log{Level: "info", Format: "auto"},
 	}
 }
@@ -291,6 +320,7 @@ func (c *Coordinator) Validate() error {
 	p.path("listen.socket", c.Listen.Socket, optional)
 	p.optionalAddr("listen.metrics", c.Listen.Metrics)
 	p.path("data.dir", c.Data.Dir, required)
+	p.disk(&c.Disk)
 	p.peers(c)
 	p.raft(c.Raft)
 	p.path("tls.ca", c.TLS.CA, required)
@@ -322,11 +352,7 @@ func (c *Coordinator) Validate() error {
 		p.addf("scheduling.prices", "%v", err)
 	}
 	p.span("lease.agent", c.Lease.Agent, 5*time.Second, time.Hour)
-	p.number("limits.queued_total", c.Limits.QueuedTotal, 1, 1_000_000)
-	p.number("limits.jobs_per_user", c.Limits.JobsPerUser, 1, 1_000_000)
-	p.number("limits.array_tasks", c.Limits.ArrayTasks, 1, 1_000_000)
-	p.number("limits.streams_total", c.Limits.StreamsTotal, 1, 10_000)
-	p.number("limits.streams_per_user", c.Limits.StreamsPerUser, 1, 10_000)
+	p.limits(&c.Limits)
 	p.number("learner.min_samples", c.Learner.MinSamples, 1, 4096)
 	p.span("learner.interval", c.Learner.Interval, time.Second, 24*time.Hour)
 	p.span("history.keep", c.History.Keep, time.Hour, 10*365*24*time.Hour)
@@ -335,6 +361,34 @@ func (c *Coordinator) Validate() error {
 	p.notify(&c.Notify)
 	p.log(c.Log)
 	return p.err()
+}
+
+func (p *Problems) disk(d *Disk) {
+	p.number("disk.low_percent", d.LowPercent, 1, 50)
+	p.number("disk.low_mib", d.LowMiB, 1, 1<<20)
+	p.number("disk.full_percent", d.FullPercent, 1, 50)
+	p.number("disk.full_mib", d.FullMiB, 1, 1<<20)
+	if d.FullPercent > d.LowPercent {
+		p.addf("disk.full_percent", "is %d, want at most disk.low_percent (%d)", d.FullPercent, d.LowPercent)
+	}
+	if d.FullMiB > d.LowMiB {
+		p.addf("disk.full_mib", "is %d, want at most disk.low_mib (%d)", d.FullMiB, d.LowMiB)
+	}
+}
+
+func (p *Problems) limits(l *Limits) {
+	p.number("limits.queued_total", l.QueuedTotal, 1, 1_000_000)
+	p.number("limits.jobs_per_user", l.JobsPerUser, 1, 1_000_000)
+	p.number("limits.spec_mib_total", l.SpecMiBTotal, 1, 1_000_000)
+	p.number("limits.spec_mib_per_user", l.SpecMiBPerUser, 1, 1_000_000)
+	p.number("limits.array_tasks", l.ArrayTasks, 1, 1_000_000)
+	p.number("limits.streams_total", l.StreamsTotal, 1, 10_000)
+	p.number("limits.streams_per_user", l.StreamsPerUser, 1, 10_000)
+	p.number("limits.requests_per_second", l.RequestsPerSecond, 1, 1_000_000)
+	p.number("limits.requests_per_user", l.RequestsPerUser, 1, 10_000)
+	p.number("limits.reads_per_user", l.ReadsPerUser, 1, 1000)
+	p.number("limits.reads_total", l.ReadsTotal, 1, 10_000)
+	p.number("limits.connections_per_user", l.ConnectionsPerUser, 1, 4096)
 }
 
 // Warnings lists what works and is still unwise.

@@ -21,7 +21,8 @@ type Notify struct {
 	// Webhooks says who may add some: users, admins or off.
 	Webhooks string `yaml:"webhooks"`
 	// WebhookAllow are networks of this machine, of its link or of a cloud's
-	// metadata at which webhooks are called all the same.
+	// metadata, and where users may add webhooks of the site's own, at which
+	// webhooks are called all the same.
 	WebhookAllow []string `yaml:"webhook_allow"`
 }
 

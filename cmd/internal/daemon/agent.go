@@ -61,7 +61,7 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 		return err
 	}
 	defer closeRuntimes()
-	svc, err := newService(version, log)
+	svc, err := newService(log)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func RunAgent(ctx context.Context, cfg *config.Agent, version string, log *slog.
 		return err
 	}
 	g.Go(func() error { return a.Run(gctx) })
-	g.Go(func() error { return serveGate(gctx, cfg, ac.Dial, ac.Tools.Socket, log) })
+	g.Go(func() error { return serveGate(gctx, cfg, ac.Dial, ac.Tools.Socket, a.HasJob, svc.reg, log) })
 	g.Go(func() error { return serveLogins(gctx, cfg.Data.Dir, a, log) })
 	g.Go(func() error { return src.Run(gctx, renewAgent(ac.Dial, cfg.Coordinators)) })
 	if err := svc.run(gctx, g, cfg.Listen.Metrics, func() error { return nil }); err != nil {
@@ -163,7 +163,7 @@ func openGPUs(ctx context.Context, cfg *config.Agent, ac *agent.Config, log *slo
 	if ac.Health, err = gpuHealth(cfg.GPUs); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	return func() { p.Close() }, nil
+	return func() { _ = p.Close() }, nil
 }
 
 // openRuntimes opens what runs jobs. Under "auto" it is containerd where its
@@ -201,7 +201,7 @@ func openRuntime(ctx context.Context, cfg *config.Agent, devices *cdi.Injector, 
 			return nil, err
 		}
 		ac.Host, ac.Images = rt, rt
-		return func() { rt.Close() }, nil
+		return func() { _ = rt.Close() }, nil
 	}
 	rt, err := processrt.Open(ctx, processrt.Config{
 		Dir: filepath.Join(cfg.Data.Dir, "process"), Exe: []string{exe, "process-keeper"},
@@ -211,7 +211,7 @@ func openRuntime(ctx context.Context, cfg *config.Agent, devices *cdi.Injector, 
 		return nil, err
 	}
 	ac.Host = rt
-	return func() { rt.Close() }, nil
+	return func() { _ = rt.Close() }, nil
 }
 
 // bootID changes when the machine boots.

@@ -32,7 +32,9 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/tlsconf"
 	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/learner"
+	"github.com/berth-scheduler/berth/coordinator/limit"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
+	"github.com/berth-scheduler/berth/coordinator/space"
 )
 
 // Exit codes of daemons beyond those of the command line: starting again does
@@ -50,12 +52,15 @@ func RunCoordinator(ctx context.Context, conf *Configured, version string, log *
 	if err != nil {
 		return err
 	}
+	if err := space.Await(ctx, spaceOf(&cfg.Disk), cfg.Data.Dir, log); err != nil {
+		return nil // stopped meanwhile
+	}
 	ports, err := listenCoordinator(cfg, src, log)
 	if err != nil {
 		return err
 	}
 	defer ports.close()
-	svc, err := newService(version, log)
+	svc, err := newService(log)
 	if err != nil {
 		return err
 	}
@@ -66,14 +71,18 @@ func RunCoordinator(ctx context.Context, conf *Configured, version string, log *
 		return err
 	}
 	cc.Version, cc.Log, cc.Registry = version, log, svc.reg
-	cc.Fatal = func(err error) { fail(&console.ExitError{Code: exitBadState, Err: err}) }
+	cc.Fatal = func(err error) { fail(ending(err)) }
+	cc.CutDenied = func(denied func(role, id, serial string) bool) {
+		ports.mux.Cut(func(who tlsconf.Identity, serial string) bool { return denied(string(who.Role), who.ID, serial) })
+	}
 	c, err := coordinator.New(*cc)
 	if err != nil {
-		if _, corrupt := errors.AsType[*raftnode.CorruptError](err); corrupt {
+		if _, corrupt := errors.AsType[*raftnode.CorruptError](err); corrupt || errors.Is(err, raftnode.ErrNewer) {
 			return &console.ExitError{Code: exitBadState, Err: err}
 		}
 		return err
 	}
+	src.Deny(func(who tlsconf.Identity, serial string) bool { return c.Denied(string(who.Role), who.ID, serial) })
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ports.mux.Run(gctx) })
 	g.Go(func() error { return c.Run(gctx) })
@@ -97,6 +106,15 @@ func RunCoordinator(ctx context.Context, conf *Configured, version string, log *
 	return err
 }
 
+// ending is how the process ends when its coordinator must not go on. systemd starts
+// it again where that helps: with a full disk it waits for room.
+func ending(err error) error {
+	if raftnode.NoRoom(err) {
+		return err
+	}
+	return &console.ExitError{Code: exitBadState, Err: err}
+}
+
 // ports are what a coordinator listens on.
 type ports struct {
 	mux    *tlsconf.Mux
@@ -105,7 +123,7 @@ type ports struct {
 }
 
 func (p *ports) close() {
-	p.mux.Close()
+	_ = p.mux.Close()
 	if p.socket != nil {
 		p.socket.Close()
 	}
@@ -117,7 +135,7 @@ func listenCoordinator(cfg *config.Coordinator, src *tlsconf.Source, log *slog.L
 		return nil, fmt.Errorf("listen.addr: %w", err)
 	}
 	mux, err := tlsconf.NewMux(tlsconf.MuxConfig{
-		Listener: ln, Log: log,
+		Listener: ln, Log: log, Strangers: tlsconf.Strangers{Total: coordinator.MaxStrangers, PerHost: coordinator.MaxStrangersPerHost},
 		Protocols: map[string]*tls.Config{
 			tlsconf.ProtoRaft: tlsconf.ServerConfig(src, tlsconf.RoleCoordinator),
 			tlsconf.ProtoGRPC: tlsconf.JoinServerConfig(src, tlsconf.RoleCoordinator, tlsconf.RoleAgent, tlsconf.RoleGate),
@@ -129,7 +147,7 @@ func listenCoordinator(cfg *config.Coordinator, src *tlsconf.Source, log *slog.L
 	p := &ports{mux: mux}
 	p.stream = tlsconf.NewStreamLayer[raft.ServerAddress](mux.Listener(tlsconf.ProtoRaft), src, advertise(cfg))
 	if p.socket, err = ListenSocket(cfg.Listen.Socket); err != nil {
-		p.mux.Close()
+		_ = p.mux.Close()
 		return nil, fmt.Errorf("listen.socket: %w", err)
 	}
 	return p, nil
@@ -152,7 +170,7 @@ func ListenSocket(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o666); err != nil {
+	if err := os.Chmod(path, 0o666); err != nil { // #nosec G302 -- who connects is told by the kernel
 		return nil, errors.Join(err, ln.Close())
 	}
 	return ln, nil
@@ -181,13 +199,14 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 	}
 	cc := &coordinator.Config{
 		ID: cfg.ID, ClusterID: cfg.Cluster.ID, ClusterName: cfg.Cluster.Name,
-		Dir: cfg.Data.Dir, Advertise: advertise(cfg), Timing: timing(cfg.Raft),
-		Raft: p.stream, Listener: p.mux.Listener(tlsconf.ProtoGRPC), Credentials: tlsconf.HandshakenCredentials(),
+		Dir: cfg.Data.Dir, Space: spaceOf(&cfg.Disk), Advertise: advertise(cfg), Timing: timing(cfg.Raft),
+		Raft: p.stream, Listener: p.mux.Listener(tlsconf.ProtoGRPC), Joins: p.mux.Listener(tlsconf.ProtoJoin), Credentials: tlsconf.HandshakenCredentials(),
 		Socket: p.socket, Peer: peerRole, Dial: Dialer(src, tlsconf.RoleCoordinator), Users: newNames().name, InGroup: inGroup,
 		AllowRoot: cfg.Users.AllowRoot, MinUID: cluster.UID(cfg.Users.MinUID), Admins: admins,
 		Lease: cfg.Lease.Agent, HeadroomMiB: int64(cfg.Scheduling.MemoryHeadroomMiB), MaxShares: cfg.Scheduling.MaxShares,
 		Policy: sched.Policy, Planner: sched.Planner, Partitions: sched.Partitions, Interval: sched.Interval,
-		MaxQueued: cfg.Limits.QueuedTotal, MaxPerUser: cfg.Limits.JobsPerUser, MaxArrayTasks: cfg.Limits.ArrayTasks, MaxStreams: cfg.Limits.StreamsTotal, MaxStreamsPerUser: cfg.Limits.StreamsPerUser, Gossip: cfg.Gossip.Addr, GossipPeers: cfg.Gossip.Join,
+		MaxQueued: cfg.Limits.QueuedTotal, MaxPerUser: cfg.Limits.JobsPerUser, MaxBytes: int64(cfg.Limits.SpecMiBTotal) << 20, MaxBytesPerUser: int64(cfg.Limits.SpecMiBPerUser) << 20, MaxArrayTasks: cfg.Limits.ArrayTasks, MaxStreams: cfg.Limits.StreamsTotal, MaxStreamsPerUser: cfg.Limits.StreamsPerUser,
+		Limits: limit.Config{Rate: cfg.Limits.RequestsPerSecond, Calls: cfg.Limits.RequestsPerUser, Expensive: cfg.Limits.ReadsPerUser, ExpensiveTotal: cfg.Limits.ReadsTotal}, MaxConnsPerUser: cfg.Limits.ConnectionsPerUser, Gossip: cfg.Gossip.Addr, GossipPeers: cfg.Gossip.Join,
 		GangTimeout: cfg.Scheduling.GangTimeout, GangPorts: gangPorts(&cfg.Scheduling),
 		HistoryKeep: cfg.History.Keep, HistoryMaxJobs: cfg.History.MaxJobs, KeepFinished: cfg.History.InState,
 		SnapshotThreshold: uint64(cfg.Raft.SnapshotThreshold), SnapshotInterval: cfg.Raft.SnapshotInterval,
@@ -204,7 +223,7 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 		if err != nil {
 			return nil, err
 		}
-		cc.Certs = certifier{ca: ca}
+		cc.Certs = certifier{ca: ca, trusted: src.CAPEM}
 	}
 	if cfg.Gossip.Addr != "" {
 		if cc.GossipKey, err = readKey(cfg.Gossip.KeyFile); err != nil {
@@ -212,6 +231,13 @@ func coordinatorConfig(cfg *config.Coordinator, src *tlsconf.Source, p *ports) (
 		}
 	}
 	return cc, nil
+}
+
+func spaceOf(d *config.Disk) space.Config {
+	return space.Config{
+		Low:  space.Threshold{Percent: d.LowPercent, Bytes: uint64(d.LowMiB) << 20},
+		Full: space.Threshold{Percent: d.FullPercent, Bytes: uint64(d.FullMiB) << 20},
+	}
 }
 
 func timing(r config.Raft) raftnode.Timing {
@@ -267,13 +293,17 @@ func Dialer(src *tlsconf.Source, want tlsconf.Role) func(addr string) (*grpc.Cli
 	}
 }
 
-// certifier issues certificates with the cluster's CA.
-type certifier struct{ ca *tlsconf.CA }
+// certifier issues certificates with the cluster's CA. With each goes all that is
+// trusted here, so that while the CA is replaced nodes come to trust both.
+type certifier struct {
+	ca      *tlsconf.CA
+	trusted func() []byte // PEM
+}
 
 // Issue implements coordinator.Certifier.
 func (c certifier) Issue(csr []byte, role, id string) (cert, ca []byte, err error) {
 	cert, err = c.ca.Sign(csr, tlsconf.Role(role), id, 0)
-	return cert, c.ca.CertPEM(), err
+	return cert, c.trusted(), err
 }
 
 // Token implements coordinator.Certifier.

@@ -40,6 +40,12 @@ configuration. The token carries the hash of the cluster's CA, so that the
 coordinator proves itself before anything is sent to it.`,
 		Example: "  berth agent join --node n17 --coordinator head1:7070 --token berth-join-v1.…",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.node == "" {
+				o.node, _ = os.Hostname() // one that has none is told that --node is empty
+			}
+			if o.token == "" {
+				o.token = os.Getenv("BERTH_JOIN_TOKEN")
+			}
 			path, err := o.join(cmd.Context())
 			if err == nil {
 				fmt.Fprintf(cmd.OutOrStdout(), "Joined as %s. The configuration is %s; start the agent with: systemctl enable --now berth-agent\n", o.node, path)
@@ -47,11 +53,10 @@ coordinator proves itself before anything is sent to it.`,
 			return err
 		},
 	}
-	host, _ := os.Hostname()
 	f := cmd.Flags()
-	f.StringVar(&o.token, "token", os.Getenv("BERTH_JOIN_TOKEN"), "join token (or in BERTH_JOIN_TOKEN, which no process list shows)")
+	f.StringVar(&o.token, "token", "", "join token (or in BERTH_JOIN_TOKEN, which no process list shows)")
 	f.StringArrayVar(&o.coordinators, "coordinator", nil, "host:port of a coordinator; may be given for each")
-	f.StringVar(&o.node, "node", host, "name of this node, the one the token is for")
+	f.StringVar(&o.node, "node", "", "name of this node, the one the token is for (default: the host's name)")
 	f.StringVar(&o.dir, "dir", "/etc/berth", "directory for certificate and configuration")
 	f.StringVar(&o.dataDir, "data-dir", config.DefaultAgent().Data.Dir, "directory for the agent's state")
 	return cmd

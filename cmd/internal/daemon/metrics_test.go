@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/berth-scheduler/berth/cmd/internal/config"
+	"github.com/berth-scheduler/berth/cmd/internal/gate"
 	"github.com/berth-scheduler/berth/coordinator"
 	"github.com/berth-scheduler/berth/coordinator/coordtest"
 )
@@ -88,6 +89,7 @@ func exported(t *testing.T) (coordinators, agents map[string]metric) {
 	coordtest.Start(t, coordtest.Options{N: 1, Registry: c})
 	newReloader(&Configured{Loaded: &config.Loaded[config.Coordinator]{Config: &config.Coordinator{}}}, func(coordinator.Scheduling) {}, c, slog.New(slog.DiscardHandler))
 	a.MustRegister(newHealthMetrics(nil))
+	gate.New(nil, nil, nil, nil, a, slog.New(slog.DiscardHandler))
 	c.mu.Lock() // what follows is registered by nobody else any more
 	defer c.mu.Unlock()
 	return c.known, a.known

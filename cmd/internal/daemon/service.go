@@ -25,8 +25,8 @@ type service struct {
 	log    *slog.Logger
 }
 
-func newService(version string, log *slog.Logger) (*service, error) {
-	reg, err := telemetry.NewRegistry(telemetry.BuildInfo(version))
+func newService(log *slog.Logger) (*service, error) {
+	reg, err := telemetry.NewRegistry(telemetry.BuildInfo())
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/berth-scheduler/berth/agent"
 	"github.com/berth-scheduler/berth/cmd/internal/cli/slurmcmd"
@@ -34,7 +36,7 @@ func tools(scripts string, imagesToo bool) agent.Tools {
 
 // serveGate passes what jobs on this node ask of the coordinators on to them,
 // until ctx ends.
-func serveGate(ctx context.Context, cfg *config.Agent, dial func(string) (*grpc.ClientConn, error), socket string, log *slog.Logger) error {
+func serveGate(ctx context.Context, cfg *config.Agent, dial func(string) (*grpc.ClientConn, error), socket string, hasJob func(uid uint32) bool, reg prometheus.Registerer, log *slog.Logger) error {
 	if socket == "" {
 		return nil
 	}
@@ -47,14 +49,14 @@ func serveGate(ctx context.Context, cfg *config.Agent, dial func(string) (*grpc.
 	}
 	ln, err := net.Listen("unix", socket)
 	if err == nil {
-		err = os.Chmod(socket, 0o666) // the kernel says who calls
+		err = os.Chmod(socket, 0o666) // #nosec G302 -- who connects is told by the kernel
 	}
 	if err != nil {
 		return fmt.Errorf("socket for jobs: %w", err)
 	}
-	g := gate.New(cfg.Coordinators, dial, func(ctx context.Context) (uid, gid uint32, ok bool) {
-		peer, ok := coordinator.PeerOf(ctx)
+	g := gate.New(cfg.Coordinators, dial, func(info credentials.AuthInfo) (uid, gid uint32, ok bool) {
+		peer, ok := info.(coordinator.UnixPeer)
 		return uint32(peer.UID), peer.GID, ok
-	}, log)
+	}, hasJob, reg, log)
 	return g.Serve(ctx, ln, coordinator.UnixCredentials())
 }

@@ -70,7 +70,7 @@ func (o *options) run(ctx context.Context, out, stderr io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
 	outDir := filepath.Join(c.Dir(), "output")
-	if err := os.Mkdir(outDir, 0o777); err != nil {
+	if err := os.Mkdir(outDir, 0o755); err != nil {
 		return err
 	}
 	jobs, err := loadJobs(o.models, exe, outDir)
@@ -141,7 +141,7 @@ func report(out io.Writer, shared, slots *round) {
 			gib(j.Predicted.GetGpuMemMib()), gib(reserved), gib(j.Measured.GetGpuMemMib()),
 			between(j.Submitted.AsTime(), j.Started.AsTime()), between(j.Started.AsTime(), j.Ended.AsTime()), others(j, names))
 	}
-	w.Flush()
+	_ = w.Flush()
 	fmt.Fprintln(out)
 	w = tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "GPU\tshared: jobs\tutilization\tone per GPU: jobs\tutilization\t")
@@ -151,7 +151,7 @@ func report(out io.Writer, shared, slots *round) {
 	}
 	fmt.Fprintf(w, "mean\t\t%.0f %%\t\t%.0f %%\t\n", 100*shared.meanUtil(), 100*slots.meanUtil())
 	fmt.Fprintf(w, "makespan\t\t%.1f s\t\t%.1f s\t\n", shared.makespan().Seconds(), slots.makespan().Seconds())
-	w.Flush()
+	_ = w.Flush()
 	lost, errSum := 0, 0.0
 	for _, j := range jobs {
 		if j.State != "COMPLETED" {

@@ -308,6 +308,9 @@ func (c *Cluster) Stop() error {
 	}
 	errs = append(errs, c.opts.removeGroups())
 	c.spawn.close()
+	if c.files != nil {
+		c.files.freePorts()
+	}
 	if c.opts.temporary {
 		errs = append(errs, os.RemoveAll(c.opts.Dir))
 	}

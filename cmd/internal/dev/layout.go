@@ -36,6 +36,7 @@ type layout struct {
 	ca           *tlsconf.CA
 	coordinators []daemonFiles
 	agents       []daemonFiles
+	ports        []net.Listener // mark the ports as this cluster's while it runs
 }
 
 type daemonFiles struct {
@@ -59,7 +60,7 @@ func prepare(o *Options) (*layout, error) {
 		return nil, err
 	}
 	l := &layout{dir: o.Dir, ca: ca}
-	addrs, err := freePorts(2*o.Coordinators + len(o.Nodes))
+	addrs, err := l.takePorts(2*o.Coordinators + len(o.Nodes))
 	if err != nil {
 		return nil, err
 	}
@@ -92,24 +93,48 @@ func prepare(o *Options) (*layout, error) {
 	return l, nil
 }
 
-// freePorts returns loopback addresses that nobody listens on now, with ports
+// takePorts returns loopback addresses that nobody listens on now, with ports
 // below those that the kernel gives to connections: a daemon that is down for a
-// moment finds its own free again.
-func freePorts(n int) ([]string, error) {
-	var addrs []string
+// moment finds its own free again. Daemons listen on them a while later, so that
+// other development clusters must not find them free until then: each port that
+// is taken has an abstract Unix socket, which ends with this process.
+func (l *layout) takePorts(n int) (addrs []string, err error) {
 	for tries := 0; len(addrs) < n; tries++ {
-		addr := fmt.Sprintf("127.0.0.1:%d", 12000+mathrand.IntN(20000))
-		ln, err := net.Listen("tcp", addr)
-		if err != nil {
-			if tries > 100*n {
-				return nil, fmt.Errorf("find %d free ports between 12000 and 32000: %w", n, err)
-			}
-			continue
+		port := 12000 + mathrand.IntN(20000) // #nosec G404 -- a guess that is tried
+		var addr string
+		if addr, err = l.takePort(port); err == nil {
+			addrs = append(addrs, addr)
+		} else if tries > 100*n {
+			l.freePorts()
+			return nil, fmt.Errorf("find %d free ports between 12000 and 32000: %w", n, err)
 		}
-		defer ln.Close() // until all are found, so that none is found twice
-		addrs = append(addrs, addr)
 	}
 	return addrs, nil
+}
+
+func (l *layout) takePort(port int) (string, error) {
+	mark, err := net.Listen("unix", fmt.Sprintf("@berth-dev-port-%d", port))
+	if err != nil {
+		return "", err
+	}
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return "", errors.Join(err, mark.Close())
+	}
+	if err := ln.Close(); err != nil {
+		return "", errors.Join(err, mark.Close())
+	}
+	l.ports = append(l.ports, mark)
+	return addr, nil
+}
+
+// freePorts lets other development clusters have the ports.
+func (l *layout) freePorts() {
+	for _, mark := range l.ports {
+		_ = mark.Close() // it holds no data
+	}
+	l.ports = nil
 }
 
 // credentials gives a daemon its certificate and the cluster's keys.

@@ -10,14 +10,19 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
-	"strings"
 	"sync"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/coordinator/limit"
 )
 
 // maxMessage is what coordinators take of users at most; what they send may be
@@ -26,13 +31,28 @@ const (
 	maxMessage = 4 << 20
 	maxAnswer  = 64 << 20
 	maxStreams = 256
+	maxHeaders = 16 << 10
+	// Connections of a user with a job here, of one without, and of all. Who has
+	// no job is told so and nothing else, and does not stay.
+	connsWithJob = 64
+	connsWithout = 4
+	connsTotal   = 512
+	// window is what may lie unread in one stream and in one connection, but for
+	// a message that is being received.
+	window    = 64 << 10
+	connStart = 5 * time.Second
+	connIdle  = time.Minute
+	connAge   = time.Hour
+	arrival   = 20 * time.Second
 )
 
 // Gate passes calls on. It is safe for concurrent use.
 type Gate struct {
 	addrs []string
 	dial  func(addr string) (*grpc.ClientConn, error)
-	who   func(ctx context.Context) (uid, gid uint32, ok bool)
+	who   func(info credentials.AuthInfo) (uid, gid uint32, ok bool)
+	may   func(uid uint32) bool
+	calls *limit.Table
 	log   *slog.Logger
 
 	mu    sync.Mutex
@@ -40,15 +60,30 @@ type Gate struct {
 	best  int // the coordinator that answered last
 }
 
-// New makes a gate to the coordinators at addrs. who finds out who calls.
-func New(addrs []string, dial func(addr string) (*grpc.ClientConn, error), who func(ctx context.Context) (uid, gid uint32, ok bool), log *slog.Logger) *Gate {
-	return &Gate{addrs: addrs, dial: dial, who: who, log: log.With("component", "gate"), conns: map[string]*grpc.ClientConn{}}
+// New makes a gate to the coordinators at addrs. who finds out who calls, may
+// whether anything is read of them: at a node only of those who have a job there.
+func New(addrs []string, dial func(addr string) (*grpc.ClientConn, error), who func(info credentials.AuthInfo) (uid, gid uint32, ok bool), may func(uid uint32) bool, reg prometheus.Registerer, log *slog.Logger) *Gate {
+	cfg := limit.Default() // for one node, a quarter of a coordinator's
+	cfg.Calls, cfg.Streams, cfg.Arriving, cfg.ArrivingTotal, cfg.Users = cfg.Calls/2, cfg.Streams/4, cfg.Arriving/4, cfg.ArrivingTotal/4, cfg.Users/4
+	return &Gate{addrs: addrs, dial: dial, who: who, may: may, calls: limit.New(cfg, time.Now, reg), log: log.With("component", "gate"), conns: map[string]*grpc.ClientConn{}}
 }
 
 // Serve takes calls on ln until ctx ends.
 func (g *Gate) Serve(ctx context.Context, ln net.Listener, creds credentials.TransportCredentials) error {
-	srv := grpc.NewServer(grpc.Creds(creds), grpc.ForceServerCodec(raw{}), grpc.UnknownServiceHandler(g.handle),
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxAnswer), grpc.MaxConcurrentStreams(maxStreams))
+	conns := limit.NewConns(func(uid cluster.UID) int {
+		if g.may(uint32(uid)) {
+			return connsWithJob
+		}
+		return connsWithout
+	}, connsTotal)
+	creds = conns.Credentials(creds, func(info credentials.AuthInfo) (cluster.UID, bool) {
+		uid, _, ok := g.who(info)
+		return cluster.UID(uid), ok
+	})
+	srv := grpc.NewServer(grpc.Creds(creds), grpc.ForceServerCodec(raw{}), grpc.UnknownServiceHandler(g.handle), grpc.InTapHandle(g.letIn),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxAnswer), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaders),
+		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(4*window), grpc.ConnectionTimeout(connStart),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: connIdle, MaxConnectionAge: connAge}))
 	defer context.AfterFunc(ctx, srv.Stop)()
 	err := srv.Serve(ln)
 	g.mu.Lock()
@@ -90,18 +125,20 @@ func (raw) Name() string { return "proto" }
 // handle passes one call on.
 func (g *Gate) handle(_ any, near grpc.ServerStream) error {
 	ctx := near.Context()
-	method, ok := grpc.MethodFromServerStream(near)
-	if !ok || !strings.HasPrefix(method, "/berth.api.v1.") {
-		return status.Errorf(codes.Unimplemented, "%s is not for users", method)
-	}
-	uid, gid, ok := g.who(ctx)
+	method, _ := grpc.MethodFromServerStream(near)
+	let, ok := ctx.Value(letInKey{}).(*visit)
 	if !ok {
 		return status.Error(codes.Unauthenticated, "the kernel does not say who calls")
 	}
+	defer let.end()
 	var first []byte
 	if err := near.RecvMsg(&first); err != nil {
 		return err
 	}
+	if err := let.arrived(len(first)); err != nil {
+		return err
+	}
+	uid, gid := let.uid, let.gid
 	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, metadata.Pairs(
 		"berth-on-behalf-of-uid", strconv.FormatUint(uint64(uid), 10), "berth-on-behalf-of-gid", strconv.FormatUint(uint64(gid), 10))))
 	defer cancel()

@@ -107,7 +107,7 @@ func Replace(path string, data []byte, mode fs.FileMode) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			os.Remove(tmp.Name()) // best effort: the first error is what counts
+			_ = os.Remove(tmp.Name()) // best effort: the first error is what counts
 		}
 	}()
 	_, err = tmp.Write(data)

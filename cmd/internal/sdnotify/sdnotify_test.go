@@ -28,7 +28,7 @@ func listen(t *testing.T, name string) *net.UnixConn {
 
 func receive(t *testing.T, conn *net.UnixConn) string {
 	t.Helper()
-	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 1024)

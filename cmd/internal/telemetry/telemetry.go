@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"runtime"
-	"runtime/debug"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -52,36 +50,6 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Build says what program this is.
-type Build struct {
-	Version  string // release or pseudo-version; "devel" where unknown
-	Revision string // commit; "unknown" where not recorded
-	Go       string
-}
-
-// BuildInfo reads what the linker recorded. stamped, if not empty, is the
-// version given by -ldflags and wins.
-func BuildInfo(stamped string) Build {
-	b := Build{Version: "devel", Revision: "unknown", Go: runtime.Version()}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if v := info.Main.Version; v != "" && v != "(devel)" {
-			b.Version = v
-		}
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				b.Revision = s.Value
-			}
-		}
-	}
-	if stamped != "" {
-		b.Version = stamped
-	}
-	return b
-}
-
-// String returns a line for --version.
-func (b Build) String() string { return fmt.Sprintf("%s (%s, %s)", b.Version, b.Revision, b.Go) }
-
 // NewRegistry returns a registry that holds berth_build_info and the Go and
 // process metrics.
 func NewRegistry(b Build) (*prometheus.Registry, error) {
@@ -115,7 +83,7 @@ func Handler(reg *prometheus.Registry, healthy func() error, log *slog.Logger) h
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		io.WriteString(w, "ok\n") // a client that left is no concern
+		_, _ = io.WriteString(w, "ok\n") // a client that left is no concern
 	})
 	return mux
 }

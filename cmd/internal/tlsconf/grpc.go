@@ -37,7 +37,10 @@ type handshaken struct{}
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (handshaken) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	tc, ok := conn.(*tls.Conn)
+	tc, ok := conn.(interface {
+		net.Conn
+		ConnectionState() tls.ConnectionState
+	})
 	if !ok || !tc.ConnectionState().HandshakeComplete {
 		return nil, nil, errors.New("connection did not come through the TLS mux")
 	}

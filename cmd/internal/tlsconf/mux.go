@@ -30,7 +30,17 @@ type MuxConfig struct {
 	// MaxHandshakes bounds the handshakes under way at once; one address may
 	// have a quarter of them, so that one host cannot keep the rest out.
 	MaxHandshakes int
-	Log           *slog.Logger
+	// Strangers bounds the connections without a client certificate, which a
+	// protocol's configuration may let in. They come out of the listener of
+	// ProtoJoin and of no other. 0 lets them through as those of their protocol.
+	Strangers Strangers
+	Log       *slog.Logger
+}
+
+// Strangers bounds connections of peers that showed no certificate.
+type Strangers struct {
+	// Total is how many may be open at once, PerHost how many of one address.
+	Total, PerHost int
 }
 
 // Mux splits one TLS port by ALPN into one net.Listener a protocol. The
@@ -48,6 +58,9 @@ type Mux struct {
 	mu      sync.Mutex
 	perHost map[string]int
 	pending map[net.Conn]struct{} // accepted, not handed over yet
+	guests  map[string]int        // open connections of strangers, by address
+	nguests int
+	known   map[*known]struct{} // open connections of peers with certificates
 }
 
 // NewMux checks the configuration. Nothing is accepted until Run.
@@ -63,7 +76,10 @@ func NewMux(cfg MuxConfig) (*Mux, error) {
 	}
 	m := &Mux{
 		cfg: cfg, done: make(chan struct{}), protos: map[string]*protoListener{},
-		slots: make(chan struct{}, cfg.MaxHandshakes), perHost: map[string]int{}, pending: map[net.Conn]struct{}{},
+		slots: make(chan struct{}, cfg.MaxHandshakes), perHost: map[string]int{}, pending: map[net.Conn]struct{}{}, guests: map[string]int{}, known: map[*known]struct{}{},
+	}
+	if cfg.Strangers.Total > 0 {
+		m.protos[ProtoJoin] = &protoListener{mux: m, conns: make(chan net.Conn), done: make(chan struct{})}
 	}
 	m.cfg.Protocols = make(map[string]*tls.Config, len(cfg.Protocols))
 	for name, c := range cfg.Protocols {
@@ -89,7 +105,7 @@ func (m *Mux) Listener(proto string) net.Listener {
 // under way to be cut and returns nil. It returns an error only when the
 // listener fails by itself.
 func (m *Mux) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { m.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = m.Close() })
 	defer stop()
 	defer m.wg.Wait()
 	defer m.Close()
@@ -196,15 +212,25 @@ func (m *Mux) handshake(raw net.Conn) {
 	m.mu.Lock()
 	delete(m.pending, raw)
 	m.mu.Unlock()
-	l := m.protos[conn.ConnectionState().NegotiatedProtocol]
+	cs := conn.ConnectionState()
+	l, out := m.protos[cs.NegotiatedProtocol], net.Conn(conn)
+	switch {
+	case len(cs.PeerCertificates) > 0:
+		out = m.remember(conn)
+	case m.cfg.Strangers.Total > 0:
+		if l, out = m.protos[ProtoJoin], m.welcome(conn); out == nil {
+			raw.Close() // without a farewell, which might wait for its reader
+			return
+		}
+	}
 	select {
-	case l.conns <- conn:
+	case l.conns <- out:
 	case <-l.done:
-		conn.Close()
+		out.Close()
 	case <-m.done:
-		conn.Close()
+		out.Close()
 	case <-ctx.Done(): // nobody accepts
-		conn.Close()
+		out.Close()
 	}
 }
 

@@ -118,7 +118,7 @@ func (f *muxFixture) check(t *testing.T, cfg *tls.Config) error {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	_, err = grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 	return err
@@ -128,12 +128,12 @@ func (f *muxFixture) check(t *testing.T, cfg *tls.Config) error {
 func (f *muxFixture) echo(t *testing.T, src *Source) error {
 	t.Helper()
 	layer := NewStreamLayer[string](f.mux.Listener(ProtoRaft), src, f.addr)
-	conn, err := layer.Dial(f.addr, 5*time.Second)
+	conn, err := layer.Dial(f.addr, time.Minute)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	msg := bytes.Repeat([]byte("append entries "), 10_000)
@@ -209,7 +209,7 @@ func TestMuxRefusesOtherProtocols(t *testing.T) {
 // expectEnd waits until the other side ends conn.
 func expectEnd(t *testing.T, conn net.Conn) {
 	t.Helper()
-	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := io.Copy(io.Discard, conn)
@@ -234,7 +234,7 @@ func TestMuxEndsSilentClients(t *testing.T) {
 	for _, conn := range silent {
 		expectEnd(t, conn)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		f.mux.mu.Lock()
 		hosts, pending := len(f.mux.perHost), len(f.mux.pending)
 		f.mux.mu.Unlock()
@@ -245,8 +245,15 @@ func TestMuxEndsSilentClients(t *testing.T) {
 			t.Fatalf("still counted: %d hosts, %d connections", hosts, pending)
 		}
 	}
-	if err := f.echo(t, testSource(t, f.ca, RoleCoordinator, "c2")); err != nil {
-		t.Errorf("after the silent ones: %v", err)
+	src := testSource(t, f.ca, RoleCoordinator, "c2")
+	for deadline := time.Now().Add(2 * time.Minute); ; { // a busy machine may not shake hands in that time, but once it does
+		err := f.echo(t, src)
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after the silent ones: %v", err)
+		}
 	}
 }
 
@@ -296,7 +303,7 @@ func TestMuxClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	open, err := f.layer.Dial(f.addr, 5*time.Second)
+	open, err := f.layer.Dial(f.addr, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -362,7 +369,7 @@ func TestStreamLayerDialTimesOut(t *testing.T) {
 	layer := NewStreamLayer[string](ln, testSource(t, testCA(t, "one"), RoleCoordinator, "c1"), "c1:7070")
 	start := time.Now()
 	_, err = layer.Dial(ln.Addr().String(), 200*time.Millisecond)
-	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Minute {
 		t.Errorf("got %v after %v, want a deadline", err, time.Since(start))
 	}
 }

@@ -166,7 +166,7 @@ func (s *Source) Run(ctx context.Context, renew RenewFunc) error {
 			case ctx.Err() == nil:
 				s.log.Warn("certificate not renewed, will try again", "err", err, "until", s.NotAfter(), "dur", backoff)
 			}
-			wait = backoff/2 + rand.N(backoff) // also bounds the rate when a peer issues short lives
+			wait = backoff/2 + rand.N(backoff) // #nosec G404 -- spreads many; also bounds the rate when a peer issues short lives
 			if err != nil {
 				backoff = min(2*backoff, longest)
 			}

@@ -295,3 +295,46 @@ func TestConfigFollowsRenewal(t *testing.T) {
 		t.Error("the old certificate is still shown")
 	}
 }
+
+// TestTheCAIsReplacedStepByStep: daemons that are at most one step apart get on with
+// each other, and those of the first and the last do not.
+func TestTheCAIsReplacedStepByStep(t *testing.T) {
+	was, is := testCA(t, "one"), testCA(t, "one")
+	both := append(was.CertPEM(), is.CertPEM()...)
+	steps := []struct {
+		issuer *CA
+		trusts []byte
+	}{{was, was.CertPEM()}, {was, both}, {is, both}, {is, is.CertPEM()}}
+	at := func(step int, role Role, id string) *Source {
+		m := testMaterial(t, steps[step].issuer, role, id, 0)
+		m.CA = steps[step].trusts
+		src, err := NewSource(m, discard())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return src
+	}
+	for i := range steps {
+		for j := range steps {
+			_, clientErr, serverErr := handshake(t, ClientConfig(at(i, RoleAgent, "n1"), RoleCoordinator), ServerConfig(at(j, RoleCoordinator, "c1"), RoleAgent))
+			ok := clientErr == nil && serverErr == nil
+			if near := i-j <= 1 && j-i <= 1; near && !ok || i-j == 3 && ok || j-i == 3 && ok {
+				t.Errorf("an agent at step %d and a coordinator at step %d: %v, %v", i+1, j+1, clientErr, serverErr)
+			}
+		}
+	}
+	for _, bundle := range [][]byte{append(was.CertPEM(), is.CertPEM()...), append(is.CertPEM(), was.CertPEM()...)} {
+		key := map[bool]*CA{true: was, false: is}[bytes.HasPrefix(bundle, was.CertPEM())]
+		dir := t.TempDir()
+		if err := key.Save(dir); err != nil {
+			t.Fatal(err)
+		}
+		keyPEM, err := os.ReadFile(filepath.Join(dir, caKeyFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ca, err := ParseCA(bundle, keyPEM); err != nil || ca.Hash() != key.Hash() {
+			t.Errorf("the first of two is not the one to issue from: %v", err)
+		}
+	}
+}

@@ -48,7 +48,7 @@ func handshake(t *testing.T, client, server *tls.Config) (state tls.ConnectionSt
 }
 
 func echoByte(conn *tls.Conn, first bool) error {
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		return err
 	}
 	if err := conn.Handshake(); err != nil {

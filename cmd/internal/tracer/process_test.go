@@ -27,7 +27,7 @@ func fakePython(t *testing.T, script string) string {
 }
 
 func config(python string) Config {
-	return Config{Python: python, Target: "m:f", Factory: true, Dir: "testdata", Env: os.Environ(), Timeout: time.Minute}
+	return Config{Python: python, Target: "m:f", Factory: true, Dir: "testdata", Env: os.Environ(), Timeout: 10 * time.Minute}
 }
 
 // wantKind runs cfg and checks how it fails.
@@ -66,7 +66,7 @@ func TestHostileAnswers(t *testing.T) {
 			t.Parallel()
 			start := time.Now()
 			wantKind(t, t.Context(), config(fakePython(t, c.script)), c.kind, c.text)
-			if took := time.Since(start); took > 30*time.Second {
+			if took := time.Since(start); took > 5*time.Minute {
 				t.Errorf("took %v", took)
 			}
 		})
@@ -149,9 +149,9 @@ func checkDead(t *testing.T, file string) {
 
 func waitFor(t *testing.T, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Error("what was waited for did not happen in 20 s")
+			t.Error("what was waited for did not happen in ten minutes")
 			return
 		}
 	}

@@ -40,7 +40,7 @@ var interpreter = sync.OnceValue(func() string {
 
 func script(t *testing.T, args ...string) Config {
 	cfg := config(pythonWithTorch(t))
-	cfg.Factory, cfg.Target, cfg.Args, cfg.Timeout = false, args[0], args[1:], 3*time.Minute
+	cfg.Factory, cfg.Target, cfg.Args = false, args[0], args[1:]
 	return cfg
 }
 
@@ -180,7 +180,7 @@ func TestInference(t *testing.T) {
 
 func factory(t *testing.T, name string) Config {
 	cfg := config(pythonWithTorch(t))
-	cfg.Target, cfg.Timeout = "factory.py:"+name, 3*time.Minute
+	cfg.Target = "factory.py:" + name
 	return cfg
 }
 

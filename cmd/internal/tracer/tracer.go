@@ -197,7 +197,7 @@ func start(cfg *Config) (*process, error) {
 		both := &shared{w: cfg.Output}
 		p.errs.also, p.outs.also = both, both
 	}
-	p.cmd = exec.Command(cfg.Python, "-c", boot, string(arg)) //nolint:gosec // running the user's Python is the purpose
+	p.cmd = exec.Command(cfg.Python, "-c", boot, string(arg))
 	p.cmd.Dir, p.cmd.Env = cfg.Dir, environment(cfg.Env)
 	p.cmd.Stdout, p.cmd.Stderr = &p.outs, &p.errs
 	p.cmd.ExtraFiles = []*os.File{source, resultW, lifeR}
@@ -217,7 +217,7 @@ func sourceFile() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write the tracer to a temporary file: %w", err)
 	}
-	os.Remove(f.Name()) // it lives as long as it is open
+	_ = os.Remove(f.Name()) // it lives as long as it is open
 	if _, err = f.WriteString(recorderSource + "\n" + traceSource); err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
@@ -266,12 +266,12 @@ func (p *process) wait(ctx context.Context, cfg *Config) (Report, error) {
 		late = true
 	case <-ctx.Done():
 	}
-	syscall.Kill(-pid, syscall.SIGKILL) // the leader at least is there
+	_ = syscall.Kill(-pid, syscall.SIGKILL) // the leader at least is there
 	<-ended
-	syscall.Kill(-pid, syscall.SIGKILL) // who was forked meanwhile
+	_ = syscall.Kill(-pid, syscall.SIGKILL) // who was forked meanwhile
 	werr := p.cmd.Wait()
 	p.life.Close()
-	p.result.SetReadDeadline(time.Now().Add(grace)) // who left the group may hold the pipe
+	_ = p.result.SetReadDeadline(time.Now().Add(grace)) // who left the group may hold the pipe
 	if !have {
 		got = <-answers
 	}

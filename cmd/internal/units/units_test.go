@@ -7,8 +7,11 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/berth-scheduler/berth/cluster/draws"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 )
+
+var _ = draws.Fixed()
 
 func TestParseMiB(t *testing.T) {
 	for in, want := range map[string]int64{

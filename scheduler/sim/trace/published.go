@@ -47,7 +47,7 @@ func ReadPublished(folder string, demand int) ([]Published, error) {
 			return nil, err
 		}
 		out, err := readPublished(e.Name(), r, fmt.Sprint(demand))
-		c.Close()
+		_ = c.Close()
 		if err != nil || len(out) > 0 {
 			return out, err
 		}

@@ -5,6 +5,8 @@ package nvmltest
 
 import (
 	_ "embed" // for the source of the library
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,16 +31,62 @@ const (
 	Old Driver = "-DOLD"
 )
 
-// Build compiles the library and returns its path. Without gcc the test is
-// skipped, saying so. A process must stay with the first library it loads.
+// builtEnv names the environment variable with the folder of libraries that are
+// compiled already, since that takes longer than most tests.
+const builtEnv = "FAKE_NVML_BUILT"
+
+// Main runs tests that share one compiled library of each kind with each other
+// and with processes that they start; it returns the exit code.
+func Main(m *testing.M) int {
+	if os.Getenv(builtEnv) == "" {
+		dir, err := os.MkdirTemp("", "fakenvml-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		if err := os.Setenv(builtEnv, dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// Build compiles the library and returns the path of a copy of the test's own.
+// Without gcc the test is skipped, saying so. A process must stay with the first
+// library it loads.
 func Build(tb testing.TB, d Driver) string {
+	tb.Helper()
+	lib := filepath.Join(tb.TempDir(), "libnvidia-ml.so.1")
+	shared := filepath.Join(os.Getenv(builtEnv), "recent.so")
+	if d != Recent {
+		shared = filepath.Join(filepath.Dir(shared), "old.so")
+	}
+	if os.Getenv(builtEnv) == "" {
+		compile(tb, d, lib)
+		return lib
+	}
+	if _, err := os.Stat(shared); err != nil { // several at once write the same
+		compile(tb, d, lib)
+		if err := errors.Join(os.Link(lib, lib+".done"), os.Rename(lib+".done", shared)); err != nil {
+			tb.Fatalf("share the library: %v", err)
+		}
+		return lib
+	}
+	if err := os.Link(shared, lib); err != nil {
+		tb.Fatalf("library: %v", err)
+	}
+	return lib
+}
+
+func compile(tb testing.TB, d Driver, lib string) {
 	tb.Helper()
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
 		tb.Skip("SKIPPED: gcc is not installed, so the NVML bindings are NOT tested here")
 	}
-	dir := tb.TempDir()
-	src, lib := filepath.Join(dir, "fakenvml.c"), filepath.Join(dir, "libnvidia-ml.so.1")
+	src := filepath.Join(filepath.Dir(lib), "fakenvml.c")
 	if err := os.WriteFile(src, source, 0o600); err != nil {
 		tb.Fatalf("write source: %v", err)
 	}
@@ -49,7 +97,6 @@ func Build(tb testing.TB, d Driver) string {
 	if out, err := exec.CommandContext(tb.Context(), gcc, args...).CombinedOutput(); err != nil {
 		tb.Fatalf("compile fake NVML: %v\n%s", err, out)
 	}
-	return lib
 }
 
 // WriteScript replaces the script at path in one step.

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"fmt"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,14 +53,14 @@ func setStanding(ctx context.Context, c *client.Client, s *apiv1.Standing, remov
 }
 
 // uidOf finds a user by name or number on this machine.
-func uidOf(name string) (uid uint32, known string, err error) {
+func uidOf(e *console.Env, name string) (uid uint32, known string, err error) {
 	if n, err := strconv.ParseUint(name, 10, 31); err == nil {
-		if u, err := user.LookupId(name); err == nil {
+		if u, err := e.Accounts.UserID(name); err == nil {
 			return uint32(n), u.Username, nil
 		}
 		return uint32(n), name, nil
 	}
-	u, err := user.Lookup(name)
+	u, err := e.Accounts.User(name)
 	if err != nil {
 		return 0, "", console.Usagef("user %s: is not known on this machine; give the number", console.ShortQuote(name))
 	}
@@ -326,7 +325,7 @@ func (o *accountOptions) setUsers(ctx context.Context, e *console.Env, c *client
 		return unknownAccount(name, have.GetAccounts(), ", and then put its users into it")
 	}
 	for _, who := range names(o.users) {
-		uid, known, err := uidOf(who)
+		uid, known, err := uidOf(e, who)
 		if err != nil {
 			return err
 		}
@@ -369,7 +368,7 @@ func newAccountRemoveCmd(e *console.Env, c *client.Client) *cobra.Command {
 				return console.Usagef("%w", err)
 			}
 			for _, who := range names(users) {
-				uid, known, err := uidOf(who)
+				uid, known, err := uidOf(e, who)
 				if err != nil {
 					return err
 				}

@@ -22,7 +22,7 @@ func NewGPUCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Use: "gpu", Short: "List, drain and resume single GPUs, and see which stand idle",
 		Example: "  berth gpu list\n  berth gpu drain n7/2 --reason 'ECC errors'\n  berth gpu resume n7/2",
 	}
-	cmd.AddCommand(newGPUListCmd(e, c), newGPUDrainCmd(e, c), newGPUResumeCmd(e, c), newGPUIdleCmd(e, c))
+	cmd.AddCommand(newGPUListCmd(e, c), newGPUDrainCmd(e, c), newGPUResumeCmd(e, c), newGPUIdleCmd(e, c), newGPUSharingCmd(e, c))
 	return cmd
 }
 
@@ -100,10 +100,10 @@ func GpuHealth(g *apiv1.GPU) string {
 	}
 }
 
-// gpuReason says why a GPU takes no jobs, "" when it does.
+// gpuReason says why a GPU takes no jobs, or none beside others, "" when it does.
 func gpuReason(g *apiv1.GPU) string {
 	var why []string
-	for _, s := range []string{g.GetStateReason(), g.GetDrainReason()} {
+	for _, s := range []string{g.GetStateReason(), g.GetDrainReason(), g.GetSharingOff()} {
 		if s != "" {
 			why = append(why, s)
 		}

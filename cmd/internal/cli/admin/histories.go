@@ -11,6 +11,11 @@ import (
 // what is wrong there. Older ones tell nothing.
 func printHistories(e *console.Env, members []*apiv1.Member) {
 	for _, m := range members {
+		if p := m.GetDiskProblem(); p != "" {
+			e.Printf("%s has too little room on its disk: %s\n", m.GetId(), console.Escape(p))
+		} else if m.GetDiskSize() > 0 {
+			e.Printf("%s has %s of its disk's %s free\n", m.GetId(), units.HumanMiB(int64(m.GetDiskFree()>>20)), units.HumanMiB(int64(m.GetDiskSize()>>20)))
+		}
 		if n := m.GetHistoryJobs(); n > 0 {
 			e.Printf("%s keeps %s in %s\n", m.GetId(), console.Plural(int(n), "finished job", "finished jobs"), units.HumanMiB(int64(m.GetHistoryBytes()>>20)+1))
 		}

@@ -101,7 +101,7 @@ func runNodeRemove(ctx context.Context, e *console.Env, c *client.Client, id str
 	if err := cluster.CheckName("node", id); err != nil {
 		return console.Usagef("%w", err)
 	}
-	if err := confirm(e, yes, "Remove node "+id+" for good? It can come back only under another name."); err != nil {
+	if err := confirm(e, yes, "Remove node "+id+" for good? It can come back only under another name, or after: berth allow node "+id+"."); err != nil {
 		return err
 	}
 	err := c.Cluster(ctx, client.Changes, func(ctx context.Context, s apiv1.ClusterServiceClient) error {

@@ -45,11 +45,11 @@ func (s *quotaSubject) flags(cmd *cobra.Command) {
 	fs.SortFlags = false
 }
 
-func (s *quotaSubject) quota() (*apiv1.Quota, error) {
+func (s *quotaSubject) quota(e *console.Env) (*apiv1.Quota, error) {
 	q := &apiv1.Quota{Account: strings.ToLower(s.account), Qos: strings.ToLower(s.qos), Each: s.each, Limits: &apiv1.Limits{}}
 	if s.user != "" {
 		var err error
-		if q.Uid, q.Name, err = uidOf(s.user); err != nil {
+		if q.Uid, q.Name, err = uidOf(e, s.user); err != nil {
 			return nil, err
 		}
 		q.User = true
@@ -111,7 +111,7 @@ func subjectText(q *apiv1.Quota) string {
 }
 
 func runQuotas(ctx context.Context, e *console.Env, c *client.Client, f console.Format, s *quotaSubject) error {
-	only, err := s.quota()
+	only, err := s.quota(e)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func newQuotaSetCmd(e *console.Env, c *client.Client) *cobra.Command {
 		Long:    "Set limits; those that are not named stay. none takes one away, and a quota without any is forgotten.",
 		Example: "  berth quota set --account bio --gpus 8 --running 50\n  berth quota set --user ada --gpu-hours 100/week\n  berth quota set --qos high --each-user --running 2",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q, err := s.quota()
+			q, err := s.quota(e)
 			if err != nil {
 				return err
 			}

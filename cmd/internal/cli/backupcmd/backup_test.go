@@ -2,6 +2,7 @@ package backupcmd_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,6 +81,16 @@ func TestSnapshotIsSavedAndRestored(t *testing.T) {
 		t.Fatalf("saved %v, %v", info, err)
 	}
 	whole := s.file
+	body := bytes.Clone(whole[:len(whole)-sha256.Size])
+	body[len(body)-5] ^= 1 // in the state, under a right checksum
+	sum := sha256.Sum256(body)
+	s.file = append(body, sum[:]...)
+	want(1, "cannot be restored", "cluster", "snapshot", "save", file)
+	bad := filepath.Join(t.TempDir(), "bad.snap")
+	if err := os.WriteFile(bad, s.file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want(1, "cannot be restored", "cluster", "snapshot", "show", bad)
 	s.file = whole[:len(whole)-5]
 	want(1, "damaged", "cluster", "snapshot", "save", file)
 	want(2, "no plain file", "cluster", "snapshot", "save", dir)

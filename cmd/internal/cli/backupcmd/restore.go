@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/config"
 	"github.com/berth-scheduler/berth/coordinator/backup"
 	"github.com/berth-scheduler/berth/coordinator/raftnode"
+	"github.com/berth-scheduler/berth/fsm"
 )
 
 // skipJobs is more ids than most clusters give out between two copies.
@@ -62,7 +64,7 @@ func runRestore(e *console.Env, path string, o *restoreOptions) error {
 	if _, _, err := check(f); err != nil {
 		return err
 	}
-	h, state, err := backup.Load(f, o.skip)
+	h, state, err := backup.Load(f, &fsm.Revival{SkipJobs: o.skip})
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -84,6 +86,7 @@ func runRestore(e *console.Env, path string, o *restoreOptions) error {
 		return err
 	}
 	e.Printf("Restored %s: coordinator %s of cluster %s (%d in all), the next job is %d\n", console.Escape(o.data), cfg.ID, h.ClusterID, len(cfg.Peers), state.NextJob)
+	e.Printf("Join tokens of then are void. Certificates that were revoked after %s are not: revoke them again (berth deny).\n", h.Saved.Format(time.RFC3339))
 	return nil
 }
 
@@ -110,15 +113,21 @@ func ownerOf(path string) (owner, error) {
 	}
 }
 
-// give makes all in dir the owner's, where we may.
+// give makes all in dir the owner's, where we may, and nothing beyond it: the
+// owner may replace what is in there by links meanwhile.
 func (o owner) give(dir string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	return filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(p string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		return os.Lchown(p, o.uid, o.gid)
+		return root.Lchown(p, o.uid, o.gid)
 	})
 }

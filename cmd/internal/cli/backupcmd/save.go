@@ -65,7 +65,7 @@ func save(ctx context.Context, c *client.Client, path string) (h backup.Header, 
 	}
 	defer func() {
 		if err != nil {
-			os.Remove(tmp.Name()) // best effort: the first error is what counts
+			_ = os.Remove(tmp.Name()) // best effort: the first error is what counts
 		}
 	}()
 	err = c.SaveBackup(ctx, tmp)
@@ -85,7 +85,8 @@ func save(ctx context.Context, c *client.Client, path string) (h backup.Header, 
 	return h, size, errors.Join(dir.Sync(), dir.Close())
 }
 
-// check reads a whole file and leaves it at its beginning.
+// check reads a whole file, loads the state in it as a restore does, and leaves
+// it at its beginning.
 func check(f *os.File) (h backup.Header, size int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -99,6 +100,13 @@ func check(f *os.File) (h backup.Header, size int64, err error) {
 	}
 	if h, err = backup.Check(f, info.Size()); err != nil {
 		return h, 0, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	if _, err = f.Seek(0, io.SeekStart); err != nil {
+		return h, 0, err
+	}
+	// A right checksum says that it is what was written, not that it can be restored.
+	if _, _, err = backup.Load(f, nil); err != nil {
+		return h, 0, fmt.Errorf("%s cannot be restored by berth %s: %w", f.Name(), console.Version().Version, err)
 	}
 	_, err = f.Seek(0, io.SeekStart)
 	return h, info.Size(), err
@@ -136,7 +144,7 @@ func runShow(e *console.Env, path string, format console.Format) error {
 		"Index", fmt.Sprintf("%d, term %d", h.Index, h.Term),
 		"Next job", fmt.Sprint(h.NextJob),
 		"State", h.StateHash,
-		"Size", console.BytesText(size)+", checksum right",
+		"Size", console.BytesText(size)+", checksum right, can be restored",
 	)
 	return nil
 }

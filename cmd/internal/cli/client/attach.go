@@ -38,13 +38,15 @@ type Attachment struct {
 
 // Attach opens a stream at one coordinator after the other until one gives a
 // definite answer, for at most patience. Its effect says whether it may be
-// asked again when it is not known whether the first try was heard.
+// asked again when it is not known whether the first try was heard; what has a
+// request id may, and is done once.
 func (c *Client) Attach(ctx context.Context, eff effect, patience time.Duration, open *apiv1.AttachOpen) (*Attachment, error) {
 	if err := c.connect(); err != nil {
 		return nil, err
 	}
 	start, noticed := time.Now(), false
 	wait := FirstWait
+	var lost *cluster.Error // a try that may have been heard
 	for {
 		var tried []outcome
 		for i := range c.conns {
@@ -56,12 +58,19 @@ func (c *Client) Attach(ctx context.Context, eff effect, patience time.Duration,
 				return a, nil
 			case ctx.Err() != nil:
 				return nil, context.Cause(ctx)
-			case !Indefinite(err), err.Code == cluster.CodeUnknown && eff == Changes:
+			case !Indefinite(err):
+				return nil, afterLost(open, err, lost)
+			case err.Code == cluster.CodeUnknown && eff == Changes && !askAgain(open):
 				return nil, err
+			case err.Code == cluster.CodeUnknown && eff == Changes:
+				lost = err
 			}
 			tried = append(tried, outcome{c.conns[k].socket, err})
 		}
 		last := tried[len(tried)-1].err
+		if time.Since(start) > patience && lost != nil {
+			return nil, c.giveUp(Changes, true, tried, ctx)
+		}
 		if time.Since(start) > patience {
 			if c.down() || last.Code == cluster.CodeUnknown {
 				return nil, c.giveUp(Reads, false, tried, ctx)
@@ -77,6 +86,28 @@ func (c *Client) Attach(ctx context.Context, eff effect, patience time.Duration,
 		}
 		wait = min(2*wait, mostWait)
 	}
+}
+
+// askAgain makes a request one that is asked again; false when it has no id, so
+// that it might be done twice.
+func askAgain(open *apiv1.AttachOpen) bool {
+	if x := open.GetExec(); x.GetRequestId() != "" {
+		x.Session = conv.AgainSession
+		return true
+	}
+	return open.GetSignal() != nil // whoever knows signals knows their ids
+}
+
+// afterLost judges a refusal that follows a try which may have been heard. An agent
+// that knows no ids looks for a session, and finds none.
+func afterLost(open *apiv1.AttachOpen, err, lost *cluster.Error) error {
+	switch {
+	case lost == nil:
+		return err
+	case err.Code == cluster.CodeNotFound && open.GetExec().GetSession() == conv.AgainSession:
+		return lost
+	}
+	return afterUnknown(err, true)
 }
 
 // Attach opens a stream on one connection and waits for its first frame.
@@ -123,7 +154,7 @@ func attachError(err error) *cluster.Error {
 	case status.Code(err) == codes.OK:
 		return &cluster.Error{Code: cluster.CodeUnknown, Msg: err.Error()}
 	}
-	return conv.FromStatus(err)
+	return fromStatus(err)
 }
 
 // Recv returns the next frame; the error of a stream that broke is a

@@ -54,9 +54,10 @@ type Client struct {
 type conn struct {
 	socket  string
 	grpc    *grpc.ClientConn
-	reached atomic.Bool  // something listened
-	sent    atomic.Bool  // a request left since the last reset
-	dialErr atomic.Value // error, the last one
+	reached atomic.Bool   // something listened
+	sent    atomic.Bool   // a request left since the last reset
+	dialErr atomic.Value  // error, the last one
+	busy    time.Duration // what the server said to wait at the last attempt
 }
 
 // TagRPC implements stats.Handler.
@@ -152,6 +153,7 @@ func (c *Client) call(ctx context.Context, eff effect, do func(context.Context, 
 	limit := max(firstTry/time.Duration(len(c.conns)), time.Second)
 	for wait := FirstWait; ; wait = min(2*wait, mostWait) {
 		var tried []outcome
+		var busy time.Duration
 		for i := range c.conns {
 			k := (c.best + i) % len(c.conns)
 			err := c.conns[k].attempt(all, limit, do)
@@ -163,6 +165,7 @@ func (c *Client) call(ctx context.Context, eff effect, do func(context.Context, 
 				c.best = k
 				return afterUnknown(err, eff == Changes && unknown)
 			}
+			busy = max(busy, c.conns[k].busy)
 			unknown = unknown || err.Code == cluster.CodeUnknown
 			tried = append(tried, outcome{c.conns[k].socket, err})
 			if all.Err() != nil {
@@ -171,13 +174,17 @@ func (c *Client) call(ctx context.Context, eff effect, do func(context.Context, 
 		}
 		if ctx.Err() == nil && !noticed && time.Since(start) > noticeAt {
 			noticed = true
-			c.env.Warnf("no coordinator answers yet, trying again (%s)", console.Escape(tried[len(tried)-1].err.Msg))
+			what := "no coordinator answers yet"
+			if busy > 0 {
+				what = "the coordinators have much to do"
+			}
+			c.env.Warnf("%s, trying again (%s)", what, console.Escape(tried[len(tried)-1].err.Msg))
 		}
 		limit = laterTry
 		if c.down() && time.Since(start) > downAfter {
 			return c.giveUp(eff, unknown, tried, ctx)
 		}
-		if !Sleep(all, wait/2+rand.N(wait/2)) {
+		if !Sleep(all, max(wait/2, busy)+rand.N(wait/2)) { // #nosec G404 -- spreads what many do at once
 			return c.giveUp(eff, unknown, tried, ctx)
 		}
 	}
@@ -188,22 +195,34 @@ func (cn *conn) attempt(ctx context.Context, limit time.Duration, do func(contex
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cn.sent.Store(false)
+	cn.busy = 0
 	start := time.Now()
 	err := do(ctx, cn.grpc)
 	if err == nil {
 		return nil
 	}
-	ce := conv.FromStatus(err)
+	ce := fromStatus(err)
+	cn.busy, _ = conv.RetryAfter(err)
 	if ce.Code == cluster.CodeUnknown && !cn.sent.Load() {
 		ce.Code = cluster.CodeUnavailable
 	}
 	if status.Code(err) == codes.Unimplemented {
-		ce.Msg = "the coordinator does not know this request; it is older than this program (" + console.Version().Version + "), or newer by too much: use the same release (" + ce.Msg + ")"
+		ce.Msg = "the coordinator at " + cn.socket + " does not know this request; it is older than this program (" + console.Version().Version + "), or newer by too much; nothing was done; use the same release (" + ce.Msg + ")"
 	}
 	if dial, ok := cn.dialErr.Load().(error); ok && !cn.reached.Load() {
 		ce.Msg = dial.Error()
 	} else if ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		ce.Msg = fmt.Sprintf("no answer within %s", time.Since(start).Round(time.Second))
+	}
+	return ce
+}
+
+// fromStatus reads an error of a server; one that says when to ask again is
+// CodeUnavailable, and its request is made again.
+func fromStatus(err error) *cluster.Error {
+	ce := conv.FromStatus(err)
+	if _, again := conv.RetryAfter(err); again && ce != nil {
+		ce.Code = cluster.CodeUnavailable
 	}
 	return ce
 }

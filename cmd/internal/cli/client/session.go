@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/berth-scheduler/berth/cluster"
@@ -57,20 +58,34 @@ type SessionConfig struct {
 	OnResume func()
 }
 
-// OpenSession begins, or takes up, what open says, whose Exec it changes.
+// OpenSession begins, or takes up, what open says. What it begins is run once,
+// also when the answer is lost.
 func (c *Client) OpenSession(ctx context.Context, cfg SessionConfig, open *apiv1.AttachOpen) (*Session, error) {
+	open = proto.CloneOf(open)
 	s := &Session{c: c, ctx: ctx, open: open, patience: cfg.Patience, onBreak: cfg.OnBreak, onResume: cfg.OnResume, room: make(chan struct{}, 1)}
 	x := open.GetExec()
 	x.Keep, s.window = durationpb.New(cfg.Keep), x.GetWindow()
 	eff := effect(Changes)
 	if x.GetSession() != "" {
 		eff = Reads
+	} else {
+		x.RequestId = c.env.RequestID()
 	}
-	a, err := c.Attach(ctx, eff, min(AttachPatience, c.Timeout), open)
-	if err != nil {
-		return nil, err
+	patience := min(AttachPatience, c.Timeout)
+	deadline := time.Now().Add(patience)
+	for wait := FirstWait; ; wait = min(2*wait, mostWait) {
+		a, err := c.Attach(ctx, eff, patience, open)
+		if err != nil {
+			return nil, err
+		}
+		var ce *cluster.Error
+		if err = s.begin(a); err == nil {
+			return s, nil
+		}
+		if !errors.As(err, &ce) || !Indefinite(ce) || time.Now().After(deadline) || eff == Changes && !askAgain(open) || !Sleep(ctx, wait) {
+			return nil, err
+		}
 	}
-	return s, s.begin(a)
 }
 
 // begin takes the first frame of a stream, which says where it stands.

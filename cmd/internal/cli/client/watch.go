@@ -10,7 +10,6 @@ import (
 
 	"github.com/berth-scheduler/berth/cluster"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
-	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // streamFor bounds one watch stream. A stream on which nothing happens looks
@@ -113,5 +112,5 @@ func (w *watcher) stream(ctx context.Context, cn *conn) *cluster.Error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &cluster.Error{Code: cluster.CodeUnavailable, Msg: "no change", Err: errQuietStream}
 	}
-	return conv.FromStatus(err)
+	return fromStatus(err)
 }

@@ -59,6 +59,10 @@ type Fake struct {
 	LastList  *apiv1.ListJobsRequest
 	Submitted map[string][]uint64
 
+	// Unshared is where sharing is switched off, Denied whose certificates are revoked.
+	Unshared []*apiv1.SharingOff
+	Denied   []*apiv1.Denied
+
 	changed chan struct{} // closed and replaced on each change
 }
 

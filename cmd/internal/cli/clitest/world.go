@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/user"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +47,7 @@ func NewWorld(t testing.TB) *World {
 		Getwd:    func() (string, error) { return "/home/ann/run", nil },
 		Hostname: func() (string, error) { return "login", nil },
 		User:     func() string { return w.Vars["USER"] },
+		Accounts: Accounts(),
 		Now:      func() time.Time { return Now },
 		Dial: func(ctx context.Context, path string) (net.Conn, error) {
 			if l, ok := w.Sockets[path]; ok {
@@ -56,6 +58,39 @@ func NewWorld(t testing.TB) *World {
 		RequestID: func() string { return "0123456789abcdef0123456789abcdef" },
 	}
 	return w
+}
+
+// Accounts are those of a machine with no more than any has: root, daemon and
+// nobody, and a group each.
+func Accounts() console.Accounts {
+	ids := map[string]string{"root": "0", "daemon": "1", "nobody": "65534"}
+	byID := func(id string) (*user.User, error) {
+		for name, x := range ids {
+			if x == id {
+				return &user.User{Uid: id, Gid: id, Username: name, HomeDir: "/"}, nil
+			}
+		}
+		n, err := strconv.Atoi(id)
+		if err != nil {
+			return nil, err
+		}
+		return nil, user.UnknownUserIdError(n)
+	}
+	return console.Accounts{
+		User: func(name string) (*user.User, error) {
+			if id, ok := ids[name]; ok {
+				return byID(id)
+			}
+			return nil, user.UnknownUserError(name)
+		},
+		UserID: byID,
+		GroupID: func(gid string) (*user.Group, error) {
+			if u, err := byID(gid); err == nil {
+				return &user.Group{Gid: gid, Name: u.Username}, nil
+			}
+			return nil, user.UnknownGroupIdError(gid)
+		},
+	}
 }
 
 // Serve starts f behind a socket until the test ends.

@@ -7,7 +7,11 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 // TestEncodingsReadBack holds for any text: JSON and YAML give it back whole,
 // and nothing that steers a terminal is printed but line ends.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/user"
 	"strconv"
 	"strings"
 	"syscall"
@@ -38,6 +39,8 @@ type Env struct {
 	Getwd    func() (string, error)
 	Hostname func() (string, error)
 	User     func() string
+	// Accounts knows the users and groups of this machine.
+	Accounts Accounts
 	// Now is for what is displayed, never for time-outs.
 	Now func() time.Time
 	// Dial opens a connection to a unix socket.
@@ -49,6 +52,15 @@ type Env struct {
 	Out  *bufio.Writer // over Stdout; flushed by Main and by commands that follow
 }
 
+// Accounts looks users and groups up as os/user does, by name or by the text of
+// a number. Tests fill it in: what an account is called differs from one machine
+// to the next.
+type Accounts struct {
+	User    func(name string) (*user.User, error)
+	UserID  func(uid string) (*user.User, error)
+	GroupID func(gid string) (*user.Group, error)
+}
+
 // SystemEnv is the Env of this process.
 func SystemEnv() *Env {
 	return &Env{
@@ -57,8 +69,9 @@ func SystemEnv() *Env {
 		Width:      terminalWidth,
 		Getenv:     os.Getenv, Environ: os.Environ, Getwd: os.Getwd, Hostname: os.Hostname,
 		// The number, since $USER is whatever somebody set and names may need LDAP.
-		User: func() string { return strconv.Itoa(os.Getuid()) },
-		Now:  time.Now,
+		User:     func() string { return strconv.Itoa(os.Getuid()) },
+		Accounts: Accounts{User: user.Lookup, UserID: user.LookupId, GroupID: user.LookupGroupId},
+		Now:      time.Now,
 		Dial: func(ctx context.Context, path string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", path)

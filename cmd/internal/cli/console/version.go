@@ -2,8 +2,8 @@ package console
 
 import (
 	"runtime"
-	"runtime/debug"
-	"strings"
+
+	"github.com/berth-scheduler/berth/cmd/internal/telemetry"
 )
 
 type versionView struct {
@@ -14,23 +14,8 @@ type versionView struct {
 	Platform string `json:"platform"`
 }
 
-// Version reads what the Go tool wrote into the program.
+// Version says which release this program is, and what the Go tool wrote into it.
 func Version() versionView {
-	v := versionView{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
-	}
-	if m := info.Main.Version; m != "" && m != "(devel)" {
-		v.Version = strings.TrimPrefix(m, "v")
-	}
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			v.Revision = s.Value
-		case "vcs.modified":
-			v.Modified = s.Value == "true"
-		}
-	}
-	return v
+	b := telemetry.BuildInfo()
+	return versionView{Version: b.Version, Revision: b.Revision, Modified: b.Modified, Go: b.Go, Platform: runtime.GOOS + "/" + runtime.GOARCH}
 }

@@ -144,7 +144,6 @@ func TestExec(t *testing.T) {
 		{"an end without a word", []*apiv1.AttachResponse{clitest.Opened(1, 0)}, nil, console.ExitUnknown, "", "the coordinator ended the stream"},
 		{"another user's", nil, clitest.Refuse(cluster.CodeDenied, "the job belongs to another user"), console.ExitFailed, "", "another user"},
 		{"no such job", nil, clitest.Refuse(cluster.CodeNotFound, "job 12 is not known"), console.ExitNotFound, "", "not known"},
-		{"unknown whether it ran", nil, clitest.Refuse(cluster.CodeUnknown, "the connection broke"), console.ExitUnknown, "", "the connection broke"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -164,6 +163,55 @@ func TestExec(t *testing.T) {
 			}
 			if x := a.Opens[0].GetExec(); a.Opens[0].GetJob() != 12 || x.GetTerminal() || string(bytes.Join(x.GetCommand(), []byte(" "))) != "ls -l" {
 				t.Errorf("asked for %v", a.Opens[0])
+			}
+		})
+	}
+}
+
+// TestExecAskedAgain loses the answer to a command once: it is asked for again as the
+// same request, which old agents take for a session that they do not have.
+func TestExecAskedAgain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		then  func(clitest.AttachEnd) error
+		code  int
+		words string
+	}{
+		{"the node knows", func(s clitest.AttachEnd) error {
+			return clitest.Say(s, clitest.Opened(1, 0), clitest.EndedBy(&apiv1.AttachEnded{Code: 3}))
+		}, 3, ""},
+		{"an old agent", func(clitest.AttachEnd) error {
+			return clitest.Refuse(cluster.CodeNotFound, "no such session")
+		}, console.ExitUnknown, "the connection broke"},
+		{"begun and gone", func(clitest.AttachEnd) error {
+			return clitest.Refuse(cluster.CodeConflict, "it is not run again")
+		}, console.ExitUnknown, "it is not run again"},
+		{"refused", func(clitest.AttachEnd) error {
+			return clitest.Refuse(cluster.CodeDenied, "no longer yours")
+		}, console.ExitFailed, "no longer yours"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := clitest.NewWorld(t)
+			w.Env.Stdin = strings.NewReader("")
+			tries := 0
+			a := w.ServeAttach("/a", clitest.NewFake(), func(_ *apiv1.AttachOpen, s clitest.AttachEnd) error {
+				if tries++; tries == 1 {
+					return clitest.Refuse(cluster.CodeUnknown, "the connection broke")
+				}
+				return c.then(s)
+			})
+			if code := w.Run("exec", "12", "--", "ls", "-l"); code != c.code || !strings.Contains(w.Errs.String(), c.words) {
+				t.Errorf("exit code %d: %q, want %d", code, w.Errs.String(), c.code)
+			}
+			if len(a.Opens) != 2 {
+				t.Fatalf("asked %d times", len(a.Opens))
+			}
+			first, again := a.Opens[0].GetExec(), a.Opens[1].GetExec()
+			if first.GetSession() != "" || again.GetSession() != conv.AgainSession || conv.CheckRequestID(first.GetRequestId()) != nil ||
+				first.GetRequestId() != again.GetRequestId() || string(bytes.Join(again.GetCommand(), []byte(" "))) != "ls -l" {
+				t.Errorf("asked for %v, and then for %v", first, again)
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package importcmd
 import (
 	"context"
 	"fmt"
-	"os/user"
 	"slices"
 	"strconv"
 
@@ -77,10 +76,11 @@ func printHistory(e *console.Env, file string, h *slurmconf.History) {
 
 // learner finds what runs are in the cluster's terms.
 type learner struct {
-	c       *client.Client
-	gpuType string
-	types   map[string]string
-	users   map[string]int64 // -1 for one that is not known
+	c        *client.Client
+	accounts console.Accounts
+	gpuType  string
+	types    map[string]string
+	users    map[string]int64 // -1 for one that is not known
 	// strangers are runs of users that are not known, such as stranger; untyped
 	// those whose GPUs are not.
 	strangers, untyped int
@@ -99,7 +99,7 @@ func (l *learner) printDropped(e *console.Env) {
 
 // learn sends the runs of a history.
 func learn(ctx context.Context, e *console.Env, c *client.Client, h *slurmconf.History, gpuType string) error {
-	l := &learner{c: c, gpuType: gpuType, types: map[string]string{}, users: map[string]int64{}}
+	l := &learner{c: c, accounts: e.Accounts, gpuType: gpuType, types: map[string]string{}, users: map[string]int64{}}
 	req := &apiv1.ImportRunsRequest{}
 	for _, r := range h.Runs {
 		p, err := l.run(ctx, &r)
@@ -158,7 +158,7 @@ func (l *learner) uid(name string) int64 {
 	id := int64(-1)
 	if n, err := strconv.ParseUint(name, 10, 32); err == nil {
 		id = int64(n)
-	} else if u, err := user.Lookup(name); err == nil {
+	} else if u, err := l.accounts.User(name); err == nil {
 		if n, err := strconv.ParseUint(u.Uid, 10, 32); err == nil {
 			id = int64(n)
 		}

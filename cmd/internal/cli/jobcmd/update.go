@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 	"github.com/berth-scheduler/berth/cmd/internal/units"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	"github.com/berth-scheduler/berth/proto/conv"
 )
 
 // updateFlags are those of berth update, with what they set.
@@ -192,9 +193,6 @@ func SetUpdateDepends(_ *console.Env, r *apiv1.UpdateJobRequest, v string) error
 		return nil
 	}
 	deps, anyOf, err := cluster.ParseDepends(v)
-	r.DependAny = anyOf
-	for _, d := range deps {
-		r.Depends = append(r.Depends, &apiv1.Dependency{Kind: string(d.Kind), Job: uint64(d.Job)})
-	}
+	r.Depends, r.DependAny = conv.DependsToAPI(deps), anyOf
 	return err
 }

@@ -44,8 +44,8 @@ func (r *Request) settleWhere() error {
 	if err != nil {
 		return err
 	}
-	if w.Named() && int64(len(w.Nodes.Names())) > max(1, r.nodes) && r.nodes == 0 {
-		r.nodes = int64(len(w.Nodes.Names()))
+	if w.Named() && int64(w.Nodes.Len()) > max(1, r.nodes) && r.nodes == 0 {
+		r.nodes = int64(w.Nodes.Len())
 	}
 	r.Spec.Where = w
 	return nil

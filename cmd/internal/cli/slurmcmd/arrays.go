@@ -143,19 +143,19 @@ func showSlurmJobs(ctx context.Context, e *console.Env, c *client.Client, r *rec
 		e.Printf("No jobs in the system\n")
 		return nil
 	}
-	jobs := make([]slurm.Job, 0, len(got))
+	jobs, v := make([]slurm.Job, 0, len(got)), viewFrom(e)
 	for _, j := range got {
 		if len(tasks) == 1 && len(ids) == 0 && j.GetArrayCount() > 1 {
 			if n, err := strconv.ParseUint(tasks[0].Tasks, 10, 32); err == nil { // its files are called by it
 				one := uint32(n)
-				s := slurmJob(&apiv1.Job{Id: j.GetId(), ArrayJobId: j.GetArrayJobId(), ArrayTaskId: &one, Spec: j.GetSpec(), Name: j.GetName(), User: j.GetUser()}, e.Now())
-				whole := slurmJob(j, e.Now())
+				s := slurmJob(v, &apiv1.Job{Id: j.GetId(), ArrayJobId: j.GetArrayJobId(), ArrayTaskId: &one, Spec: j.GetSpec(), Name: j.GetName(), User: j.GetUser()})
+				whole := slurmJob(v, j)
 				whole.Stdin, whole.Stdout, whole.Stderr = s.Stdin, s.Stdout, s.Stderr
 				jobs = append(jobs, whole)
 				continue
 			}
 		}
-		jobs = append(jobs, slurmJob(j, e.Now()))
+		jobs = append(jobs, slurmJob(v, j))
 	}
 	if jobs, err = onlyTasks(jobs, ids, tasks); err != nil {
 		return err

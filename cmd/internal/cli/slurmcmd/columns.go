@@ -3,7 +3,6 @@ package slurmcmd
 import (
 	"cmp"
 	"context"
-	"os/user"
 	"slices"
 	"strconv"
 	"time"
@@ -19,19 +18,18 @@ import (
 // listSlurm reads jobs in Slurm's terms. full is that of a format which shows
 // what columns do not hold.
 func listSlurm(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.ListJobsRequest, full bool) ([]slurm.Job, error) {
-	now := e.Now()
+	v := viewFrom(e)
 	var jobs []slurm.Job
 	if full {
 		got, err := client.ListJobs(ctx, c, req)
 		for _, j := range got {
-			jobs = append(jobs, slurmJob(j, now))
+			jobs = append(jobs, slurmJob(v, j))
 		}
 		return jobs, err
 	}
-	groups := groupsOf{}
 	req.Brief, req.PageSize, req.Columns = true, 20000, apiv1.JobColumnsOf_JOB_COLUMNS_OF_ALL
 	err := client.ListPages(ctx, c, req, func(resp *apiv1.ListJobsResponse) {
-		rows := slurmRows{conv.Columns{M: resp.GetColumns()}, groups, now}
+		rows := slurmRows{conv.Columns{M: resp.GetColumns()}, v}
 		for i, s := range rows.M.GetTexts() {
 			rows.M.Texts[i] = console.Escape(s)
 		}
@@ -41,7 +39,7 @@ func listSlurm(ctx context.Context, e *console.Env, c *client.Client, req *apiv1
 			rows.read(&jobs[len(jobs)-1], i)
 		}
 		for _, j := range resp.GetJobs() {
-			jobs = append(jobs, slurmJob(j, now))
+			jobs = append(jobs, slurmJob(v, j))
 		}
 	})
 	return jobs, err
@@ -50,8 +48,7 @@ func listSlurm(ctx context.Context, e *console.Env, c *client.Client, req *apiv1
 // slurmRows are columns in Slurm's terms, as of now.
 type slurmRows struct {
 	conv.Columns
-	groups groupsOf
-	now    time.Time
+	*viewer
 }
 
 // read is slurmJob and slurmSpec of a row.
@@ -85,7 +82,7 @@ func (r slurmRows) read(s *slurm.Job, i int) {
 		s.Priority = 0
 	}
 	settle(s, st.Waiting(), r.now)
-	s.GID, s.Group = r.groups.of(s.UID)
+	s.GID, s.Group = r.group(s.UID)
 	s.InArray(conv.Cell(m.GetArrays(), i), r.Text(m.GetArrayTasks(), i), conv.Cell(m.GetArrayThrottles(), i))
 }
 
@@ -119,28 +116,38 @@ func settle(s *slurm.Job, waiting bool, now time.Time) {
 	}
 }
 
-// groupsOf remembers the primary group of each user.
-type groupsOf map[uint32]groupOf
+// viewer is whoever looks at the cluster: the time there, and what their machine
+// calls users and groups.
+type viewer struct {
+	now      time.Time
+	accounts console.Accounts
+	groups   map[uint32]groupOf // the primary group of each user who was asked for
+}
 
 type groupOf struct {
 	gid  uint32
 	name string
 }
 
-func (g groupsOf) of(uid uint32) (gid uint32, name string) {
-	x, ok := g[uid]
+func viewFrom(e *console.Env) *viewer {
+	return &viewer{now: e.Now(), accounts: e.Accounts, groups: map[uint32]groupOf{}}
+}
+
+// group is a user's primary group there.
+func (v *viewer) group(uid uint32) (gid uint32, name string) {
+	x, ok := v.groups[uid]
 	if !ok {
 		x.gid = uid
-		if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil {
+		if u, err := v.accounts.UserID(strconv.FormatUint(uint64(uid), 10)); err == nil {
 			if gid, err := strconv.ParseUint(u.Gid, 10, 32); err == nil {
 				x.gid = uint32(gid)
 			}
 		}
 		x.name = strconv.FormatUint(uint64(x.gid), 10)
-		if u, err := user.LookupGroupId(x.name); err == nil {
+		if u, err := v.accounts.GroupID(x.name); err == nil {
 			x.name = u.Name
 		}
-		g[uid] = x
+		v.groups[uid] = x
 	}
 	return x.gid, x.name
 }

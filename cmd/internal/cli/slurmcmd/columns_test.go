@@ -40,7 +40,8 @@ func TestRowsReadAsJobs(t *testing.T) {
 		{ID: 9, ArrayJobID: 7, ArrayTaskID: 9, Owner: cluster.Owner{UID: 0, Name: "root"}, State: cluster.JobPending, Submitted: at(-400), Spec: &cluster.Spec{Name: "arr", Array: array}},
 	}
 	jobs[1].Spec.Depends = []cluster.Dependency{{Kind: cluster.AfterOK, Job: 3}}
-	rows := slurmRows{conv.Columns{M: conv.JobColumns(jobs)}, groupsOf{}, now}
+	v := onlooker(now)
+	rows := slurmRows{conv.Columns{M: conv.JobColumns(jobs)}, v}
 	for i, s := range rows.M.Texts {
 		rows.M.Texts[i] = console.Escape(s)
 	}
@@ -58,7 +59,7 @@ func TestRowsReadAsJobs(t *testing.T) {
 	for i, j := range jobs {
 		var row slurm.Job
 		rows.read(&row, i)
-		one := slurmJob(conv.JobToAPI(j, conv.JobDetail{}), now)
+		one := slurmJob(v, conv.JobToAPI(j, conv.JobDetail{}))
 		var got, want bytes.Buffer
 		if err := q.Print(&got, []slurm.Job{row}, now); err != nil {
 			t.Fatal(err)

@@ -32,7 +32,7 @@ func TestSlurmGolden(t *testing.T) {
 		"scancel-word":       "scancel abc",
 		"scancel-missing":    "scancel 99",
 		"scancel-quiet":      "scancel -Q 99",
-		"scancel-signal":     "scancel -s USR1 12",
+		"scancel-signal":     "scancel -s NOPE 12",
 		"scontrol-job":       "scontrol show job 12",
 		"scontrol-waiting":   "scontrol -o show job 14",
 		"scontrol-job99":     "scontrol show job 99",

@@ -48,8 +48,9 @@ func squeueJSON(ctx context.Context, e *console.Env, c *client.Client, q *slurm.
 	if got, err = chosenTasks(e, got, q.Jobs, tasks); err != nil {
 		return err
 	}
+	v := viewFrom(e)
 	return printJobsJSON(e, slices.DeleteFunc(got, func(j *apiv1.Job) bool {
-		s := slurmJob(j, e.Now())
+		s := slurmJob(v, j)
 		return !q.Wants(&s)
 	}))
 }
@@ -58,8 +59,9 @@ func squeueJSON(ctx context.Context, e *console.Env, c *client.Client, q *slurm.
 // one job stay together.
 func chosenTasks(e *console.Env, jobs []*apiv1.Job, ids []uint64, refs []console.TaskRef) ([]*apiv1.Job, error) {
 	var out []*apiv1.Job
+	v := viewFrom(e)
 	for _, j := range jobs {
-		left, err := onlyTasks([]slurm.Job{slurmJob(j, e.Now())}, ids, refs)
+		left, err := onlyTasks([]slurm.Job{slurmJob(v, j)}, ids, refs)
 		if err != nil {
 			return nil, err
 		}
@@ -76,8 +78,9 @@ func sinfoJSON(ctx context.Context, e *console.Env, c *client.Client, s *slurm.S
 	if err != nil {
 		return err
 	}
+	v := viewFrom(e)
 	return printNodesJSON(e, slices.DeleteFunc(nodes, func(n *apiv1.Node) bool {
-		x := slurmNode(n, e.Now())
+		x := slurmNode(v, n)
 		return !s.Wants(&x) || len(s.Partitions) > 0 && !slices.ContainsFunc(x.Partitions, func(p string) bool { return slices.Contains(s.Partitions, p) })
 	}))
 }

@@ -1,11 +1,14 @@
 package slurmcmd
 
 import (
+	"errors"
+	"os/user"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
 )
 
@@ -20,12 +23,55 @@ func TestWhoDrained(t *testing.T) {
 	n := &apiv1.Node{Id: "n1", State: "ready", Drain: true, DrainReason: "ECC", History: []*apiv1.NodeEvent{
 		event(-9, "drained", "", &other), event(-8, "resumed", "", &other), event(-5, "drained", "", &uid), event(-4, "lost", "", nil), event(-3, "drained", "GPU-1", &other),
 	}}
-	s := slurmNode(n, now)
+	v := onlooker(now)
+	s := slurmNode(v, n)
 	if s.User != "4000000" || s.UserID != uid || !s.ReasonAt.Equal(now.Add(-5*time.Hour)) {
 		t.Errorf("drained by %s (%d) at %s", s.User, s.UserID, s.ReasonAt)
 	}
 	n.History = append(n.History, event(-2, "resumed", "", &uid))
-	if s := slurmNode(n, now); s.User != "root" || !s.ReasonAt.IsZero() {
+	if s := slurmNode(v, n); s.User != "root" || !s.ReasonAt.IsZero() {
 		t.Errorf("resumed, but drained by %s at %s", s.User, s.ReasonAt)
+	}
+}
+
+// onlooker has users 0, root, and 1001, ann of group 7, lab; whatever this
+// machine has.
+func onlooker(now time.Time) *viewer {
+	users := map[string]*user.User{"0": {Uid: "0", Gid: "0", Username: "root"}, "1001": {Uid: "1001", Gid: "7", Username: "ann"}}
+	groups := map[string]*user.Group{"0": {Gid: "0", Name: "root"}, "7": {Gid: "7", Name: "lab"}}
+	return viewFrom(&console.Env{Now: func() time.Time { return now }, Accounts: console.Accounts{
+		UserID: func(uid string) (*user.User, error) {
+			if u, ok := users[uid]; ok {
+				return u, nil
+			}
+			return nil, errors.New("no such user")
+		},
+		GroupID: func(gid string) (*user.Group, error) {
+			if g, ok := groups[gid]; ok {
+				return g, nil
+			}
+			return nil, errors.New("no such group")
+		},
+	}})
+}
+
+// TestAccountsOfTheOnlooker: users and groups are called as they are where
+// somebody looks; who is not known there goes by number.
+func TestAccountsOfTheOnlooker(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		uid, gid    uint32
+		user, group string
+	}{{0, 0, "root", "root"}, {1001, 7, "ann", "lab"}, {1002, 1002, "1002", "1002"}} {
+		v := onlooker(time.Now())
+		for range 2 { // asked and remembered
+			if gid, group := v.group(c.uid); v.user(c.uid) != c.user || gid != c.gid || group != c.group {
+				t.Errorf("uid %d is %s of %s (%d), want %s of %s (%d)", c.uid, v.user(c.uid), group, gid, c.user, c.group, c.gid)
+			}
+		}
+		job := slurmJob(v, &apiv1.Job{Id: 1, Uid: c.uid, Spec: &apiv1.JobSpec{}})
+		if job.GID != c.gid || job.Group != c.group {
+			t.Errorf("a job of uid %d is of %s (%d), want %s (%d)", c.uid, job.Group, job.GID, c.group, c.gid)
+		}
 	}
 }

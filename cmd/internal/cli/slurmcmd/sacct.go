@@ -147,14 +147,15 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 		return slurm.Message("Invalid node list: " + o.nodes)
 	}
 	var jobs []*apiv1.Job
+	v := viewFrom(e)
 	gaps, err := client.ListHistory(ctx, c, req, func(page []*apiv1.Job) error {
-		jobs = append(jobs, slices.DeleteFunc(page, func(j *apiv1.Job) bool { return !o.wants(&pick, j, e.Now()) })...)
+		jobs = append(jobs, slices.DeleteFunc(page, func(j *apiv1.Job) bool { return !o.wants(&pick, j, v) })...)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if u := unknownUser(listOf(o.users)); u != "" && len(jobs) == 0 {
+	if u := unknownUser(e, listOf(o.users)); u != "" && len(jobs) == 0 {
 		return slurm.Message("Invalid user id: " + u) // users of other machines are found by what they ran
 	}
 	slices.SortFunc(jobs, func(a, b *apiv1.Job) int { return cmp.Compare(a.GetId(), b.GetId()) })
@@ -166,7 +167,7 @@ func runSacct(ctx context.Context, e *console.Env, c *client.Client, o *acctOpti
 	}
 	rows := make([]slurm.Job, len(jobs))
 	for i, j := range jobs {
-		rows[i] = acctRow(j, e.Now())
+		rows[i] = acctRow(v, j)
 	}
 	return p.Print(rows)
 }
@@ -181,20 +182,20 @@ type acctPick struct {
 
 // wants chooses what the server cannot: by Slurm's names of states, by tasks,
 // and among what has not ended.
-func (o *acctOptions) wants(pick *acctPick, j *apiv1.Job, now time.Time) bool {
+func (o *acctOptions) wants(pick *acctPick, j *apiv1.Job, v *viewer) bool {
 	if len(pick.named) > 0 && !slices.ContainsFunc(pick.named, func(a acctJob) bool { return a.is(j) }) {
 		return false
 	}
 	if qos := listOf(o.qos); len(qos) > 0 && !slices.Contains(qos, j.GetQos()) {
 		return false
 	}
-	s := slurmJob(j, now)
+	s := slurmJob(v, j)
 	return pick.states.wants(&s) && onNodes(pick.nodes, &s) && pick.q.Wants(&s)
 }
 
 // acctRow is a job in sacct's terms.
-func acctRow(j *apiv1.Job, now time.Time) slurm.Job {
-	s := slurmJob(j, now)
+func acctRow(v *viewer, j *apiv1.Job) slurm.Job {
+	s := slurmJob(v, j)
 	m := j.GetMeasured()
 	if s.State == "CANCELLED" && j.GetReason() == "CancelledByUser" {
 		s.State = "CANCELLED by " + strconv.FormatUint(uint64(j.GetUid()), 10)

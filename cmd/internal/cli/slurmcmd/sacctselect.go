@@ -1,12 +1,12 @@
 package slurmcmd
 
 import (
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
 	"github.com/berth-scheduler/berth/cmd/internal/slurm"
 )
 
@@ -73,12 +73,12 @@ func (f *stateFilter) overlaps(from, to time.Time) bool {
 
 // unknownUser returns the first of some users, by name or number, that this
 // machine does not know, "" when it knows all.
-func unknownUser(users []string) string {
+func unknownUser(e *console.Env, users []string) string {
 	for _, u := range users {
 		if _, err := strconv.ParseUint(u, 10, 32); err == nil {
 			continue
 		}
-		if _, err := user.Lookup(u); err != nil {
+		if _, err := e.Accounts.User(u); err != nil {
 			return u
 		}
 	}

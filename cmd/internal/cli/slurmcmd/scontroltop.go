@@ -51,7 +51,7 @@ func top(ctx context.Context, e *console.Env, c *client.Client, id uint64) error
 	if job == nil {
 		return forJob("Invalid job id specified", id)
 	}
-	switch s := slurmJob(job, e.Now()); {
+	switch s := slurmJob(viewFrom(e), job); {
 	case s.ArrayID != 0:
 		return bare(fmt.Sprintf("Requested operation is presently disabled for job %d\nit is a job array, whose tasks keep their places; scontrol update jobid=… nice=N has other jobs step back", id))
 	case s.Code != "PD":

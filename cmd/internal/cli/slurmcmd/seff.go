@@ -59,6 +59,6 @@ func runSeff(ctx context.Context, e *console.Env, c *client.Client, arg string) 
 		return coded{2, "Job not found."}
 	}
 	at := max(0, slices.IndexFunc(jobs, func(j *apiv1.Job) bool { return j.GetId() == named[0].id }))
-	s := acctRow(jobs[at], e.Now())
+	s := acctRow(viewFrom(e), jobs[at])
 	return slurm.Seff(e.Out, &s)
 }

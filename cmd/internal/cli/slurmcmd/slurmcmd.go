@@ -292,7 +292,7 @@ func NewSinfoCmd(e *console.Env, c *client.Client) *cobra.Command {
 		if json {
 			return sinfoJSON(ctx, e, c, &s)
 		}
-		ps, ns, err := slurmCluster(ctx, c, e.Now())
+		ps, ns, err := slurmCluster(ctx, e, c)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,29 +36,28 @@ func NewScancelCmd(e *console.Env, c *client.Client) *cobra.Command {
 		fs.StringVarP(&parts, "partition", "p", "", "jobs of this partition")
 		fs.StringVarP(&states, "state", "t", "", "jobs in this state: PENDING, RUNNING")
 		fs.StringVarP(&nodes, "nodelist", "w", "", "jobs on these nodes")
-		fs.StringVarP(&sig, "signal", "s", "", "refused, but for TERM and KILL")
+		fs.StringVarP(&sig, "signal", "s", "", "send this signal to running jobs; TERM and KILL end them")
 		fs.BoolVarP(&quiet, "quiet", "Q", false, "say nothing of jobs that are not there")
 		fs.BoolVarP(&verbose, "verbose", "v", false, "say which jobs are ended")
-		fs.BoolVarP(&batch, "batch", "b", false, "taken for Slurm's sake")
-		fs.BoolVarP(&full, "full", "f", false, "taken for Slurm's sake")
+		fs.BoolVarP(&batch, "batch", "b", false, "with --signal: to the shell of the script alone")
+		fs.BoolVarP(&full, "full", "f", false, "with --signal: to that shell, too")
 		fs.BoolVarP(&interactive, "interactive", "i", false, "refused: name the jobs")
 	}, func(ctx context.Context, args []string) error {
-		switch s := strings.TrimPrefix(strings.ToUpper(sig), "SIG"); {
-		case s != "" && s != "TERM" && s != "KILL" && s != "15" && s != "9":
-			return fmt.Errorf("--signal=%s: a job can be ended (TERM, then KILL), other signals are not sent", sig)
-		case interactive:
+		if interactive {
 			return errors.New("--interactive: name the jobs that are to end")
+		}
+		send, err := toSend(sig, batch, full)
+		if err != nil {
+			return err
 		}
 		q.Users, q.Names, q.Partitions, q.States = listOf(users), listOf(names), listOf(parts), listOf(strings.ToUpper(states))
 		if me {
 			q.Users = append(q.Users, e.User())
 		}
-		var err error
 		if q.Nodes, err = slurm.Unfold(nodes); err != nil {
 			return slurm.Message(fmt.Sprintf("Invalid node name %v", err))
 		}
-		chooses := len(q.Users)+len(q.Names)+len(q.Partitions)+len(q.States)+len(q.Nodes) > 0
-		if len(args) == 0 && !chooses {
+		if len(args) == 0 && !choosesJobs(&q) {
 			return slurm.Message("No job identification provided")
 		}
 		var tasks []console.TaskRef
@@ -68,17 +68,79 @@ func NewScancelCmd(e *console.Env, c *client.Client) *cobra.Command {
 			}
 			q.Jobs, tasks = append(q.Jobs, ids...), append(tasks, of...)
 		}
-		ids := q.Jobs
-		if chooses && len(tasks) > 0 {
-			return fmt.Errorf("%s: name tasks of arrays without options that choose jobs", tasks[0])
-		}
-		if chooses {
-			if ids, tasks, err = chosen(ctx, e, c, &q); err != nil {
-				return err
-			}
-		}
-		return endJobs(ctx, e, c, ids, tasks, quiet, verbose)
+		return onJobs(ctx, e, c, &q, send, args, tasks, quiet, verbose)
 	})
+}
+
+// onJobs signals, or ends, what scancel's arguments and options name.
+func onJobs(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Squeue, send *apiv1.AttachSignal, args []string, tasks []console.TaskRef, quiet, verbose bool) error {
+	ids, chooses := q.Jobs, choosesJobs(q)
+	if send != nil && len(q.States) == 0 {
+		q.States = []string{"RUNNING"}
+	}
+	if chooses && len(tasks) > 0 {
+		return fmt.Errorf("%s: name tasks of arrays without options that choose jobs", tasks[0])
+	}
+	if chooses {
+		var err error
+		if ids, tasks, err = chosen(ctx, e, c, q); err != nil {
+			return err
+		}
+	}
+	if send != nil && chooses {
+		args = texts(ids)
+	}
+	if send != nil {
+		return signalJobs(ctx, e, c, args, send, verbose)
+	}
+	return endJobs(ctx, e, c, ids, tasks, quiet, verbose)
+}
+
+// choosesJobs reports whether options choose jobs, besides ids.
+func choosesJobs(q *slurm.Squeue) bool {
+	return len(q.Users)+len(q.Names)+len(q.Partitions)+len(q.States)+len(q.Nodes) > 0
+}
+
+// toSend is what scancel --signal asks for, nil where it is to end jobs.
+func toSend(text string, batch, full bool) (*apiv1.AttachSignal, error) {
+	switch strings.TrimPrefix(strings.ToUpper(text), "SIG") {
+	case "", "TERM", "KILL", "15", "9":
+		return nil, nil
+	}
+	sig, err := client.ParseSignal(text)
+	if err != nil {
+		return nil, slurm.Message("Unknown job signal: " + text)
+	}
+	return &apiv1.AttachSignal{Number: uint32(sig), First: batch && !full, All: full}, nil
+}
+
+// signalJobs sends a signal to running jobs, to each once. One that cannot be
+// signalled is an error of the command, but not for the others.
+func signalJobs(ctx context.Context, e *console.Env, c *client.Client, jobs []string, what *apiv1.AttachSignal, verbose bool) error {
+	var faults []error
+	for _, arg := range jobs {
+		job, err := client.OneJob(ctx, c, arg)
+		if err == nil {
+			err = c.Signal(ctx, job, what)
+		}
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return err
+		case err != nil:
+			faults = append(faults, slurm.Message(fmt.Sprintf("Kill job error on job id %s: %v", arg, err)))
+		case verbose:
+			fmt.Fprintf(e.Stderr, "scancel: Signal %d to job %s\n", what.GetNumber(), arg)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func texts(ids []uint64) []string {
+	var out []string
+	for _, id := range ids {
+		out = append(out, strconv.FormatUint(id, 10))
+	}
+	return out
 }
 
 // chosen are the jobs, and tasks of arrays, that have not ended and that the
@@ -89,7 +151,7 @@ func chosen(ctx context.Context, e *console.Env, c *client.Client, q *slurm.Sque
 		return nil, nil, err
 	}
 	for _, j := range got {
-		switch s := slurmJob(j, e.Now()); {
+		switch s := slurmJob(viewFrom(e), j); {
 		case !q.Wants(&s):
 		case s.Folds(): // its id is that of the last task
 			tasks = append(tasks, console.TaskRef{Array: s.ArrayID, Tasks: tasksOf(j)})
@@ -235,7 +297,7 @@ func runScontrolShow(ctx context.Context, e *console.Env, c *client.Client, r *r
 }
 
 func showSlurmNodes(ctx context.Context, e *console.Env, c *client.Client, r *recordOptions, args []string) error {
-	_, nodes, err := slurmCluster(ctx, c, e.Now())
+	_, nodes, err := slurmCluster(ctx, e, c)
 	if err != nil {
 		return err
 	}
@@ -263,7 +325,7 @@ func showSlurmNodes(ctx context.Context, e *console.Env, c *client.Client, r *re
 }
 
 func showSlurmPartitions(ctx context.Context, e *console.Env, c *client.Client, r *recordOptions, args []string) error {
-	parts, nodes, err := slurmCluster(ctx, c, e.Now())
+	parts, nodes, err := slurmCluster(ctx, e, c)
 	if err != nil {
 		return err
 	}

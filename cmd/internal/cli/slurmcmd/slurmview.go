@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,7 +30,8 @@ var slurmStates = map[cluster.JobState][2]string{
 }
 
 // slurmJob is a job in Slurm's terms, as of now.
-func slurmJob(j *apiv1.Job, now time.Time) slurm.Job {
+func slurmJob(v *viewer, j *apiv1.Job) slurm.Job {
+	now := v.now
 	st, err := cluster.ParseJobState(j.GetState())
 	long, code := j.GetState(), st.Code()
 	if s, ok := slurmStates[st]; ok && err == nil {
@@ -62,7 +62,7 @@ func slurmJob(j *apiv1.Job, now time.Time) slurm.Job {
 		s.Restarts = n - 1
 	}
 	if spec != nil {
-		slurmSpec(&s, j, spec, now)
+		slurmSpec(v, &s, j, spec)
 	}
 	return s
 }
@@ -76,8 +76,9 @@ func tasksOf(j *apiv1.Job) string {
 }
 
 // slurmSpec adds what stands in the spec.
-func slurmSpec(s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec, now time.Time) {
-	s.GID, s.Group = groupsOf{}.of(j.GetUid())
+func slurmSpec(v *viewer, s *slurm.Job, j *apiv1.Job, spec *apiv1.JobSpec) {
+	s.GID, s.Group = v.group(j.GetUid())
+	now := v.now
 	// Slurm counts cores and memory of all nodes, a spec those of one.
 	nodes := int64(s.Nodes)
 	s.MinCPUs = max(1, (spec.GetCpuMilli()+999)/1000)
@@ -143,7 +144,8 @@ func local(t *timestamppb.Timestamp, now time.Time) time.Time {
 }
 
 // slurmNode is a node in Slurm's terms.
-func slurmNode(n *apiv1.Node, now time.Time) slurm.Node {
+func slurmNode(v *viewer, n *apiv1.Node) slurm.Node {
+	now := v.now
 	up := n.GetState() == cluster.NodeReady.String()
 	cpus, used := n.GetCpuMilli()/1000, (n.GetCpuUsedMilli()+999)/1000
 	s := slurm.Node{
@@ -157,7 +159,7 @@ func slurmNode(n *apiv1.Node, now time.Time) slurm.Node {
 	}
 	s.Gres, s.GresUsed = slurmGres(n.GetGpus())
 	s.Features = n.GetFeatures()
-	ordered(&s, n.GetHistory(), now)
+	ordered(v, &s, n.GetHistory())
 	if n.GetMaint() {
 		s.State = slurm.InMaintenance(s.State)
 	} else if n.GetReservation() != "" {
@@ -168,26 +170,26 @@ func slurmNode(n *apiv1.Node, now time.Time) slurm.Node {
 
 // ordered fills in who drained a node last, and when; of one that is down, when
 // it was lost.
-func ordered(s *slurm.Node, history []*apiv1.NodeEvent, now time.Time) {
+func ordered(v *viewer, s *slurm.Node, history []*apiv1.NodeEvent) {
 	for _, h := range slices.Backward(history) {
 		switch {
 		case h.GetGpu() != "":
 		case h.GetKind() == cluster.EventResumed:
 			return
 		case h.GetKind() == cluster.EventDrained:
-			s.ReasonAt = local(h.GetAt(), now)
+			s.ReasonAt = local(h.GetAt(), v.now)
 			if h.ByUid != nil {
-				s.UserID, s.User = h.GetByUid(), userName(h.GetByUid())
+				s.UserID, s.User = h.GetByUid(), v.user(h.GetByUid())
 			}
 			return
 		}
 	}
 }
 
-// userName is that of a user on this machine, or the number.
-func userName(uid uint32) string {
+// user is the name that a user has there, or the number.
+func (v *viewer) user(uid uint32) string {
 	id := strconv.FormatUint(uint64(uid), 10)
-	if u, err := user.LookupId(id); err == nil {
+	if u, err := v.accounts.UserID(id); err == nil {
 		return u.Username
 	}
 	return id
@@ -221,7 +223,7 @@ func slurmGres(gpus []*apiv1.GPU) (all, used string) {
 
 // slurmCluster reads nodes and partitions; a cluster without partitions has one
 // of all nodes.
-func slurmCluster(ctx context.Context, c *client.Client, now time.Time) ([]slurm.Partition, []slurm.Node, error) {
+func slurmCluster(ctx context.Context, e *console.Env, c *client.Client) ([]slurm.Partition, []slurm.Node, error) {
 	nodes, err := client.GetNodes(ctx, c, nil)
 	if err != nil {
 		return nil, nil, err
@@ -235,10 +237,10 @@ func slurmCluster(ctx context.Context, c *client.Client, now time.Time) ([]slurm
 	if err != nil {
 		return nil, nil, err
 	}
-	out := make([]slurm.Node, len(nodes))
+	out, v := make([]slurm.Node, len(nodes)), viewFrom(e)
 	all := slurm.Partition{Name: noPartition, Default: true, Up: true}
 	for i, n := range nodes {
-		out[i] = slurmNode(n, now)
+		out[i] = slurmNode(v, n)
 		all.Nodes = append(all.Nodes, n.GetId())
 	}
 	if len(parts) == 0 {

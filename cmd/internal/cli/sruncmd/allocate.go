@@ -197,7 +197,8 @@ func (a *allocation) end(code int) {
 		return
 	default:
 	}
-	s, err := a.c.OpenSession(ctx, client.SessionConfig{}, a.own("end", strconv.Itoa(code)))
+	// Kept, it goes on when a leader dies, and its answer is heard through the next.
+	s, err := a.c.OpenSession(ctx, client.SessionConfig{Keep: a.c.Timeout, Patience: a.c.Timeout}, a.own("end", strconv.Itoa(code)))
 	if err == nil {
 		defer s.Close()
 		for err == nil {

@@ -13,7 +13,10 @@ import (
 
 	"github.com/berth-scheduler/berth/agent/step"
 	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cluster/draws"
 )
+
+var _ = draws.Fixed()
 
 func jobWith(env ...string) *job {
 	vars := map[string]string{}

@@ -51,7 +51,7 @@ if @IDLE@:
     c.MappingKernelManager.cull_idle_timeout = @IDLE@
     c.MappingKernelManager.cull_interval = max(1, min(60, @IDLE@ // 4))
 PY
-cat >"$dir/ready.py" <<'PY'
+cat >"$dir/ready.new" <<'PY'
 import http.client, os, socket, sys, time
 d = os.path.dirname(os.path.abspath(__file__))
 
@@ -76,6 +76,7 @@ for _ in range(600):
     sys.exit(0)
 sys.exit(1)
 PY
+mv "$dir/ready.new" "$dir/ready.py" # who waits for it finds the whole of it
 trap 'kill "$pid" 2>/dev/null' TERM INT HUP
 "$@" --config="$dir/config.py" >"$dir/log" 2>&1 &
 pid=$!

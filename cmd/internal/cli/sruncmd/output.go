@@ -71,7 +71,7 @@ func (o *outputs) route(path string, own io.Writer, p patterns) func(int) (io.Wr
 		if p.openTruncate {
 			flags |= os.O_TRUNC
 		}
-		f, err := os.OpenFile(name, flags, 0o666)
+		f, err := os.OpenFile(name, flags, 0o666) // #nosec G302 -- the user's own file, and umask, as of a shell
 		if err != nil {
 			return nil, err
 		}

@@ -111,7 +111,7 @@ func TestTunnel(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	interrupt := func() { stop(&console.Interruption{Sig: syscall.SIGINT}) }
 	go func() { code <- w.RunCtx(ctx, "tunnel", "--socket", near, "12", filepath.Join(dir, "far")) }()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		got, err := echo(near)
 		if err == nil && got == "hello" {
@@ -149,7 +149,7 @@ func echo(path string) (string, error) {
 		return "", err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		return "", err
 	}
 	if _, err := io.WriteString(c, "hello"); err != nil {

@@ -67,6 +67,7 @@ type GpuView struct {
 	StateReason       string      `json:"state_reason"`
 	Drain             bool        `json:"drain"`
 	DrainReason       string      `json:"drain_reason"`
+	SharingOff        string      `json:"sharing_off"`
 	Detail            *detailView `json:"detail"`
 }
 
@@ -91,7 +92,7 @@ func Nodes(in []*apiv1.Node) []nodeView {
 				LedgerUsedMiB: g.GetLedgerUsedMib(), LedgerUsedMilli: g.GetLedgerUsedMilli(), Shares: g.GetShares(), MaxShares: g.GetMaxShares(),
 				Exclusive: g.GetExclusive(), CapMode: g.GetCapMode(), Scope: g.GetScope(), CapReason: g.GetCapReason(), MeasuredUsedMiB: g.GetMeasuredUsedMib(), MeasuredUtilMilli: g.GetMeasuredUtilMilli(),
 				GossipFreeMiB: g.GetGossipFreeMib(), Queued: g.GetQueued(), Jobs: list(g.GetJobs()), BusyMS: g.GetBusyMs(), BusySince: Stamp(g.GetBusySince()),
-				State: g.GetState(), StateReason: g.GetStateReason(), Drain: g.GetDrain(), DrainReason: g.GetDrainReason(),
+				State: g.GetState(), StateReason: g.GetStateReason(), Drain: g.GetDrain(), DrainReason: g.GetDrainReason(), SharingOff: g.GetSharingOff(),
 				Detail: viewDetail(g.GetDetail()),
 			})
 		}
@@ -128,6 +129,9 @@ type memberView struct {
 	HistoryBytes   uint64 `json:"history_bytes"`
 	HistoryHoles   uint32 `json:"history_holes"`
 	HistoryProblem string `json:"history_problem"`
+	DiskFree       uint64 `json:"disk_free_bytes"`
+	DiskSize       uint64 `json:"disk_size_bytes"`
+	DiskProblem    string `json:"disk_problem"`
 }
 
 type jobCountView struct {
@@ -148,6 +152,7 @@ func Status(s *apiv1.GetStatusResponse) statusView {
 			StateHash: m.GetStateHash(), StateHashIndex: m.GetStateHashIndex(), PID: m.GetPid(), Version: m.GetVersion(),
 			ModelVersion: m.GetModelVersion(), ModelSHA256: m.GetModelSha256(),
 			HistoryJobs: m.GetHistoryJobs(), HistoryBytes: m.GetHistoryBytes(), HistoryHoles: m.GetHistoryHoles(), HistoryProblem: m.GetHistoryProblem(),
+			DiskFree: m.GetDiskFree(), DiskSize: m.GetDiskSize(), DiskProblem: m.GetDiskProblem(),
 		})
 	}
 	for _, j := range s.GetJobs() {

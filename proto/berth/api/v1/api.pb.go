@@ -4939,8 +4939,13 @@ type Member struct {
 	HistoryBytes   uint64 `protobuf:"varint,16,opt,name=history_bytes,json=historyBytes,proto3" json:"history_bytes,omitempty"`
 	HistoryHoles   uint32 `protobuf:"varint,17,opt,name=history_holes,json=historyHoles,proto3" json:"history_holes,omitempty"`
 	HistoryProblem string `protobuf:"bytes,18,opt,name=history_problem,json=historyProblem,proto3" json:"history_problem,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The file system of its directory in bytes, both 0 when that is not known, and
+	// what is wrong there, "" when there is room.
+	DiskFree      uint64 `protobuf:"varint,19,opt,name=disk_free,json=diskFree,proto3" json:"disk_free,omitempty"`
+	DiskSize      uint64 `protobuf:"varint,20,opt,name=disk_size,json=diskSize,proto3" json:"disk_size,omitempty"`
+	DiskProblem   string `protobuf:"bytes,21,opt,name=disk_problem,json=diskProblem,proto3" json:"disk_problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
@@ -5095,6 +5100,27 @@ func (x *Member) GetHistoryHoles() uint32 {
 func (x *Member) GetHistoryProblem() string {
 	if x != nil {
 		return x.HistoryProblem
+	}
+	return ""
+}
+
+func (x *Member) GetDiskFree() uint64 {
+	if x != nil {
+		return x.DiskFree
+	}
+	return 0
+}
+
+func (x *Member) GetDiskSize() uint64 {
+	if x != nil {
+		return x.DiskSize
+	}
+	return 0
+}
+
+func (x *Member) GetDiskProblem() string {
+	if x != nil {
+		return x.DiskProblem
 	}
 	return ""
 }
@@ -5526,7 +5552,10 @@ type GPU struct {
 	CapReason string `protobuf:"bytes,24,opt,name=cap_reason,json=capReason,proto3" json:"cap_reason,omitempty"`
 	// What its agent knows of it beyond what the scheduler uses; absent while no
 	// agent told this leader.
-	Detail        *GPUDetail `protobuf:"bytes,25,opt,name=detail,proto3" json:"detail,omitempty"`
+	Detail *GPUDetail `protobuf:"bytes,25,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Where an administrator switched sharing off, which keeps others from lying
+	// beside who is on it; empty when nobody did.
+	SharingOff    string `protobuf:"bytes,40,opt,name=sharing_off,json=sharingOff,proto3" json:"sharing_off,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5734,6 +5763,13 @@ func (x *GPU) GetDetail() *GPUDetail {
 		return x.Detail
 	}
 	return nil
+}
+
+func (x *GPU) GetSharingOff() string {
+	if x != nil {
+		return x.SharingOff
+	}
+	return ""
 }
 
 // GPUDetail is what an agent knows of a GPU, for people.
@@ -6115,6 +6151,239 @@ func (x *NodeEvent) GetByUid() uint32 {
 	return 0
 }
 
+// SetSharingRequest names one place: a GPU by its UUID or by its index on a node,
+// a node, a partition, or the cluster.
+type SetSharingRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Gpu       string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	Node      string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Index     *uint32                `protobuf:"varint,3,opt,name=index,proto3,oneof" json:"index,omitempty"`
+	Partition string                 `protobuf:"bytes,4,opt,name=partition,proto3" json:"partition,omitempty"`
+	Cluster   bool                   `protobuf:"varint,5,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Off       bool                   `protobuf:"varint,6,opt,name=off,proto3" json:"off,omitempty"`
+	Reason    string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Changes nothing; the rest does not count.
+	Look          bool `protobuf:"varint,8,opt,name=look,proto3" json:"look,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSharingRequest) Reset() {
+	*x = SetSharingRequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSharingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSharingRequest) ProtoMessage() {}
+
+func (x *SetSharingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSharingRequest.ProtoReflect.Descriptor instead.
+func (*SetSharingRequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *SetSharingRequest) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+func (x *SetSharingRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *SetSharingRequest) GetIndex() uint32 {
+	if x != nil && x.Index != nil {
+		return *x.Index
+	}
+	return 0
+}
+
+func (x *SetSharingRequest) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *SetSharingRequest) GetCluster() bool {
+	if x != nil {
+		return x.Cluster
+	}
+	return false
+}
+
+func (x *SetSharingRequest) GetOff() bool {
+	if x != nil {
+		return x.Off
+	}
+	return false
+}
+
+func (x *SetSharingRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *SetSharingRequest) GetLook() bool {
+	if x != nil {
+		return x.Look
+	}
+	return false
+}
+
+type SetSharingResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Everywhere that sharing is off now.
+	Off           []*SharingOff `protobuf:"bytes,1,rep,name=off,proto3" json:"off,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSharingResponse) Reset() {
+	*x = SetSharingResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSharingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSharingResponse) ProtoMessage() {}
+
+func (x *SetSharingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSharingResponse.ProtoReflect.Descriptor instead.
+func (*SetSharingResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *SetSharingResponse) GetOff() []*SharingOff {
+	if x != nil {
+		return x.Off
+	}
+	return nil
+}
+
+// SharingOff is where sharing is off. One that names no place means everywhere.
+type SharingOff struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Partition     string                 `protobuf:"bytes,3,opt,name=partition,proto3" json:"partition,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	ByUid         uint32                 `protobuf:"varint,5,opt,name=by_uid,json=byUid,proto3" json:"by_uid,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SharingOff) Reset() {
+	*x = SharingOff{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharingOff) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharingOff) ProtoMessage() {}
+
+func (x *SharingOff) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharingOff.ProtoReflect.Descriptor instead.
+func (*SharingOff) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *SharingOff) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+func (x *SharingOff) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *SharingOff) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *SharingOff) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *SharingOff) GetByUid() uint32 {
+	if x != nil {
+		return x.ByUid
+	}
+	return 0
+}
+
+func (x *SharingOff) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 // DrainGPURequest names a GPU by its UUID, or by its index on a node.
 type DrainGPURequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6128,7 +6397,7 @@ type DrainGPURequest struct {
 
 func (x *DrainGPURequest) Reset() {
 	*x = DrainGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6140,7 +6409,7 @@ func (x *DrainGPURequest) String() string {
 func (*DrainGPURequest) ProtoMessage() {}
 
 func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[60]
+	mi := &file_berth_api_v1_api_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6153,7 +6422,7 @@ func (x *DrainGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPURequest.ProtoReflect.Descriptor instead.
 func (*DrainGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{60}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DrainGPURequest) GetGpu() string {
@@ -6194,7 +6463,7 @@ type DrainGPUResponse struct {
 
 func (x *DrainGPUResponse) Reset() {
 	*x = DrainGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6206,7 +6475,7 @@ func (x *DrainGPUResponse) String() string {
 func (*DrainGPUResponse) ProtoMessage() {}
 
 func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[61]
+	mi := &file_berth_api_v1_api_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6219,7 +6488,7 @@ func (x *DrainGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainGPUResponse.ProtoReflect.Descriptor instead.
 func (*DrainGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{61}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DrainGPUResponse) GetNode() *Node {
@@ -6247,7 +6516,7 @@ type ResumeGPURequest struct {
 
 func (x *ResumeGPURequest) Reset() {
 	*x = ResumeGPURequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6259,7 +6528,7 @@ func (x *ResumeGPURequest) String() string {
 func (*ResumeGPURequest) ProtoMessage() {}
 
 func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[62]
+	mi := &file_berth_api_v1_api_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6272,7 +6541,7 @@ func (x *ResumeGPURequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPURequest.ProtoReflect.Descriptor instead.
 func (*ResumeGPURequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{62}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ResumeGPURequest) GetGpu() string {
@@ -6306,7 +6575,7 @@ type ResumeGPUResponse struct {
 
 func (x *ResumeGPUResponse) Reset() {
 	*x = ResumeGPUResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6318,7 +6587,7 @@ func (x *ResumeGPUResponse) String() string {
 func (*ResumeGPUResponse) ProtoMessage() {}
 
 func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[63]
+	mi := &file_berth_api_v1_api_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6331,7 +6600,7 @@ func (x *ResumeGPUResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGPUResponse.ProtoReflect.Descriptor instead.
 func (*ResumeGPUResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{63}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ResumeGPUResponse) GetNode() *Node {
@@ -6363,7 +6632,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6375,7 +6644,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[64]
+	mi := &file_berth_api_v1_api_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6388,7 +6657,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{64}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DrainNodeRequest) GetId() string {
@@ -6431,7 +6700,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6443,7 +6712,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[65]
+	mi := &file_berth_api_v1_api_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6456,7 +6725,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{65}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -6489,7 +6758,7 @@ type ResumeNodeRequest struct {
 
 func (x *ResumeNodeRequest) Reset() {
 	*x = ResumeNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6501,7 +6770,7 @@ func (x *ResumeNodeRequest) String() string {
 func (*ResumeNodeRequest) ProtoMessage() {}
 
 func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[66]
+	mi := &file_berth_api_v1_api_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6514,7 +6783,7 @@ func (x *ResumeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{66}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ResumeNodeRequest) GetId() string {
@@ -6533,7 +6802,7 @@ type ResumeNodeResponse struct {
 
 func (x *ResumeNodeResponse) Reset() {
 	*x = ResumeNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6545,7 +6814,7 @@ func (x *ResumeNodeResponse) String() string {
 func (*ResumeNodeResponse) ProtoMessage() {}
 
 func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[67]
+	mi := &file_berth_api_v1_api_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6558,7 +6827,7 @@ func (x *ResumeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeNodeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{67}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ResumeNodeResponse) GetNode() *Node {
@@ -6577,7 +6846,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6589,7 +6858,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[68]
+	mi := &file_berth_api_v1_api_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6602,7 +6871,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{68}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *FenceNodeRequest) GetId() string {
@@ -6624,7 +6893,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6636,7 +6905,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[69]
+	mi := &file_berth_api_v1_api_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6649,7 +6918,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{69}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *FenceNodeResponse) GetNode() *Node {
@@ -6682,7 +6951,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6694,7 +6963,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[70]
+	mi := &file_berth_api_v1_api_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6707,7 +6976,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{70}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *RemoveNodeRequest) GetId() string {
@@ -6725,7 +6994,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6737,7 +7006,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[71]
+	mi := &file_berth_api_v1_api_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6750,7 +7019,184 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{71}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
+}
+
+type SetDeniedRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Say only who is denied.
+	Look bool `protobuf:"varint,1,opt,name=look,proto3" json:"look,omitempty"`
+	// "agent", "gate" or "coordinator", and the name in the certificate; or
+	// "serial", and the number of one certificate in hexadecimal.
+	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	Id   string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	// Let it in again.
+	Allow         bool `protobuf:"varint,4,opt,name=allow,proto3" json:"allow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetDeniedRequest) Reset() {
+	*x = SetDeniedRequest{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetDeniedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetDeniedRequest) ProtoMessage() {}
+
+func (x *SetDeniedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetDeniedRequest.ProtoReflect.Descriptor instead.
+func (*SetDeniedRequest) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *SetDeniedRequest) GetLook() bool {
+	if x != nil {
+		return x.Look
+	}
+	return false
+}
+
+func (x *SetDeniedRequest) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *SetDeniedRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SetDeniedRequest) GetAllow() bool {
+	if x != nil {
+		return x.Allow
+	}
+	return false
+}
+
+type SetDeniedResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All that are denied now, by role and id.
+	Denied        []*Denied `protobuf:"bytes,1,rep,name=denied,proto3" json:"denied,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetDeniedResponse) Reset() {
+	*x = SetDeniedResponse{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetDeniedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetDeniedResponse) ProtoMessage() {}
+
+func (x *SetDeniedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetDeniedResponse.ProtoReflect.Descriptor instead.
+func (*SetDeniedResponse) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *SetDeniedResponse) GetDenied() []*Denied {
+	if x != nil {
+		return x.Denied
+	}
+	return nil
+}
+
+type Denied struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Denied) Reset() {
+	*x = Denied{}
+	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Denied) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Denied) ProtoMessage() {}
+
+func (x *Denied) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Denied.ProtoReflect.Descriptor instead.
+func (*Denied) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *Denied) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Denied) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Denied) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
 }
 
 type CreateTokenRequest struct {
@@ -6764,7 +7210,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6776,7 +7222,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[72]
+	mi := &file_berth_api_v1_api_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6789,7 +7235,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{72}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -6823,7 +7269,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	mi := &file_berth_api_v1_api_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6835,7 +7281,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[73]
+	mi := &file_berth_api_v1_api_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6848,7 +7294,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{73}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -6908,7 +7354,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	mi := &file_berth_api_v1_api_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6920,7 +7366,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[74]
+	mi := &file_berth_api_v1_api_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6933,7 +7379,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{74}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Partition) GetName() string {
@@ -7074,7 +7520,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	mi := &file_berth_api_v1_api_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7086,7 +7532,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[75]
+	mi := &file_berth_api_v1_api_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7099,7 +7545,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{75}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *AccessList) GetList() string {
@@ -7126,7 +7572,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	mi := &file_berth_api_v1_api_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7138,7 +7584,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[76]
+	mi := &file_berth_api_v1_api_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7151,7 +7597,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{76}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListPartitionsRequest) GetNames() []string {
@@ -7170,7 +7616,7 @@ type ListPartitionsResponse struct {
 
 func (x *ListPartitionsResponse) Reset() {
 	*x = ListPartitionsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	mi := &file_berth_api_v1_api_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7182,7 +7628,7 @@ func (x *ListPartitionsResponse) String() string {
 func (*ListPartitionsResponse) ProtoMessage() {}
 
 func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[77]
+	mi := &file_berth_api_v1_api_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7195,7 +7641,7 @@ func (x *ListPartitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListPartitionsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{77}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListPartitionsResponse) GetPartitions() []*Partition {
@@ -7234,7 +7680,7 @@ type SetPartitionRequest struct {
 
 func (x *SetPartitionRequest) Reset() {
 	*x = SetPartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	mi := &file_berth_api_v1_api_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7246,7 +7692,7 @@ func (x *SetPartitionRequest) String() string {
 func (*SetPartitionRequest) ProtoMessage() {}
 
 func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[78]
+	mi := &file_berth_api_v1_api_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7259,7 +7705,7 @@ func (x *SetPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SetPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{78}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SetPartitionRequest) GetName() string {
@@ -7363,7 +7809,7 @@ type SetPartitionResponse struct {
 
 func (x *SetPartitionResponse) Reset() {
 	*x = SetPartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	mi := &file_berth_api_v1_api_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7375,7 +7821,7 @@ func (x *SetPartitionResponse) String() string {
 func (*SetPartitionResponse) ProtoMessage() {}
 
 func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[79]
+	mi := &file_berth_api_v1_api_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7388,7 +7834,7 @@ func (x *SetPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SetPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{79}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SetPartitionResponse) GetPartition() *Partition {
@@ -7414,7 +7860,7 @@ type RemovePartitionRequest struct {
 
 func (x *RemovePartitionRequest) Reset() {
 	*x = RemovePartitionRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	mi := &file_berth_api_v1_api_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7426,7 +7872,7 @@ func (x *RemovePartitionRequest) String() string {
 func (*RemovePartitionRequest) ProtoMessage() {}
 
 func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[80]
+	mi := &file_berth_api_v1_api_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7439,7 +7885,7 @@ func (x *RemovePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionRequest.ProtoReflect.Descriptor instead.
 func (*RemovePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{80}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RemovePartitionRequest) GetName() string {
@@ -7457,7 +7903,7 @@ type RemovePartitionResponse struct {
 
 func (x *RemovePartitionResponse) Reset() {
 	*x = RemovePartitionResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	mi := &file_berth_api_v1_api_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7469,7 +7915,7 @@ func (x *RemovePartitionResponse) String() string {
 func (*RemovePartitionResponse) ProtoMessage() {}
 
 func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[81]
+	mi := &file_berth_api_v1_api_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7482,7 +7928,7 @@ func (x *RemovePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartitionResponse.ProtoReflect.Descriptor instead.
 func (*RemovePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{81}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{87}
 }
 
 // Reservation keeps nodes or cards for some jobs, or for nobody, for a while.
@@ -7518,7 +7964,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	mi := &file_berth_api_v1_api_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7530,7 +7976,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[82]
+	mi := &file_berth_api_v1_api_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7543,7 +7989,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{82}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Reservation) GetName() string {
@@ -7684,7 +8130,7 @@ type ReservedGPU struct {
 
 func (x *ReservedGPU) Reset() {
 	*x = ReservedGPU{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[83]
+	mi := &file_berth_api_v1_api_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7696,7 +8142,7 @@ func (x *ReservedGPU) String() string {
 func (*ReservedGPU) ProtoMessage() {}
 
 func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[83]
+	mi := &file_berth_api_v1_api_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7709,7 +8155,7 @@ func (x *ReservedGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservedGPU.ProtoReflect.Descriptor instead.
 func (*ReservedGPU) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{83}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ReservedGPU) GetUuid() string {
@@ -7750,7 +8196,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	mi := &file_berth_api_v1_api_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7762,7 +8208,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[84]
+	mi := &file_berth_api_v1_api_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7775,7 +8221,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{84}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListReservationsRequest) GetNames() []string {
@@ -7794,7 +8240,7 @@ type ListReservationsResponse struct {
 
 func (x *ListReservationsResponse) Reset() {
 	*x = ListReservationsResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[85]
+	mi := &file_berth_api_v1_api_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7806,7 +8252,7 @@ func (x *ListReservationsResponse) String() string {
 func (*ListReservationsResponse) ProtoMessage() {}
 
 func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[85]
+	mi := &file_berth_api_v1_api_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7819,7 +8265,7 @@ func (x *ListReservationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsResponse.ProtoReflect.Descriptor instead.
 func (*ListReservationsResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{85}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListReservationsResponse) GetReservations() []*Reservation {
@@ -7867,7 +8313,7 @@ type SetReservationRequest struct {
 
 func (x *SetReservationRequest) Reset() {
 	*x = SetReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[86]
+	mi := &file_berth_api_v1_api_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7879,7 +8325,7 @@ func (x *SetReservationRequest) String() string {
 func (*SetReservationRequest) ProtoMessage() {}
 
 func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[86]
+	mi := &file_berth_api_v1_api_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7892,7 +8338,7 @@ func (x *SetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationRequest.ProtoReflect.Descriptor instead.
 func (*SetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{86}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *SetReservationRequest) GetName() string {
@@ -8052,7 +8498,7 @@ type SetReservationResponse struct {
 
 func (x *SetReservationResponse) Reset() {
 	*x = SetReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[87]
+	mi := &file_berth_api_v1_api_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8064,7 +8510,7 @@ func (x *SetReservationResponse) String() string {
 func (*SetReservationResponse) ProtoMessage() {}
 
 func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[87]
+	mi := &file_berth_api_v1_api_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8077,7 +8523,7 @@ func (x *SetReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservationResponse.ProtoReflect.Descriptor instead.
 func (*SetReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{87}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *SetReservationResponse) GetReservation() *Reservation {
@@ -8103,7 +8549,7 @@ type RemoveReservationRequest struct {
 
 func (x *RemoveReservationRequest) Reset() {
 	*x = RemoveReservationRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[88]
+	mi := &file_berth_api_v1_api_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8115,7 +8561,7 @@ func (x *RemoveReservationRequest) String() string {
 func (*RemoveReservationRequest) ProtoMessage() {}
 
 func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[88]
+	mi := &file_berth_api_v1_api_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8128,7 +8574,7 @@ func (x *RemoveReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationRequest.ProtoReflect.Descriptor instead.
 func (*RemoveReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{88}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RemoveReservationRequest) GetName() string {
@@ -8146,7 +8592,7 @@ type RemoveReservationResponse struct {
 
 func (x *RemoveReservationResponse) Reset() {
 	*x = RemoveReservationResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[89]
+	mi := &file_berth_api_v1_api_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8158,7 +8604,7 @@ func (x *RemoveReservationResponse) String() string {
 func (*RemoveReservationResponse) ProtoMessage() {}
 
 func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[89]
+	mi := &file_berth_api_v1_api_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8171,7 +8617,7 @@ func (x *RemoveReservationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservationResponse.ProtoReflect.Descriptor instead.
 func (*RemoveReservationResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{89}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{95}
 }
 
 // UpdateJobRequest changes what is named.
@@ -8212,7 +8658,7 @@ type UpdateJobRequest struct {
 
 func (x *UpdateJobRequest) Reset() {
 	*x = UpdateJobRequest{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[90]
+	mi := &file_berth_api_v1_api_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8224,7 +8670,7 @@ func (x *UpdateJobRequest) String() string {
 func (*UpdateJobRequest) ProtoMessage() {}
 
 func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[90]
+	mi := &file_berth_api_v1_api_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8237,7 +8683,7 @@ func (x *UpdateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobRequest.ProtoReflect.Descriptor instead.
 func (*UpdateJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{90}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *UpdateJobRequest) GetId() uint64 {
@@ -8418,7 +8864,7 @@ type UpdateJobResponse struct {
 
 func (x *UpdateJobResponse) Reset() {
 	*x = UpdateJobResponse{}
-	mi := &file_berth_api_v1_api_proto_msgTypes[91]
+	mi := &file_berth_api_v1_api_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8430,7 +8876,7 @@ func (x *UpdateJobResponse) String() string {
 func (*UpdateJobResponse) ProtoMessage() {}
 
 func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_api_proto_msgTypes[91]
+	mi := &file_berth_api_v1_api_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8443,7 +8889,7 @@ func (x *UpdateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJobResponse.ProtoReflect.Descriptor instead.
 func (*UpdateJobResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{91}
+	return file_berth_api_v1_api_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *UpdateJobResponse) GetJob() *Job {
@@ -8921,7 +9367,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x06policy\x18\a \x01(\tR\x06policy\x12\x1d\n" +
 	"\n" +
 	"max_shares\x18\b \x01(\rR\tmaxShares\x12,\n" +
-	"\x03now\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x03now\"\xa9\x04\n" +
+	"\x03now\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x03now\"\x86\x05\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
@@ -8943,7 +9389,10 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\fhistory_jobs\x18\x0f \x01(\x04R\vhistoryJobs\x12#\n" +
 	"\rhistory_bytes\x18\x10 \x01(\x04R\fhistoryBytes\x12#\n" +
 	"\rhistory_holes\x18\x11 \x01(\rR\fhistoryHoles\x12'\n" +
-	"\x0fhistory_problem\x18\x12 \x01(\tR\x0ehistoryProblem\"6\n" +
+	"\x0fhistory_problem\x18\x12 \x01(\tR\x0ehistoryProblem\x12\x1b\n" +
+	"\tdisk_free\x18\x13 \x01(\x04R\bdiskFree\x12\x1b\n" +
+	"\tdisk_size\x18\x14 \x01(\x04R\bdiskSize\x12!\n" +
+	"\fdisk_problem\x18\x15 \x01(\tR\vdiskProblem\"6\n" +
 	"\bJobCount\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\"$\n" +
@@ -8985,7 +9434,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\vdrain_until\x18! \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"drainUntil\x129\n" +
 	"\n" +
-	"drain_from\x18\" \x01(\v2\x1a.google.protobuf.TimestampR\tdrainFrom\"\x9f\x06\n" +
+	"drain_from\x18\" \x01(\v2\x1a.google.protobuf.TimestampR\tdrainFrom\"\xc0\x06\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x12\n" +
@@ -9015,7 +9464,9 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x05scope\x18\x17 \x01(\tR\x05scope\x12\x1d\n" +
 	"\n" +
 	"cap_reason\x18\x18 \x01(\tR\tcapReason\x12/\n" +
-	"\x06detail\x18\x19 \x01(\v2\x17.berth.api.v1.GPUDetailR\x06detail\"\x90\x03\n" +
+	"\x06detail\x18\x19 \x01(\v2\x17.berth.api.v1.GPUDetailR\x06detail\x12\x1f\n" +
+	"\vsharing_off\x18( \x01(\tR\n" +
+	"sharingOff\"\x90\x03\n" +
 	"\tGPUDetail\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06driver\x18\x02 \x01(\tR\x06driver\x12\x12\n" +
@@ -9049,7 +9500,27 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\x06detail\x18\x05 \x01(\tR\x06detail\x12\x1a\n" +
 	"\x06by_uid\x18\x06 \x01(\rH\x01R\x05byUid\x88\x01\x01B\b\n" +
 	"\x06_indexB\t\n" +
-	"\a_by_uid\"t\n" +
+	"\a_by_uid\"\xd4\x01\n" +
+	"\x11SetSharingRequest\x12\x10\n" +
+	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x19\n" +
+	"\x05index\x18\x03 \x01(\rH\x00R\x05index\x88\x01\x01\x12\x1c\n" +
+	"\tpartition\x18\x04 \x01(\tR\tpartition\x12\x18\n" +
+	"\acluster\x18\x05 \x01(\bR\acluster\x12\x10\n" +
+	"\x03off\x18\x06 \x01(\bR\x03off\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x12\n" +
+	"\x04look\x18\b \x01(\bR\x04lookB\b\n" +
+	"\x06_index\"@\n" +
+	"\x12SetSharingResponse\x12*\n" +
+	"\x03off\x18\x01 \x03(\v2\x18.berth.api.v1.SharingOffR\x03off\"\xab\x01\n" +
+	"\n" +
+	"SharingOff\x12\x10\n" +
+	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1c\n" +
+	"\tpartition\x18\x03 \x01(\tR\tpartition\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x15\n" +
+	"\x06by_uid\x18\x05 \x01(\rR\x05byUid\x12*\n" +
+	"\x02at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"t\n" +
 	"\x0fDrainGPURequest\x12\x10\n" +
 	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x19\n" +
@@ -9088,7 +9559,18 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\brequeued\x18\x03 \x03(\x04R\brequeued\"#\n" +
 	"\x11RemoveNodeRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x14\n" +
-	"\x12RemoveNodeResponse\"e\n" +
+	"\x12RemoveNodeResponse\"`\n" +
+	"\x10SetDeniedRequest\x12\x12\n" +
+	"\x04look\x18\x01 \x01(\bR\x04look\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x14\n" +
+	"\x05allow\x18\x04 \x01(\bR\x05allow\"A\n" +
+	"\x11SetDeniedResponse\x12,\n" +
+	"\x06denied\x18\x01 \x03(\v2\x14.berth.api.v1.DeniedR\x06denied\"X\n" +
+	"\x06Denied\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"e\n" +
 	"\x12CreateTokenRequest\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12+\n" +
@@ -9310,8 +9792,7 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"ExplainJob\x12\x1f.berth.api.v1.ExplainJobRequest\x1a .berth.api.v1.ExplainJobResponse\x12X\n" +
 	"\rListForecasts\x12\".berth.api.v1.ListForecastsRequest\x1a#.berth.api.v1.ListForecastsResponse\x12F\n" +
 	"\aPredict\x12\x1c.berth.api.v1.PredictRequest\x1a\x1d.berth.api.v1.PredictResponse\x12N\n" +
-	"\tWatchJobs\x12\x1e.berth.api.v1.WatchJobsRequest\x1a\x1f.berth.api.v1.WatchJobsResponse0\x012\x91\n" +
-	"\n" +
+	"\tWatchJobs\x12\x1e.berth.api.v1.WatchJobsRequest\x1a\x1f.berth.api.v1.WatchJobsResponse0\x012\xb0\v\n" +
 	"\x0eClusterService\x12L\n" +
 	"\tGetStatus\x12\x1e.berth.api.v1.GetStatusRequest\x1a\x1f.berth.api.v1.GetStatusResponse\x12L\n" +
 	"\tListNodes\x12\x1e.berth.api.v1.ListNodesRequest\x1a\x1f.berth.api.v1.ListNodesResponse\x12L\n" +
@@ -9319,10 +9800,13 @@ const file_berth_api_v1_api_proto_rawDesc = "" +
 	"\n" +
 	"ResumeNode\x12\x1f.berth.api.v1.ResumeNodeRequest\x1a .berth.api.v1.ResumeNodeResponse\x12I\n" +
 	"\bDrainGPU\x12\x1d.berth.api.v1.DrainGPURequest\x1a\x1e.berth.api.v1.DrainGPUResponse\x12L\n" +
-	"\tResumeGPU\x12\x1e.berth.api.v1.ResumeGPURequest\x1a\x1f.berth.api.v1.ResumeGPUResponse\x12L\n" +
+	"\tResumeGPU\x12\x1e.berth.api.v1.ResumeGPURequest\x1a\x1f.berth.api.v1.ResumeGPUResponse\x12O\n" +
+	"\n" +
+	"SetSharing\x12\x1f.berth.api.v1.SetSharingRequest\x1a .berth.api.v1.SetSharingResponse\x12L\n" +
 	"\tFenceNode\x12\x1e.berth.api.v1.FenceNodeRequest\x1a\x1f.berth.api.v1.FenceNodeResponse\x12O\n" +
 	"\n" +
-	"RemoveNode\x12\x1f.berth.api.v1.RemoveNodeRequest\x1a .berth.api.v1.RemoveNodeResponse\x12R\n" +
+	"RemoveNode\x12\x1f.berth.api.v1.RemoveNodeRequest\x1a .berth.api.v1.RemoveNodeResponse\x12L\n" +
+	"\tSetDenied\x12\x1e.berth.api.v1.SetDeniedRequest\x1a\x1f.berth.api.v1.SetDeniedResponse\x12R\n" +
 	"\vCreateToken\x12 .berth.api.v1.CreateTokenRequest\x1a!.berth.api.v1.CreateTokenResponse\x12[\n" +
 	"\x0eListPartitions\x12#.berth.api.v1.ListPartitionsRequest\x1a$.berth.api.v1.ListPartitionsResponse\x12U\n" +
 	"\fSetPartition\x12!.berth.api.v1.SetPartitionRequest\x1a\".berth.api.v1.SetPartitionResponse\x12^\n" +
@@ -9344,7 +9828,7 @@ func file_berth_api_v1_api_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_api_v1_api_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
+var file_berth_api_v1_api_proto_msgTypes = make([]protoimpl.MessageInfo, 98)
 var file_berth_api_v1_api_proto_goTypes = []any{
 	(JobColumnsOf)(0),                 // 0: berth.api.v1.JobColumnsOf
 	(CancelOutcome)(0),                // 1: berth.api.v1.CancelOutcome
@@ -9409,67 +9893,73 @@ var file_berth_api_v1_api_proto_goTypes = []any{
 	(*GPUInstance)(nil),               // 60: berth.api.v1.GPUInstance
 	(*StrayProcess)(nil),              // 61: berth.api.v1.StrayProcess
 	(*NodeEvent)(nil),                 // 62: berth.api.v1.NodeEvent
-	(*DrainGPURequest)(nil),           // 63: berth.api.v1.DrainGPURequest
-	(*DrainGPUResponse)(nil),          // 64: berth.api.v1.DrainGPUResponse
-	(*ResumeGPURequest)(nil),          // 65: berth.api.v1.ResumeGPURequest
-	(*ResumeGPUResponse)(nil),         // 66: berth.api.v1.ResumeGPUResponse
-	(*DrainNodeRequest)(nil),          // 67: berth.api.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),         // 68: berth.api.v1.DrainNodeResponse
-	(*ResumeNodeRequest)(nil),         // 69: berth.api.v1.ResumeNodeRequest
-	(*ResumeNodeResponse)(nil),        // 70: berth.api.v1.ResumeNodeResponse
-	(*FenceNodeRequest)(nil),          // 71: berth.api.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil),         // 72: berth.api.v1.FenceNodeResponse
-	(*RemoveNodeRequest)(nil),         // 73: berth.api.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),        // 74: berth.api.v1.RemoveNodeResponse
-	(*CreateTokenRequest)(nil),        // 75: berth.api.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),       // 76: berth.api.v1.CreateTokenResponse
-	(*Partition)(nil),                 // 77: berth.api.v1.Partition
-	(*AccessList)(nil),                // 78: berth.api.v1.AccessList
-	(*ListPartitionsRequest)(nil),     // 79: berth.api.v1.ListPartitionsRequest
-	(*ListPartitionsResponse)(nil),    // 80: berth.api.v1.ListPartitionsResponse
-	(*SetPartitionRequest)(nil),       // 81: berth.api.v1.SetPartitionRequest
-	(*SetPartitionResponse)(nil),      // 82: berth.api.v1.SetPartitionResponse
-	(*RemovePartitionRequest)(nil),    // 83: berth.api.v1.RemovePartitionRequest
-	(*RemovePartitionResponse)(nil),   // 84: berth.api.v1.RemovePartitionResponse
-	(*Reservation)(nil),               // 85: berth.api.v1.Reservation
-	(*ReservedGPU)(nil),               // 86: berth.api.v1.ReservedGPU
-	(*ListReservationsRequest)(nil),   // 87: berth.api.v1.ListReservationsRequest
-	(*ListReservationsResponse)(nil),  // 88: berth.api.v1.ListReservationsResponse
-	(*SetReservationRequest)(nil),     // 89: berth.api.v1.SetReservationRequest
-	(*SetReservationResponse)(nil),    // 90: berth.api.v1.SetReservationResponse
-	(*RemoveReservationRequest)(nil),  // 91: berth.api.v1.RemoveReservationRequest
-	(*RemoveReservationResponse)(nil), // 92: berth.api.v1.RemoveReservationResponse
-	(*UpdateJobRequest)(nil),          // 93: berth.api.v1.UpdateJobRequest
-	(*UpdateJobResponse)(nil),         // 94: berth.api.v1.UpdateJobResponse
-	(*durationpb.Duration)(nil),       // 95: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),     // 96: google.protobuf.Timestamp
+	(*SetSharingRequest)(nil),         // 63: berth.api.v1.SetSharingRequest
+	(*SetSharingResponse)(nil),        // 64: berth.api.v1.SetSharingResponse
+	(*SharingOff)(nil),                // 65: berth.api.v1.SharingOff
+	(*DrainGPURequest)(nil),           // 66: berth.api.v1.DrainGPURequest
+	(*DrainGPUResponse)(nil),          // 67: berth.api.v1.DrainGPUResponse
+	(*ResumeGPURequest)(nil),          // 68: berth.api.v1.ResumeGPURequest
+	(*ResumeGPUResponse)(nil),         // 69: berth.api.v1.ResumeGPUResponse
+	(*DrainNodeRequest)(nil),          // 70: berth.api.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),         // 71: berth.api.v1.DrainNodeResponse
+	(*ResumeNodeRequest)(nil),         // 72: berth.api.v1.ResumeNodeRequest
+	(*ResumeNodeResponse)(nil),        // 73: berth.api.v1.ResumeNodeResponse
+	(*FenceNodeRequest)(nil),          // 74: berth.api.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),         // 75: berth.api.v1.FenceNodeResponse
+	(*RemoveNodeRequest)(nil),         // 76: berth.api.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),        // 77: berth.api.v1.RemoveNodeResponse
+	(*SetDeniedRequest)(nil),          // 78: berth.api.v1.SetDeniedRequest
+	(*SetDeniedResponse)(nil),         // 79: berth.api.v1.SetDeniedResponse
+	(*Denied)(nil),                    // 80: berth.api.v1.Denied
+	(*CreateTokenRequest)(nil),        // 81: berth.api.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 82: berth.api.v1.CreateTokenResponse
+	(*Partition)(nil),                 // 83: berth.api.v1.Partition
+	(*AccessList)(nil),                // 84: berth.api.v1.AccessList
+	(*ListPartitionsRequest)(nil),     // 85: berth.api.v1.ListPartitionsRequest
+	(*ListPartitionsResponse)(nil),    // 86: berth.api.v1.ListPartitionsResponse
+	(*SetPartitionRequest)(nil),       // 87: berth.api.v1.SetPartitionRequest
+	(*SetPartitionResponse)(nil),      // 88: berth.api.v1.SetPartitionResponse
+	(*RemovePartitionRequest)(nil),    // 89: berth.api.v1.RemovePartitionRequest
+	(*RemovePartitionResponse)(nil),   // 90: berth.api.v1.RemovePartitionResponse
+	(*Reservation)(nil),               // 91: berth.api.v1.Reservation
+	(*ReservedGPU)(nil),               // 92: berth.api.v1.ReservedGPU
+	(*ListReservationsRequest)(nil),   // 93: berth.api.v1.ListReservationsRequest
+	(*ListReservationsResponse)(nil),  // 94: berth.api.v1.ListReservationsResponse
+	(*SetReservationRequest)(nil),     // 95: berth.api.v1.SetReservationRequest
+	(*SetReservationResponse)(nil),    // 96: berth.api.v1.SetReservationResponse
+	(*RemoveReservationRequest)(nil),  // 97: berth.api.v1.RemoveReservationRequest
+	(*RemoveReservationResponse)(nil), // 98: berth.api.v1.RemoveReservationResponse
+	(*UpdateJobRequest)(nil),          // 99: berth.api.v1.UpdateJobRequest
+	(*UpdateJobResponse)(nil),         // 100: berth.api.v1.UpdateJobResponse
+	(*durationpb.Duration)(nil),       // 101: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),     // 102: google.protobuf.Timestamp
 }
 var file_berth_api_v1_api_proto_depIdxs = []int32{
 	5,   // 0: berth.api.v1.SubmitJobsRequest.jobs:type_name -> berth.api.v1.JobSpec
-	95,  // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
-	95,  // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
-	96,  // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
-	95,  // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
-	95,  // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
-	96,  // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
+	101, // 1: berth.api.v1.JobSpec.expected:type_name -> google.protobuf.Duration
+	101, // 2: berth.api.v1.JobSpec.time_limit:type_name -> google.protobuf.Duration
+	102, // 3: berth.api.v1.JobSpec.deadline:type_name -> google.protobuf.Timestamp
+	101, // 4: berth.api.v1.JobSpec.deadline_in:type_name -> google.protobuf.Duration
+	101, // 5: berth.api.v1.JobSpec.checkpoint_grace:type_name -> google.protobuf.Duration
+	102, // 6: berth.api.v1.JobSpec.begin:type_name -> google.protobuf.Timestamp
 	10,  // 7: berth.api.v1.JobSpec.depends:type_name -> berth.api.v1.Dependency
 	9,   // 8: berth.api.v1.JobSpec.warning:type_name -> berth.api.v1.Warning
 	7,   // 9: berth.api.v1.JobSpec.container:type_name -> berth.api.v1.Container
-	95,  // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
+	101, // 10: berth.api.v1.JobSpec.idle_ok:type_name -> google.protobuf.Duration
 	6,   // 11: berth.api.v1.JobSpec.where:type_name -> berth.api.v1.Where
 	8,   // 12: berth.api.v1.Container.mounts:type_name -> berth.api.v1.Mount
-	95,  // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
-	95,  // 14: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
+	101, // 13: berth.api.v1.Warning.before:type_name -> google.protobuf.Duration
+	101, // 14: berth.api.v1.Dependency.delay:type_name -> google.protobuf.Duration
 	14,  // 15: berth.api.v1.Job.gpus:type_name -> berth.api.v1.GPUShare
 	16,  // 16: berth.api.v1.Job.predicted:type_name -> berth.api.v1.Prediction
 	18,  // 17: berth.api.v1.Job.measured:type_name -> berth.api.v1.Measured
-	96,  // 18: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	96,  // 19: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
-	96,  // 20: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	96,  // 21: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
+	102, // 18: berth.api.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	102, // 19: berth.api.v1.Job.started:type_name -> google.protobuf.Timestamp
+	102, // 20: berth.api.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	102, // 21: berth.api.v1.Job.estimated_start:type_name -> google.protobuf.Timestamp
 	5,   // 22: berth.api.v1.Job.spec:type_name -> berth.api.v1.JobSpec
 	21,  // 23: berth.api.v1.Job.attempts:type_name -> berth.api.v1.Attempt
-	95,  // 24: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
+	101, // 24: berth.api.v1.Job.slack:type_name -> google.protobuf.Duration
 	16,  // 25: berth.api.v1.Job.predictions:type_name -> berth.api.v1.Prediction
 	12,  // 26: berth.api.v1.Job.array:type_name -> berth.api.v1.ArrayInfo
 	13,  // 27: berth.api.v1.ArrayInfo.states:type_name -> berth.api.v1.ArrayCount
@@ -9478,9 +9968,9 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	19,  // 30: berth.api.v1.Measured.profile:type_name -> berth.api.v1.Profile
 	20,  // 31: berth.api.v1.Profile.neighbours:type_name -> berth.api.v1.NeighbourSpan
 	14,  // 32: berth.api.v1.Attempt.gpus:type_name -> berth.api.v1.GPUShare
-	96,  // 33: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
-	96,  // 34: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
-	96,  // 35: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
+	102, // 33: berth.api.v1.Attempt.placed:type_name -> google.protobuf.Timestamp
+	102, // 34: berth.api.v1.Attempt.started:type_name -> google.protobuf.Timestamp
+	102, // 35: berth.api.v1.Attempt.ended:type_name -> google.protobuf.Timestamp
 	16,  // 36: berth.api.v1.Attempt.predicted:type_name -> berth.api.v1.Prediction
 	18,  // 37: berth.api.v1.Attempt.measured:type_name -> berth.api.v1.Measured
 	22,  // 38: berth.api.v1.Attempt.parts:type_name -> berth.api.v1.Part
@@ -9500,10 +9990,10 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	39,  // 52: berth.api.v1.ExplainJobResponse.forecast:type_name -> berth.api.v1.Forecast
 	37,  // 53: berth.api.v1.ExplainJobResponse.room:type_name -> berth.api.v1.QuotaRoom
 	38,  // 54: berth.api.v1.ExplainJobResponse.fair_share:type_name -> berth.api.v1.FairShare
-	96,  // 55: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
-	96,  // 56: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
-	96,  // 57: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
-	96,  // 58: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
+	102, // 55: berth.api.v1.QuotaRoom.p50:type_name -> google.protobuf.Timestamp
+	102, // 56: berth.api.v1.QuotaRoom.p90:type_name -> google.protobuf.Timestamp
+	102, // 57: berth.api.v1.Forecast.start_p50:type_name -> google.protobuf.Timestamp
+	102, // 58: berth.api.v1.Forecast.start_p90:type_name -> google.protobuf.Timestamp
 	42,  // 59: berth.api.v1.ListForecastsResponse.forecasts:type_name -> berth.api.v1.JobForecast
 	39,  // 60: berth.api.v1.JobForecast.forecast:type_name -> berth.api.v1.Forecast
 	5,   // 61: berth.api.v1.PredictRequest.spec:type_name -> berth.api.v1.JobSpec
@@ -9515,106 +10005,114 @@ var file_berth_api_v1_api_proto_depIdxs = []int32{
 	11,  // 67: berth.api.v1.WatchJobsResponse.jobs:type_name -> berth.api.v1.Job
 	53,  // 68: berth.api.v1.GetStatusResponse.members:type_name -> berth.api.v1.Member
 	54,  // 69: berth.api.v1.GetStatusResponse.jobs:type_name -> berth.api.v1.JobCount
-	96,  // 70: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
+	102, // 70: berth.api.v1.GetStatusResponse.now:type_name -> google.protobuf.Timestamp
 	57,  // 71: berth.api.v1.ListNodesResponse.nodes:type_name -> berth.api.v1.Node
 	58,  // 72: berth.api.v1.Node.gpus:type_name -> berth.api.v1.GPU
-	96,  // 73: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
-	96,  // 74: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
+	102, // 73: berth.api.v1.Node.registered:type_name -> google.protobuf.Timestamp
+	102, // 74: berth.api.v1.Node.last_contact:type_name -> google.protobuf.Timestamp
 	62,  // 75: berth.api.v1.Node.history:type_name -> berth.api.v1.NodeEvent
-	96,  // 76: berth.api.v1.Node.drain_until:type_name -> google.protobuf.Timestamp
-	96,  // 77: berth.api.v1.Node.drain_from:type_name -> google.protobuf.Timestamp
-	96,  // 78: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
+	102, // 76: berth.api.v1.Node.drain_until:type_name -> google.protobuf.Timestamp
+	102, // 77: berth.api.v1.Node.drain_from:type_name -> google.protobuf.Timestamp
+	102, // 78: berth.api.v1.GPU.busy_since:type_name -> google.protobuf.Timestamp
 	59,  // 79: berth.api.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
 	60,  // 80: berth.api.v1.GPUDetail.instances:type_name -> berth.api.v1.GPUInstance
 	61,  // 81: berth.api.v1.GPUDetail.strays:type_name -> berth.api.v1.StrayProcess
-	96,  // 82: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
-	57,  // 83: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
-	57,  // 84: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
-	96,  // 85: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
-	96,  // 86: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
-	57,  // 87: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
-	57,  // 88: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
-	57,  // 89: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
-	95,  // 90: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	96,  // 91: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
-	95,  // 92: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
-	95,  // 93: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
-	78,  // 94: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
-	95,  // 95: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
-	77,  // 96: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
-	95,  // 97: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
-	95,  // 98: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
-	78,  // 99: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
-	95,  // 100: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
-	77,  // 101: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
-	96,  // 102: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
-	96,  // 103: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
-	86,  // 104: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
-	85,  // 105: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
-	96,  // 106: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
-	96,  // 107: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
-	95,  // 108: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
-	85,  // 109: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
-	95,  // 110: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
-	96,  // 111: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
-	10,  // 112: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
-	96,  // 113: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
-	11,  // 114: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
-	3,   // 115: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
-	23,  // 116: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
-	25,  // 117: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
-	28,  // 118: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
-	32,  // 119: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
-	93,  // 120: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
-	35,  // 121: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
-	40,  // 122: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
-	44,  // 123: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
-	49,  // 124: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
-	51,  // 125: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
-	55,  // 126: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
-	67,  // 127: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
-	69,  // 128: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
-	63,  // 129: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
-	65,  // 130: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
-	71,  // 131: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
-	73,  // 132: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
-	75,  // 133: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
-	79,  // 134: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
-	81,  // 135: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
-	83,  // 136: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
-	87,  // 137: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
-	89,  // 138: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
-	91,  // 139: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
-	4,   // 140: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
-	24,  // 141: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
-	26,  // 142: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
-	30,  // 143: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
-	33,  // 144: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
-	94,  // 145: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
-	36,  // 146: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
-	41,  // 147: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
-	45,  // 148: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
-	50,  // 149: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
-	52,  // 150: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
-	56,  // 151: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
-	68,  // 152: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
-	70,  // 153: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
-	64,  // 154: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
-	66,  // 155: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
-	72,  // 156: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
-	74,  // 157: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
-	76,  // 158: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
-	80,  // 159: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
-	82,  // 160: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
-	84,  // 161: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
-	88,  // 162: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
-	90,  // 163: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
-	92,  // 164: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
-	140, // [140:165] is the sub-list for method output_type
-	115, // [115:140] is the sub-list for method input_type
-	115, // [115:115] is the sub-list for extension type_name
-	115, // [115:115] is the sub-list for extension extendee
-	0,   // [0:115] is the sub-list for field type_name
+	102, // 82: berth.api.v1.NodeEvent.at:type_name -> google.protobuf.Timestamp
+	65,  // 83: berth.api.v1.SetSharingResponse.off:type_name -> berth.api.v1.SharingOff
+	102, // 84: berth.api.v1.SharingOff.at:type_name -> google.protobuf.Timestamp
+	57,  // 85: berth.api.v1.DrainGPUResponse.node:type_name -> berth.api.v1.Node
+	57,  // 86: berth.api.v1.ResumeGPUResponse.node:type_name -> berth.api.v1.Node
+	102, // 87: berth.api.v1.DrainNodeRequest.until:type_name -> google.protobuf.Timestamp
+	102, // 88: berth.api.v1.DrainNodeRequest.from:type_name -> google.protobuf.Timestamp
+	57,  // 89: berth.api.v1.DrainNodeResponse.node:type_name -> berth.api.v1.Node
+	57,  // 90: berth.api.v1.ResumeNodeResponse.node:type_name -> berth.api.v1.Node
+	57,  // 91: berth.api.v1.FenceNodeResponse.node:type_name -> berth.api.v1.Node
+	80,  // 92: berth.api.v1.SetDeniedResponse.denied:type_name -> berth.api.v1.Denied
+	102, // 93: berth.api.v1.Denied.at:type_name -> google.protobuf.Timestamp
+	101, // 94: berth.api.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	102, // 95: berth.api.v1.CreateTokenResponse.expires:type_name -> google.protobuf.Timestamp
+	101, // 96: berth.api.v1.Partition.max_time:type_name -> google.protobuf.Duration
+	101, // 97: berth.api.v1.Partition.default_time:type_name -> google.protobuf.Duration
+	84,  // 98: berth.api.v1.Partition.access:type_name -> berth.api.v1.AccessList
+	101, // 99: berth.api.v1.Partition.session_idle:type_name -> google.protobuf.Duration
+	83,  // 100: berth.api.v1.ListPartitionsResponse.partitions:type_name -> berth.api.v1.Partition
+	101, // 101: berth.api.v1.SetPartitionRequest.max_time:type_name -> google.protobuf.Duration
+	101, // 102: berth.api.v1.SetPartitionRequest.default_time:type_name -> google.protobuf.Duration
+	84,  // 103: berth.api.v1.SetPartitionRequest.access:type_name -> berth.api.v1.AccessList
+	101, // 104: berth.api.v1.SetPartitionRequest.session_idle:type_name -> google.protobuf.Duration
+	83,  // 105: berth.api.v1.SetPartitionResponse.partition:type_name -> berth.api.v1.Partition
+	102, // 106: berth.api.v1.Reservation.start:type_name -> google.protobuf.Timestamp
+	102, // 107: berth.api.v1.Reservation.end:type_name -> google.protobuf.Timestamp
+	92,  // 108: berth.api.v1.Reservation.gpus:type_name -> berth.api.v1.ReservedGPU
+	91,  // 109: berth.api.v1.ListReservationsResponse.reservations:type_name -> berth.api.v1.Reservation
+	102, // 110: berth.api.v1.SetReservationRequest.start:type_name -> google.protobuf.Timestamp
+	102, // 111: berth.api.v1.SetReservationRequest.end:type_name -> google.protobuf.Timestamp
+	101, // 112: berth.api.v1.SetReservationRequest.duration:type_name -> google.protobuf.Duration
+	91,  // 113: berth.api.v1.SetReservationResponse.reservation:type_name -> berth.api.v1.Reservation
+	101, // 114: berth.api.v1.UpdateJobRequest.time_limit:type_name -> google.protobuf.Duration
+	102, // 115: berth.api.v1.UpdateJobRequest.begin:type_name -> google.protobuf.Timestamp
+	10,  // 116: berth.api.v1.UpdateJobRequest.depends:type_name -> berth.api.v1.Dependency
+	102, // 117: berth.api.v1.UpdateJobRequest.deadline:type_name -> google.protobuf.Timestamp
+	11,  // 118: berth.api.v1.UpdateJobResponse.job:type_name -> berth.api.v1.Job
+	3,   // 119: berth.api.v1.JobService.SubmitJobs:input_type -> berth.api.v1.SubmitJobsRequest
+	23,  // 120: berth.api.v1.JobService.GetJob:input_type -> berth.api.v1.GetJobRequest
+	25,  // 121: berth.api.v1.JobService.ListJobs:input_type -> berth.api.v1.ListJobsRequest
+	28,  // 122: berth.api.v1.JobService.CancelJobs:input_type -> berth.api.v1.CancelJobsRequest
+	32,  // 123: berth.api.v1.JobService.ControlJobs:input_type -> berth.api.v1.ControlJobsRequest
+	99,  // 124: berth.api.v1.JobService.UpdateJob:input_type -> berth.api.v1.UpdateJobRequest
+	35,  // 125: berth.api.v1.JobService.ExplainJob:input_type -> berth.api.v1.ExplainJobRequest
+	40,  // 126: berth.api.v1.JobService.ListForecasts:input_type -> berth.api.v1.ListForecastsRequest
+	44,  // 127: berth.api.v1.JobService.Predict:input_type -> berth.api.v1.PredictRequest
+	49,  // 128: berth.api.v1.JobService.WatchJobs:input_type -> berth.api.v1.WatchJobsRequest
+	51,  // 129: berth.api.v1.ClusterService.GetStatus:input_type -> berth.api.v1.GetStatusRequest
+	55,  // 130: berth.api.v1.ClusterService.ListNodes:input_type -> berth.api.v1.ListNodesRequest
+	70,  // 131: berth.api.v1.ClusterService.DrainNode:input_type -> berth.api.v1.DrainNodeRequest
+	72,  // 132: berth.api.v1.ClusterService.ResumeNode:input_type -> berth.api.v1.ResumeNodeRequest
+	66,  // 133: berth.api.v1.ClusterService.DrainGPU:input_type -> berth.api.v1.DrainGPURequest
+	68,  // 134: berth.api.v1.ClusterService.ResumeGPU:input_type -> berth.api.v1.ResumeGPURequest
+	63,  // 135: berth.api.v1.ClusterService.SetSharing:input_type -> berth.api.v1.SetSharingRequest
+	74,  // 136: berth.api.v1.ClusterService.FenceNode:input_type -> berth.api.v1.FenceNodeRequest
+	76,  // 137: berth.api.v1.ClusterService.RemoveNode:input_type -> berth.api.v1.RemoveNodeRequest
+	78,  // 138: berth.api.v1.ClusterService.SetDenied:input_type -> berth.api.v1.SetDeniedRequest
+	81,  // 139: berth.api.v1.ClusterService.CreateToken:input_type -> berth.api.v1.CreateTokenRequest
+	85,  // 140: berth.api.v1.ClusterService.ListPartitions:input_type -> berth.api.v1.ListPartitionsRequest
+	87,  // 141: berth.api.v1.ClusterService.SetPartition:input_type -> berth.api.v1.SetPartitionRequest
+	89,  // 142: berth.api.v1.ClusterService.RemovePartition:input_type -> berth.api.v1.RemovePartitionRequest
+	93,  // 143: berth.api.v1.ClusterService.ListReservations:input_type -> berth.api.v1.ListReservationsRequest
+	95,  // 144: berth.api.v1.ClusterService.SetReservation:input_type -> berth.api.v1.SetReservationRequest
+	97,  // 145: berth.api.v1.ClusterService.RemoveReservation:input_type -> berth.api.v1.RemoveReservationRequest
+	4,   // 146: berth.api.v1.JobService.SubmitJobs:output_type -> berth.api.v1.SubmitJobsResponse
+	24,  // 147: berth.api.v1.JobService.GetJob:output_type -> berth.api.v1.GetJobResponse
+	26,  // 148: berth.api.v1.JobService.ListJobs:output_type -> berth.api.v1.ListJobsResponse
+	30,  // 149: berth.api.v1.JobService.CancelJobs:output_type -> berth.api.v1.CancelJobsResponse
+	33,  // 150: berth.api.v1.JobService.ControlJobs:output_type -> berth.api.v1.ControlJobsResponse
+	100, // 151: berth.api.v1.JobService.UpdateJob:output_type -> berth.api.v1.UpdateJobResponse
+	36,  // 152: berth.api.v1.JobService.ExplainJob:output_type -> berth.api.v1.ExplainJobResponse
+	41,  // 153: berth.api.v1.JobService.ListForecasts:output_type -> berth.api.v1.ListForecastsResponse
+	45,  // 154: berth.api.v1.JobService.Predict:output_type -> berth.api.v1.PredictResponse
+	50,  // 155: berth.api.v1.JobService.WatchJobs:output_type -> berth.api.v1.WatchJobsResponse
+	52,  // 156: berth.api.v1.ClusterService.GetStatus:output_type -> berth.api.v1.GetStatusResponse
+	56,  // 157: berth.api.v1.ClusterService.ListNodes:output_type -> berth.api.v1.ListNodesResponse
+	71,  // 158: berth.api.v1.ClusterService.DrainNode:output_type -> berth.api.v1.DrainNodeResponse
+	73,  // 159: berth.api.v1.ClusterService.ResumeNode:output_type -> berth.api.v1.ResumeNodeResponse
+	67,  // 160: berth.api.v1.ClusterService.DrainGPU:output_type -> berth.api.v1.DrainGPUResponse
+	69,  // 161: berth.api.v1.ClusterService.ResumeGPU:output_type -> berth.api.v1.ResumeGPUResponse
+	64,  // 162: berth.api.v1.ClusterService.SetSharing:output_type -> berth.api.v1.SetSharingResponse
+	75,  // 163: berth.api.v1.ClusterService.FenceNode:output_type -> berth.api.v1.FenceNodeResponse
+	77,  // 164: berth.api.v1.ClusterService.RemoveNode:output_type -> berth.api.v1.RemoveNodeResponse
+	79,  // 165: berth.api.v1.ClusterService.SetDenied:output_type -> berth.api.v1.SetDeniedResponse
+	82,  // 166: berth.api.v1.ClusterService.CreateToken:output_type -> berth.api.v1.CreateTokenResponse
+	86,  // 167: berth.api.v1.ClusterService.ListPartitions:output_type -> berth.api.v1.ListPartitionsResponse
+	88,  // 168: berth.api.v1.ClusterService.SetPartition:output_type -> berth.api.v1.SetPartitionResponse
+	90,  // 169: berth.api.v1.ClusterService.RemovePartition:output_type -> berth.api.v1.RemovePartitionResponse
+	94,  // 170: berth.api.v1.ClusterService.ListReservations:output_type -> berth.api.v1.ListReservationsResponse
+	96,  // 171: berth.api.v1.ClusterService.SetReservation:output_type -> berth.api.v1.SetReservationResponse
+	98,  // 172: berth.api.v1.ClusterService.RemoveReservation:output_type -> berth.api.v1.RemoveReservationResponse
+	146, // [146:173] is the sub-list for method output_type
+	119, // [119:146] is the sub-list for method input_type
+	119, // [119:119] is the sub-list for extension type_name
+	119, // [119:119] is the sub-list for extension extendee
+	0,   // [0:119] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_api_proto_init() }
@@ -9630,17 +10128,18 @@ func file_berth_api_v1_api_proto_init() {
 	file_berth_api_v1_api_proto_msgTypes[32].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[59].OneofWrappers = []any{}
 	file_berth_api_v1_api_proto_msgTypes[60].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[62].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[78].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[86].OneofWrappers = []any{}
-	file_berth_api_v1_api_proto_msgTypes[90].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[63].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[65].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[84].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[92].OneofWrappers = []any{}
+	file_berth_api_v1_api_proto_msgTypes[96].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_api_proto_rawDesc), len(file_berth_api_v1_api_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   92,
+			NumMessages:   98,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

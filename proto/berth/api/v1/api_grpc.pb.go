@@ -491,8 +491,10 @@ const (
 	ClusterService_ResumeNode_FullMethodName        = "/berth.api.v1.ClusterService/ResumeNode"
 	ClusterService_DrainGPU_FullMethodName          = "/berth.api.v1.ClusterService/DrainGPU"
 	ClusterService_ResumeGPU_FullMethodName         = "/berth.api.v1.ClusterService/ResumeGPU"
+	ClusterService_SetSharing_FullMethodName        = "/berth.api.v1.ClusterService/SetSharing"
 	ClusterService_FenceNode_FullMethodName         = "/berth.api.v1.ClusterService/FenceNode"
 	ClusterService_RemoveNode_FullMethodName        = "/berth.api.v1.ClusterService/RemoveNode"
+	ClusterService_SetDenied_FullMethodName         = "/berth.api.v1.ClusterService/SetDenied"
 	ClusterService_CreateToken_FullMethodName       = "/berth.api.v1.ClusterService/CreateToken"
 	ClusterService_ListPartitions_FullMethodName    = "/berth.api.v1.ClusterService/ListPartitions"
 	ClusterService_SetPartition_FullMethodName      = "/berth.api.v1.ClusterService/SetPartition"
@@ -515,10 +517,16 @@ type ClusterServiceClient interface {
 	// DrainGPU keeps new jobs from one GPU; the others of its node go on.
 	DrainGPU(ctx context.Context, in *DrainGPURequest, opts ...grpc.CallOption) (*DrainGPUResponse, error)
 	ResumeGPU(ctx context.Context, in *ResumeGPURequest, opts ...grpc.CallOption) (*ResumeGPUResponse, error)
+	// SetSharing switches sharing off on a GPU, a node, in a partition or
+	// everywhere, or on again, or says only where it is off.
+	SetSharing(ctx context.Context, in *SetSharingRequest, opts ...grpc.CallOption) (*SetSharingResponse, error)
 	// FenceNode gives up a silent node: its jobs end, or wait again.
 	FenceNode(ctx context.Context, in *FenceNodeRequest, opts ...grpc.CallOption) (*FenceNodeResponse, error)
 	// RemoveNode forgets a node on which nothing runs, for good.
 	RemoveNode(ctx context.Context, in *RemoveNodeRequest, opts ...grpc.CallOption) (*RemoveNodeResponse, error)
+	// SetDenied revokes certificates, or lets their holders in again, or says only
+	// which are revoked.
+	SetDenied(ctx context.Context, in *SetDeniedRequest, opts ...grpc.CallOption) (*SetDeniedResponse, error)
 	CreateToken(ctx context.Context, in *CreateTokenRequest, opts ...grpc.CallOption) (*CreateTokenResponse, error)
 	ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (*ListPartitionsResponse, error)
 	// SetPartition adds a partition, or changes what is said of one.
@@ -600,6 +608,16 @@ func (c *clusterServiceClient) ResumeGPU(ctx context.Context, in *ResumeGPUReque
 	return out, nil
 }
 
+func (c *clusterServiceClient) SetSharing(ctx context.Context, in *SetSharingRequest, opts ...grpc.CallOption) (*SetSharingResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetSharingResponse)
+	err := c.cc.Invoke(ctx, ClusterService_SetSharing_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterServiceClient) FenceNode(ctx context.Context, in *FenceNodeRequest, opts ...grpc.CallOption) (*FenceNodeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FenceNodeResponse)
@@ -614,6 +632,16 @@ func (c *clusterServiceClient) RemoveNode(ctx context.Context, in *RemoveNodeReq
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RemoveNodeResponse)
 	err := c.cc.Invoke(ctx, ClusterService_RemoveNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterServiceClient) SetDenied(ctx context.Context, in *SetDeniedRequest, opts ...grpc.CallOption) (*SetDeniedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetDeniedResponse)
+	err := c.cc.Invoke(ctx, ClusterService_SetDenied_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -703,10 +731,16 @@ type ClusterServiceServer interface {
 	// DrainGPU keeps new jobs from one GPU; the others of its node go on.
 	DrainGPU(context.Context, *DrainGPURequest) (*DrainGPUResponse, error)
 	ResumeGPU(context.Context, *ResumeGPURequest) (*ResumeGPUResponse, error)
+	// SetSharing switches sharing off on a GPU, a node, in a partition or
+	// everywhere, or on again, or says only where it is off.
+	SetSharing(context.Context, *SetSharingRequest) (*SetSharingResponse, error)
 	// FenceNode gives up a silent node: its jobs end, or wait again.
 	FenceNode(context.Context, *FenceNodeRequest) (*FenceNodeResponse, error)
 	// RemoveNode forgets a node on which nothing runs, for good.
 	RemoveNode(context.Context, *RemoveNodeRequest) (*RemoveNodeResponse, error)
+	// SetDenied revokes certificates, or lets their holders in again, or says only
+	// which are revoked.
+	SetDenied(context.Context, *SetDeniedRequest) (*SetDeniedResponse, error)
 	CreateToken(context.Context, *CreateTokenRequest) (*CreateTokenResponse, error)
 	ListPartitions(context.Context, *ListPartitionsRequest) (*ListPartitionsResponse, error)
 	// SetPartition adds a partition, or changes what is said of one.
@@ -746,11 +780,17 @@ func (UnimplementedClusterServiceServer) DrainGPU(context.Context, *DrainGPURequ
 func (UnimplementedClusterServiceServer) ResumeGPU(context.Context, *ResumeGPURequest) (*ResumeGPUResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeGPU not implemented")
 }
+func (UnimplementedClusterServiceServer) SetSharing(context.Context, *SetSharingRequest) (*SetSharingResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetSharing not implemented")
+}
 func (UnimplementedClusterServiceServer) FenceNode(context.Context, *FenceNodeRequest) (*FenceNodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FenceNode not implemented")
 }
 func (UnimplementedClusterServiceServer) RemoveNode(context.Context, *RemoveNodeRequest) (*RemoveNodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveNode not implemented")
+}
+func (UnimplementedClusterServiceServer) SetDenied(context.Context, *SetDeniedRequest) (*SetDeniedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetDenied not implemented")
 }
 func (UnimplementedClusterServiceServer) CreateToken(context.Context, *CreateTokenRequest) (*CreateTokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateToken not implemented")
@@ -902,6 +942,24 @@ func _ClusterService_ResumeGPU_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_SetSharing_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetSharingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).SetSharing(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_SetSharing_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).SetSharing(ctx, req.(*SetSharingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ClusterService_FenceNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FenceNodeRequest)
 	if err := dec(in); err != nil {
@@ -934,6 +992,24 @@ func _ClusterService_RemoveNode_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServiceServer).RemoveNode(ctx, req.(*RemoveNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ClusterService_SetDenied_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetDeniedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).SetDenied(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_SetDenied_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).SetDenied(ctx, req.(*SetDeniedRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1096,12 +1172,20 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ClusterService_ResumeGPU_Handler,
 		},
 		{
+			MethodName: "SetSharing",
+			Handler:    _ClusterService_SetSharing_Handler,
+		},
+		{
 			MethodName: "FenceNode",
 			Handler:    _ClusterService_FenceNode_Handler,
 		},
 		{
 			MethodName: "RemoveNode",
 			Handler:    _ClusterService_RemoveNode_Handler,
+		},
+		{
+			MethodName: "SetDenied",
+			Handler:    _ClusterService_SetDenied_Handler,
 		},
 		{
 			MethodName: "CreateToken",

@@ -287,6 +287,7 @@ type AttachOpen struct {
 	//	*AttachOpen_Logs
 	//	*AttachOpen_Exec
 	//	*AttachOpen_Sessions
+	//	*AttachOpen_Signal
 	What          isAttachOpen_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -377,6 +378,15 @@ func (x *AttachOpen) GetSessions() *AttachSessions {
 	return nil
 }
 
+func (x *AttachOpen) GetSignal() *AttachSignal {
+	if x != nil {
+		if x, ok := x.What.(*AttachOpen_Signal); ok {
+			return x.Signal
+		}
+	}
+	return nil
+}
+
 type isAttachOpen_What interface {
 	isAttachOpen_What()
 }
@@ -393,11 +403,92 @@ type AttachOpen_Sessions struct {
 	Sessions *AttachSessions `protobuf:"bytes,6,opt,name=sessions,proto3,oneof"`
 }
 
+type AttachOpen_Signal struct {
+	Signal *AttachSignal `protobuf:"bytes,7,opt,name=signal,proto3,oneof"`
+}
+
 func (*AttachOpen_Logs) isAttachOpen_What() {}
 
 func (*AttachOpen_Exec) isAttachOpen_What() {}
 
 func (*AttachOpen_Sessions) isAttachOpen_What() {}
+
+func (*AttachOpen_Signal) isAttachOpen_What() {}
+
+// AttachSignal sends a signal to a running job's processes on one node, once: the
+// answer is one AttachResponse.ended.
+type AttachSignal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 16–64 characters, made by the client, the same for every retry and for each
+	// of the job's nodes.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Its number, which is not that of KILL.
+	Number uint32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// To the first process alone, or to every one. Neither is every one, but for a
+	// shell that runs a script and what starts several tasks.
+	First         bool `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
+	All           bool `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachSignal) Reset() {
+	*x = AttachSignal{}
+	mi := &file_berth_api_v1_attach_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachSignal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachSignal) ProtoMessage() {}
+
+func (x *AttachSignal) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_api_v1_attach_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachSignal.ProtoReflect.Descriptor instead.
+func (*AttachSignal) Descriptor() ([]byte, []int) {
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *AttachSignal) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *AttachSignal) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *AttachSignal) GetFirst() bool {
+	if x != nil {
+		return x.First
+	}
+	return false
+}
+
+func (x *AttachSignal) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
 
 // AttachSessions lists the commands that are kept on the node for the caller's
 // jobs, or for all of one job with AttachOpen.job; the answer is one
@@ -410,7 +501,7 @@ type AttachSessions struct {
 
 func (x *AttachSessions) Reset() {
 	*x = AttachSessions{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[4]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -422,7 +513,7 @@ func (x *AttachSessions) String() string {
 func (*AttachSessions) ProtoMessage() {}
 
 func (x *AttachSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[4]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -435,7 +526,7 @@ func (x *AttachSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachSessions.ProtoReflect.Descriptor instead.
 func (*AttachSessions) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{4}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{5}
 }
 
 // AttachLogs reads an output file.
@@ -458,7 +549,7 @@ type AttachLogs struct {
 
 func (x *AttachLogs) Reset() {
 	*x = AttachLogs{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[5]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -470,7 +561,7 @@ func (x *AttachLogs) String() string {
 func (*AttachLogs) ProtoMessage() {}
 
 func (x *AttachLogs) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[5]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -483,7 +574,7 @@ func (x *AttachLogs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachLogs.ProtoReflect.Descriptor instead.
 func (*AttachLogs) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{5}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AttachLogs) GetStderr() bool {
@@ -546,14 +637,20 @@ type AttachExec struct {
 	Env [][]byte `protobuf:"bytes,8,rep,name=env,proto3" json:"env,omitempty"`
 	// The command is the arguments of Berth's own program on the node, of those
 	// that are made for this.
-	Own           bool `protobuf:"varint,9,opt,name=own,proto3" json:"own,omitempty"`
+	Own bool `protobuf:"varint,9,opt,name=own,proto3" json:"own,omitempty"`
+	// 16–64 characters, made by the client, the same for every retry: the node runs
+	// the command once. Absent is what older clients send. A retry has it along
+	// with session "request": a command that is kept is taken up, one that was begun
+	// and is no longer there is answered and not run again, and one that never
+	// was is run.
+	RequestId     string `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AttachExec) Reset() {
 	*x = AttachExec{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[6]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -565,7 +662,7 @@ func (x *AttachExec) String() string {
 func (*AttachExec) ProtoMessage() {}
 
 func (x *AttachExec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[6]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -578,7 +675,7 @@ func (x *AttachExec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExec.ProtoReflect.Descriptor instead.
 func (*AttachExec) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{6}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AttachExec) GetCommand() [][]byte {
@@ -644,6 +741,13 @@ func (x *AttachExec) GetOwn() bool {
 	return false
 }
 
+func (x *AttachExec) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
 type WindowSize struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rows          uint32                 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
@@ -654,7 +758,7 @@ type WindowSize struct {
 
 func (x *WindowSize) Reset() {
 	*x = WindowSize{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[7]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -666,7 +770,7 @@ func (x *WindowSize) String() string {
 func (*WindowSize) ProtoMessage() {}
 
 func (x *WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[7]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -679,7 +783,7 @@ func (x *WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowSize.ProtoReflect.Descriptor instead.
 func (*WindowSize) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{7}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WindowSize) GetRows() uint32 {
@@ -717,7 +821,7 @@ type AttachResponse struct {
 
 func (x *AttachResponse) Reset() {
 	*x = AttachResponse{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[8]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +833,7 @@ func (x *AttachResponse) String() string {
 func (*AttachResponse) ProtoMessage() {}
 
 func (x *AttachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[8]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +846,7 @@ func (x *AttachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
 func (*AttachResponse) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{8}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AttachResponse) GetKind() isAttachResponse_Kind {
@@ -889,7 +993,7 @@ type Sessions struct {
 
 func (x *Sessions) Reset() {
 	*x = Sessions{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[9]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +1005,7 @@ func (x *Sessions) String() string {
 func (*Sessions) ProtoMessage() {}
 
 func (x *Sessions) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[9]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +1018,7 @@ func (x *Sessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sessions.ProtoReflect.Descriptor instead.
 func (*Sessions) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{9}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Sessions) GetSessions() []*Session {
@@ -944,7 +1048,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[10]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -956,7 +1060,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[10]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -969,7 +1073,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{10}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Session) GetId() string {
@@ -1062,7 +1166,7 @@ type AttachOpened struct {
 
 func (x *AttachOpened) Reset() {
 	*x = AttachOpened{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[11]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1178,7 @@ func (x *AttachOpened) String() string {
 func (*AttachOpened) ProtoMessage() {}
 
 func (x *AttachOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[11]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1191,7 @@ func (x *AttachOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachOpened.ProtoReflect.Descriptor instead.
 func (*AttachOpened) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{11}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AttachOpened) GetAttempt() uint32 {
@@ -1151,7 +1255,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[12]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1267,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[12]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1280,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{12}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LogChunk) GetOffset() int64 {
@@ -1211,7 +1315,7 @@ type AttachEnded struct {
 
 func (x *AttachEnded) Reset() {
 	*x = AttachEnded{}
-	mi := &file_berth_api_v1_attach_proto_msgTypes[13]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1327,7 @@ func (x *AttachEnded) String() string {
 func (*AttachEnded) ProtoMessage() {}
 
 func (x *AttachEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_api_v1_attach_proto_msgTypes[13]
+	mi := &file_berth_api_v1_attach_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1340,7 @@ func (x *AttachEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachEnded.ProtoReflect.Descriptor instead.
 func (*AttachEnded) Descriptor() ([]byte, []int) {
-	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{13}
+	return file_berth_api_v1_attach_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AttachEnded) GetCode() int32 {
@@ -1291,7 +1395,7 @@ const file_berth_api_v1_attach_proto_rawDesc = "" +
 	"\n" +
 	"\bStdinEnd\"\x1a\n" +
 	"\x06Detach\x12\x10\n" +
-	"\x03end\x18\x01 \x01(\bR\x03end\"\xf0\x01\n" +
+	"\x03end\x18\x01 \x01(\bR\x03end\"\xa6\x02\n" +
 	"\n" +
 	"AttachOpen\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -1299,8 +1403,15 @@ const file_berth_api_v1_attach_proto_rawDesc = "" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12.\n" +
 	"\x04logs\x18\x04 \x01(\v2\x18.berth.api.v1.AttachLogsH\x00R\x04logs\x12.\n" +
 	"\x04exec\x18\x05 \x01(\v2\x18.berth.api.v1.AttachExecH\x00R\x04exec\x12:\n" +
-	"\bsessions\x18\x06 \x01(\v2\x1c.berth.api.v1.AttachSessionsH\x00R\bsessionsB\x06\n" +
-	"\x04what\"\x10\n" +
+	"\bsessions\x18\x06 \x01(\v2\x1c.berth.api.v1.AttachSessionsH\x00R\bsessions\x124\n" +
+	"\x06signal\x18\a \x01(\v2\x1a.berth.api.v1.AttachSignalH\x00R\x06signalB\x06\n" +
+	"\x04what\"m\n" +
+	"\fAttachSignal\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\x12\x14\n" +
+	"\x05first\x18\x03 \x01(\bR\x05first\x12\x10\n" +
+	"\x03all\x18\x04 \x01(\bR\x03all\"\x10\n" +
 	"\x0eAttachSessions\"\x9f\x01\n" +
 	"\n" +
 	"AttachLogs\x12\x16\n" +
@@ -1310,7 +1421,7 @@ const file_berth_api_v1_attach_proto_rawDesc = "" +
 	"\n" +
 	"tail_lines\x18\x04 \x01(\x03H\x00R\ttailLines\x88\x01\x01\x12\x16\n" +
 	"\x06before\x18\x05 \x01(\fR\x06beforeB\r\n" +
-	"\v_tail_lines\"\xa3\x02\n" +
+	"\v_tail_lines\"\xc2\x02\n" +
 	"\n" +
 	"AttachExec\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\fR\acommand\x12\x1a\n" +
@@ -1321,7 +1432,10 @@ const file_berth_api_v1_attach_proto_rawDesc = "" +
 	"\asession\x18\x06 \x01(\tR\asession\x12\x1f\n" +
 	"\breceived\x18\a \x01(\x04H\x00R\breceived\x88\x01\x01\x12\x10\n" +
 	"\x03env\x18\b \x03(\fR\x03env\x12\x10\n" +
-	"\x03own\x18\t \x01(\bR\x03ownB\v\n" +
+	"\x03own\x18\t \x01(\bR\x03own\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\n" +
+	" \x01(\tR\trequestIdB\v\n" +
 	"\t_received\":\n" +
 	"\n" +
 	"WindowSize\x12\x12\n" +
@@ -1384,50 +1498,52 @@ func file_berth_api_v1_attach_proto_rawDescGZIP() []byte {
 	return file_berth_api_v1_attach_proto_rawDescData
 }
 
-var file_berth_api_v1_attach_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_berth_api_v1_attach_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_berth_api_v1_attach_proto_goTypes = []any{
 	(*AttachRequest)(nil),         // 0: berth.api.v1.AttachRequest
 	(*StdinEnd)(nil),              // 1: berth.api.v1.StdinEnd
 	(*Detach)(nil),                // 2: berth.api.v1.Detach
 	(*AttachOpen)(nil),            // 3: berth.api.v1.AttachOpen
-	(*AttachSessions)(nil),        // 4: berth.api.v1.AttachSessions
-	(*AttachLogs)(nil),            // 5: berth.api.v1.AttachLogs
-	(*AttachExec)(nil),            // 6: berth.api.v1.AttachExec
-	(*WindowSize)(nil),            // 7: berth.api.v1.WindowSize
-	(*AttachResponse)(nil),        // 8: berth.api.v1.AttachResponse
-	(*Sessions)(nil),              // 9: berth.api.v1.Sessions
-	(*Session)(nil),               // 10: berth.api.v1.Session
-	(*AttachOpened)(nil),          // 11: berth.api.v1.AttachOpened
-	(*LogChunk)(nil),              // 12: berth.api.v1.LogChunk
-	(*AttachEnded)(nil),           // 13: berth.api.v1.AttachEnded
-	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*AttachSignal)(nil),          // 4: berth.api.v1.AttachSignal
+	(*AttachSessions)(nil),        // 5: berth.api.v1.AttachSessions
+	(*AttachLogs)(nil),            // 6: berth.api.v1.AttachLogs
+	(*AttachExec)(nil),            // 7: berth.api.v1.AttachExec
+	(*WindowSize)(nil),            // 8: berth.api.v1.WindowSize
+	(*AttachResponse)(nil),        // 9: berth.api.v1.AttachResponse
+	(*Sessions)(nil),              // 10: berth.api.v1.Sessions
+	(*Session)(nil),               // 11: berth.api.v1.Session
+	(*AttachOpened)(nil),          // 12: berth.api.v1.AttachOpened
+	(*LogChunk)(nil),              // 13: berth.api.v1.LogChunk
+	(*AttachEnded)(nil),           // 14: berth.api.v1.AttachEnded
+	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_berth_api_v1_attach_proto_depIdxs = []int32{
 	3,  // 0: berth.api.v1.AttachRequest.open:type_name -> berth.api.v1.AttachOpen
 	1,  // 1: berth.api.v1.AttachRequest.stdin_end:type_name -> berth.api.v1.StdinEnd
-	7,  // 2: berth.api.v1.AttachRequest.resize:type_name -> berth.api.v1.WindowSize
+	8,  // 2: berth.api.v1.AttachRequest.resize:type_name -> berth.api.v1.WindowSize
 	2,  // 3: berth.api.v1.AttachRequest.detach:type_name -> berth.api.v1.Detach
-	5,  // 4: berth.api.v1.AttachOpen.logs:type_name -> berth.api.v1.AttachLogs
-	6,  // 5: berth.api.v1.AttachOpen.exec:type_name -> berth.api.v1.AttachExec
-	4,  // 6: berth.api.v1.AttachOpen.sessions:type_name -> berth.api.v1.AttachSessions
-	7,  // 7: berth.api.v1.AttachExec.window:type_name -> berth.api.v1.WindowSize
-	14, // 8: berth.api.v1.AttachExec.keep:type_name -> google.protobuf.Duration
-	11, // 9: berth.api.v1.AttachResponse.opened:type_name -> berth.api.v1.AttachOpened
-	12, // 10: berth.api.v1.AttachResponse.log:type_name -> berth.api.v1.LogChunk
-	13, // 11: berth.api.v1.AttachResponse.ended:type_name -> berth.api.v1.AttachEnded
-	9,  // 12: berth.api.v1.AttachResponse.sessions:type_name -> berth.api.v1.Sessions
-	10, // 13: berth.api.v1.Sessions.sessions:type_name -> berth.api.v1.Session
-	15, // 14: berth.api.v1.Session.started:type_name -> google.protobuf.Timestamp
-	15, // 15: berth.api.v1.Session.left:type_name -> google.protobuf.Timestamp
-	15, // 16: berth.api.v1.Session.ends:type_name -> google.protobuf.Timestamp
-	0,  // 17: berth.api.v1.AttachService.Attach:input_type -> berth.api.v1.AttachRequest
-	8,  // 18: berth.api.v1.AttachService.Attach:output_type -> berth.api.v1.AttachResponse
-	18, // [18:19] is the sub-list for method output_type
-	17, // [17:18] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	6,  // 4: berth.api.v1.AttachOpen.logs:type_name -> berth.api.v1.AttachLogs
+	7,  // 5: berth.api.v1.AttachOpen.exec:type_name -> berth.api.v1.AttachExec
+	5,  // 6: berth.api.v1.AttachOpen.sessions:type_name -> berth.api.v1.AttachSessions
+	4,  // 7: berth.api.v1.AttachOpen.signal:type_name -> berth.api.v1.AttachSignal
+	8,  // 8: berth.api.v1.AttachExec.window:type_name -> berth.api.v1.WindowSize
+	15, // 9: berth.api.v1.AttachExec.keep:type_name -> google.protobuf.Duration
+	12, // 10: berth.api.v1.AttachResponse.opened:type_name -> berth.api.v1.AttachOpened
+	13, // 11: berth.api.v1.AttachResponse.log:type_name -> berth.api.v1.LogChunk
+	14, // 12: berth.api.v1.AttachResponse.ended:type_name -> berth.api.v1.AttachEnded
+	10, // 13: berth.api.v1.AttachResponse.sessions:type_name -> berth.api.v1.Sessions
+	11, // 14: berth.api.v1.Sessions.sessions:type_name -> berth.api.v1.Session
+	16, // 15: berth.api.v1.Session.started:type_name -> google.protobuf.Timestamp
+	16, // 16: berth.api.v1.Session.left:type_name -> google.protobuf.Timestamp
+	16, // 17: berth.api.v1.Session.ends:type_name -> google.protobuf.Timestamp
+	0,  // 18: berth.api.v1.AttachService.Attach:input_type -> berth.api.v1.AttachRequest
+	9,  // 19: berth.api.v1.AttachService.Attach:output_type -> berth.api.v1.AttachResponse
+	19, // [19:20] is the sub-list for method output_type
+	18, // [18:19] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_berth_api_v1_attach_proto_init() }
@@ -1448,10 +1564,11 @@ func file_berth_api_v1_attach_proto_init() {
 		(*AttachOpen_Logs)(nil),
 		(*AttachOpen_Exec)(nil),
 		(*AttachOpen_Sessions)(nil),
+		(*AttachOpen_Signal)(nil),
 	}
-	file_berth_api_v1_attach_proto_msgTypes[5].OneofWrappers = []any{}
 	file_berth_api_v1_attach_proto_msgTypes[6].OneofWrappers = []any{}
-	file_berth_api_v1_attach_proto_msgTypes[8].OneofWrappers = []any{
+	file_berth_api_v1_attach_proto_msgTypes[7].OneofWrappers = []any{}
+	file_berth_api_v1_attach_proto_msgTypes[9].OneofWrappers = []any{
 		(*AttachResponse_Opened)(nil),
 		(*AttachResponse_Log)(nil),
 		(*AttachResponse_Stdout)(nil),
@@ -1467,7 +1584,7 @@ func file_berth_api_v1_attach_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_api_v1_attach_proto_rawDesc), len(file_berth_api_v1_attach_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -209,6 +209,7 @@ type Command struct {
 	//	*Command_RemoveReservation
 	//	*Command_UpdateJob
 	//	*Command_ChangeTasks
+	//	*Command_SetSharing
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -593,6 +594,15 @@ func (x *Command) GetChangeTasks() *ChangeTasks {
 	return nil
 }
 
+func (x *Command) GetSetSharing() *SetSharing {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_SetSharing); ok {
+			return x.SetSharing
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -749,6 +759,10 @@ type Command_ChangeTasks struct {
 	ChangeTasks *ChangeTasks `protobuf:"bytes,70,opt,name=change_tasks,json=changeTasks,proto3,oneof"`
 }
 
+type Command_SetSharing struct {
+	SetSharing *SetSharing `protobuf:"bytes,90,opt,name=set_sharing,json=setSharing,proto3,oneof"`
+}
+
 func (*Command_SubmitJob) isCommand_Kind() {}
 
 func (*Command_CancelJob) isCommand_Kind() {}
@@ -824,6 +838,8 @@ func (*Command_RemoveReservation) isCommand_Kind() {}
 func (*Command_UpdateJob) isCommand_Kind() {}
 
 func (*Command_ChangeTasks) isCommand_Kind() {}
+
+func (*Command_SetSharing) isCommand_Kind() {}
 
 // SubmitJob adds the jobs of one request, all or none, under ids that the
 // leader stamped: first_job and those that follow it.
@@ -1643,6 +1659,146 @@ func (x *DrainGPU) GetBy() uint32 {
 	return 0
 }
 
+// SetSharing switches sharing of GPUs off somewhere, or on again. What runs
+// beside each other goes on.
+type SetSharing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Place         *SharingOff            `protobuf:"bytes,1,opt,name=place,proto3" json:"place,omitempty"`
+	Off           bool                   `protobuf:"varint,2,opt,name=off,proto3" json:"off,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSharing) Reset() {
+	*x = SetSharing{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSharing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSharing) ProtoMessage() {}
+
+func (x *SetSharing) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSharing.ProtoReflect.Descriptor instead.
+func (*SetSharing) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SetSharing) GetPlace() *SharingOff {
+	if x != nil {
+		return x.Place
+	}
+	return nil
+}
+
+func (x *SetSharing) GetOff() bool {
+	if x != nil {
+		return x.Off
+	}
+	return false
+}
+
+// SharingOff says where sharing is off: on one GPU, a node, in a partition, or,
+// when it names none, everywhere.
+type SharingOff struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gpu           string                 `protobuf:"bytes,1,opt,name=gpu,proto3" json:"gpu,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Partition     string                 `protobuf:"bytes,3,opt,name=partition,proto3" json:"partition,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	By            uint32                 `protobuf:"varint,5,opt,name=by,proto3" json:"by,omitempty"`
+	AtUs          int64                  `protobuf:"varint,6,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SharingOff) Reset() {
+	*x = SharingOff{}
+	mi := &file_berth_log_v1_log_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharingOff) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharingOff) ProtoMessage() {}
+
+func (x *SharingOff) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_log_v1_log_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharingOff.ProtoReflect.Descriptor instead.
+func (*SharingOff) Descriptor() ([]byte, []int) {
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SharingOff) GetGpu() string {
+	if x != nil {
+		return x.Gpu
+	}
+	return ""
+}
+
+func (x *SharingOff) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *SharingOff) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *SharingOff) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *SharingOff) GetBy() uint32 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
+func (x *SharingOff) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
 // RemoveNode forgets a node that holds nothing and denies its identity.
 type RemoveNode struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1653,7 +1809,7 @@ type RemoveNode struct {
 
 func (x *RemoveNode) Reset() {
 	*x = RemoveNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[13]
+	mi := &file_berth_log_v1_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1821,7 @@ func (x *RemoveNode) String() string {
 func (*RemoveNode) ProtoMessage() {}
 
 func (x *RemoveNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[13]
+	mi := &file_berth_log_v1_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1834,7 @@ func (x *RemoveNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNode.ProtoReflect.Descriptor instead.
 func (*RemoveNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{13}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RemoveNode) GetNode() string {
@@ -1697,7 +1853,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[14]
+	mi := &file_berth_log_v1_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +1865,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[14]
+	mi := &file_berth_log_v1_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +1878,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{14}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CreateToken) GetToken() *Token {
@@ -1742,7 +1898,7 @@ type UseToken struct {
 
 func (x *UseToken) Reset() {
 	*x = UseToken{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[15]
+	mi := &file_berth_log_v1_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1754,7 +1910,7 @@ func (x *UseToken) String() string {
 func (*UseToken) ProtoMessage() {}
 
 func (x *UseToken) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[15]
+	mi := &file_berth_log_v1_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1767,7 +1923,7 @@ func (x *UseToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UseToken.ProtoReflect.Descriptor instead.
 func (*UseToken) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{15}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UseToken) GetHash() []byte {
@@ -1784,17 +1940,21 @@ func (x *UseToken) GetId() string {
 	return ""
 }
 
+// DenyIdentity keeps whoever holds a certificate of a role and id out of the
+// cluster; role "serial" is for the one certificate with the serial number id.
 type DenyIdentity struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Role  string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Id    string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// Let it in again.
+	Allow         bool `protobuf:"varint,3,opt,name=allow,proto3" json:"allow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DenyIdentity) Reset() {
 	*x = DenyIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	mi := &file_berth_log_v1_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +1966,7 @@ func (x *DenyIdentity) String() string {
 func (*DenyIdentity) ProtoMessage() {}
 
 func (x *DenyIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[16]
+	mi := &file_berth_log_v1_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +1979,7 @@ func (x *DenyIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DenyIdentity.ProtoReflect.Descriptor instead.
 func (*DenyIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{16}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DenyIdentity) GetRole() string {
@@ -1836,6 +1996,13 @@ func (x *DenyIdentity) GetId() string {
 	return ""
 }
 
+func (x *DenyIdentity) GetAllow() bool {
+	if x != nil {
+		return x.Allow
+	}
+	return false
+}
+
 // FenceNode gives up a silent node: its attempts end as lost, and nothing that
 // it says of them counts any more. It takes jobs again once it registers.
 type FenceNode struct {
@@ -1849,7 +2016,7 @@ type FenceNode struct {
 
 func (x *FenceNode) Reset() {
 	*x = FenceNode{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[17]
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +2028,7 @@ func (x *FenceNode) String() string {
 func (*FenceNode) ProtoMessage() {}
 
 func (x *FenceNode) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[17]
+	mi := &file_berth_log_v1_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +2041,7 @@ func (x *FenceNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNode.ProtoReflect.Descriptor instead.
 func (*FenceNode) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{17}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FenceNode) GetNode() string {
@@ -1904,7 +2071,7 @@ type PublishWeights struct {
 
 func (x *PublishWeights) Reset() {
 	*x = PublishWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +2083,7 @@ func (x *PublishWeights) String() string {
 func (*PublishWeights) ProtoMessage() {}
 
 func (x *PublishWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[18]
+	mi := &file_berth_log_v1_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +2096,7 @@ func (x *PublishWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishWeights.ProtoReflect.Descriptor instead.
 func (*PublishWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{18}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PublishWeights) GetVersion() uint64 {
@@ -1968,7 +2135,7 @@ type InstallWeights struct {
 
 func (x *InstallWeights) Reset() {
 	*x = InstallWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1980,7 +2147,7 @@ func (x *InstallWeights) String() string {
 func (*InstallWeights) ProtoMessage() {}
 
 func (x *InstallWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[19]
+	mi := &file_berth_log_v1_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1993,7 +2160,7 @@ func (x *InstallWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallWeights.ProtoReflect.Descriptor instead.
 func (*InstallWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{19}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InstallWeights) GetVersion() uint64 {
@@ -2036,7 +2203,7 @@ type RollbackWeights struct {
 
 func (x *RollbackWeights) Reset() {
 	*x = RollbackWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2048,7 +2215,7 @@ func (x *RollbackWeights) String() string {
 func (*RollbackWeights) ProtoMessage() {}
 
 func (x *RollbackWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[20]
+	mi := &file_berth_log_v1_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2061,7 +2228,7 @@ func (x *RollbackWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackWeights.ProtoReflect.Descriptor instead.
 func (*RollbackWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{20}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RollbackWeights) GetVersion() uint64 {
@@ -2098,7 +2265,7 @@ type PinWeights struct {
 
 func (x *PinWeights) Reset() {
 	*x = PinWeights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2277,7 @@ func (x *PinWeights) String() string {
 func (*PinWeights) ProtoMessage() {}
 
 func (x *PinWeights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[21]
+	mi := &file_berth_log_v1_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2290,7 @@ func (x *PinWeights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PinWeights.ProtoReflect.Descriptor instead.
 func (*PinWeights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{21}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PinWeights) GetVersion() uint64 {
@@ -2165,7 +2332,7 @@ type InstallInterference struct {
 
 func (x *InstallInterference) Reset() {
 	*x = InstallInterference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2177,7 +2344,7 @@ func (x *InstallInterference) String() string {
 func (*InstallInterference) ProtoMessage() {}
 
 func (x *InstallInterference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[22]
+	mi := &file_berth_log_v1_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2190,7 +2357,7 @@ func (x *InstallInterference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallInterference.ProtoReflect.Descriptor instead.
 func (*InstallInterference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{22}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *InstallInterference) GetVersion() uint64 {
@@ -2238,7 +2405,7 @@ type ExpireJobs struct {
 
 func (x *ExpireJobs) Reset() {
 	*x = ExpireJobs{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2417,7 @@ func (x *ExpireJobs) String() string {
 func (*ExpireJobs) ProtoMessage() {}
 
 func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[23]
+	mi := &file_berth_log_v1_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2430,7 @@ func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireJobs.ProtoReflect.Descriptor instead.
 func (*ExpireJobs) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{23}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExpireJobs) GetJobs() []uint64 {
@@ -2286,7 +2453,7 @@ type SetPartition struct {
 
 func (x *SetPartition) Reset() {
 	*x = SetPartition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2298,7 +2465,7 @@ func (x *SetPartition) String() string {
 func (*SetPartition) ProtoMessage() {}
 
 func (x *SetPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[24]
+	mi := &file_berth_log_v1_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2311,7 +2478,7 @@ func (x *SetPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPartition.ProtoReflect.Descriptor instead.
 func (*SetPartition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{24}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetPartition) GetPartition() *Partition {
@@ -2338,7 +2505,7 @@ type RemovePartition struct {
 
 func (x *RemovePartition) Reset() {
 	*x = RemovePartition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +2517,7 @@ func (x *RemovePartition) String() string {
 func (*RemovePartition) ProtoMessage() {}
 
 func (x *RemovePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[25]
+	mi := &file_berth_log_v1_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +2530,7 @@ func (x *RemovePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePartition.ProtoReflect.Descriptor instead.
 func (*RemovePartition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{25}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RemovePartition) GetName() string {
@@ -2386,7 +2553,7 @@ type SetReservation struct {
 
 func (x *SetReservation) Reset() {
 	*x = SetReservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2565,7 @@ func (x *SetReservation) String() string {
 func (*SetReservation) ProtoMessage() {}
 
 func (x *SetReservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[26]
+	mi := &file_berth_log_v1_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2578,7 @@ func (x *SetReservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetReservation.ProtoReflect.Descriptor instead.
 func (*SetReservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{26}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SetReservation) GetReservation() *Reservation {
@@ -2439,7 +2606,7 @@ type RemoveReservation struct {
 
 func (x *RemoveReservation) Reset() {
 	*x = RemoveReservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2618,7 @@ func (x *RemoveReservation) String() string {
 func (*RemoveReservation) ProtoMessage() {}
 
 func (x *RemoveReservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[27]
+	mi := &file_berth_log_v1_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2631,7 @@ func (x *RemoveReservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveReservation.ProtoReflect.Descriptor instead.
 func (*RemoveReservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{27}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RemoveReservation) GetName() string {
@@ -2487,7 +2654,7 @@ type UpdateJob struct {
 
 func (x *UpdateJob) Reset() {
 	*x = UpdateJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2666,7 @@ func (x *UpdateJob) String() string {
 func (*UpdateJob) ProtoMessage() {}
 
 func (x *UpdateJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[28]
+	mi := &file_berth_log_v1_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2679,7 @@ func (x *UpdateJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateJob.ProtoReflect.Descriptor instead.
 func (*UpdateJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{28}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UpdateJob) GetJob() uint64 {
@@ -2552,7 +2719,7 @@ type PreemptAttempt struct {
 
 func (x *PreemptAttempt) Reset() {
 	*x = PreemptAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2731,7 @@ func (x *PreemptAttempt) String() string {
 func (*PreemptAttempt) ProtoMessage() {}
 
 func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[29]
+	mi := &file_berth_log_v1_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2744,7 @@ func (x *PreemptAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptAttempt.ProtoReflect.Descriptor instead.
 func (*PreemptAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{29}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PreemptAttempt) GetJob() uint64 {
@@ -2622,7 +2789,7 @@ type HoldJob struct {
 
 func (x *HoldJob) Reset() {
 	*x = HoldJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2634,7 +2801,7 @@ func (x *HoldJob) String() string {
 func (*HoldJob) ProtoMessage() {}
 
 func (x *HoldJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[30]
+	mi := &file_berth_log_v1_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2647,7 +2814,7 @@ func (x *HoldJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldJob.ProtoReflect.Descriptor instead.
 func (*HoldJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{30}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HoldJob) GetJob() uint64 {
@@ -2692,7 +2859,7 @@ type RequeueJob struct {
 
 func (x *RequeueJob) Reset() {
 	*x = RequeueJob{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2704,7 +2871,7 @@ func (x *RequeueJob) String() string {
 func (*RequeueJob) ProtoMessage() {}
 
 func (x *RequeueJob) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[31]
+	mi := &file_berth_log_v1_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2717,7 +2884,7 @@ func (x *RequeueJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueJob.ProtoReflect.Descriptor instead.
 func (*RequeueJob) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{31}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RequeueJob) GetJob() uint64 {
@@ -2768,7 +2935,7 @@ type ChangeTasks struct {
 
 func (x *ChangeTasks) Reset() {
 	*x = ChangeTasks{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2780,7 +2947,7 @@ func (x *ChangeTasks) String() string {
 func (*ChangeTasks) ProtoMessage() {}
 
 func (x *ChangeTasks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[32]
+	mi := &file_berth_log_v1_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2793,7 +2960,7 @@ func (x *ChangeTasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeTasks.ProtoReflect.Descriptor instead.
 func (*ChangeTasks) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{32}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ChangeTasks) GetArray() uint64 {
@@ -2858,7 +3025,7 @@ type UndoGang struct {
 
 func (x *UndoGang) Reset() {
 	*x = UndoGang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2870,7 +3037,7 @@ func (x *UndoGang) String() string {
 func (*UndoGang) ProtoMessage() {}
 
 func (x *UndoGang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[33]
+	mi := &file_berth_log_v1_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2883,7 +3050,7 @@ func (x *UndoGang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoGang.ProtoReflect.Descriptor instead.
 func (*UndoGang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{33}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *UndoGang) GetJob() uint64 {
@@ -2922,7 +3089,7 @@ type SetStanding struct {
 
 func (x *SetStanding) Reset() {
 	*x = SetStanding{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +3101,7 @@ func (x *SetStanding) String() string {
 func (*SetStanding) ProtoMessage() {}
 
 func (x *SetStanding) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[34]
+	mi := &file_berth_log_v1_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3114,7 @@ func (x *SetStanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStanding.ProtoReflect.Descriptor instead.
 func (*SetStanding) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{34}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetStanding) GetStanding() *Standing {
@@ -2989,7 +3156,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +3168,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[35]
+	mi := &file_berth_log_v1_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +3181,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{35}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -3040,7 +3207,7 @@ type InitCluster struct {
 
 func (x *InitCluster) Reset() {
 	*x = InitCluster{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3052,7 +3219,7 @@ func (x *InitCluster) String() string {
 func (*InitCluster) ProtoMessage() {}
 
 func (x *InitCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[36]
+	mi := &file_berth_log_v1_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3065,7 +3232,7 @@ func (x *InitCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitCluster.ProtoReflect.Descriptor instead.
 func (*InitCluster) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{36}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *InitCluster) GetConfig() *Config {
@@ -3090,7 +3257,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3102,7 +3269,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[37]
+	mi := &file_berth_log_v1_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3115,7 +3282,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{37}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -3173,6 +3340,7 @@ type Record struct {
 	//	*Record_Telling
 	//	*Record_Reservation
 	//	*Record_Array
+	//	*Record_SharingOff
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3180,7 +3348,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3192,7 +3360,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[38]
+	mi := &file_berth_log_v1_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3205,7 +3373,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{38}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Record) GetKind() isRecord_Kind {
@@ -3422,6 +3590,15 @@ func (x *Record) GetArray() *ArrayRecord {
 	return nil
 }
 
+func (x *Record) GetSharingOff() *SharingOff {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_SharingOff); ok {
+			return x.SharingOff
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -3520,6 +3697,11 @@ type Record_Array struct {
 	Array *ArrayRecord `protobuf:"bytes,70,opt,name=array,proto3,oneof"`
 }
 
+type Record_SharingOff struct {
+	// Before nodes.
+	SharingOff *SharingOff `protobuf:"bytes,90,opt,name=sharing_off,json=sharingOff,proto3,oneof"`
+}
+
 func (*Record_Meta) isRecord_Kind() {}
 
 func (*Record_Config) isRecord_Kind() {}
@@ -3566,6 +3748,8 @@ func (*Record_Reservation) isRecord_Kind() {}
 
 func (*Record_Array) isRecord_Kind() {}
 
+func (*Record_SharingOff) isRecord_Kind() {}
+
 // ArrayRecord is what the tasks of an array have in common.
 type ArrayRecord struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -3583,7 +3767,7 @@ type ArrayRecord struct {
 
 func (x *ArrayRecord) Reset() {
 	*x = ArrayRecord{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3595,7 +3779,7 @@ func (x *ArrayRecord) String() string {
 func (*ArrayRecord) ProtoMessage() {}
 
 func (x *ArrayRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[39]
+	mi := &file_berth_log_v1_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3608,7 +3792,7 @@ func (x *ArrayRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayRecord.ProtoReflect.Descriptor instead.
 func (*ArrayRecord) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{39}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ArrayRecord) GetId() uint64 {
@@ -3664,7 +3848,7 @@ type SnapshotEnd struct {
 
 func (x *SnapshotEnd) Reset() {
 	*x = SnapshotEnd{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3676,7 +3860,7 @@ func (x *SnapshotEnd) String() string {
 func (*SnapshotEnd) ProtoMessage() {}
 
 func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[40]
+	mi := &file_berth_log_v1_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3689,7 +3873,7 @@ func (x *SnapshotEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotEnd.ProtoReflect.Descriptor instead.
 func (*SnapshotEnd) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{40}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SnapshotEnd) GetHash() []byte {
@@ -3722,7 +3906,7 @@ type Meta struct {
 
 func (x *Meta) Reset() {
 	*x = Meta{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3734,7 +3918,7 @@ func (x *Meta) String() string {
 func (*Meta) ProtoMessage() {}
 
 func (x *Meta) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[41]
+	mi := &file_berth_log_v1_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3747,7 +3931,7 @@ func (x *Meta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Meta.ProtoReflect.Descriptor instead.
 func (*Meta) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{41}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Meta) GetIndex() uint64 {
@@ -3811,7 +3995,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3823,7 +4007,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[42]
+	mi := &file_berth_log_v1_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3836,7 +4020,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{42}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Config) GetClusterId() string {
@@ -3871,7 +4055,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3883,7 +4067,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[43]
+	mi := &file_berth_log_v1_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3896,7 +4080,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{43}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Owner) GetUid() uint32 {
@@ -3993,7 +4177,7 @@ type Spec struct {
 
 func (x *Spec) Reset() {
 	*x = Spec{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4005,7 +4189,7 @@ func (x *Spec) String() string {
 func (*Spec) ProtoMessage() {}
 
 func (x *Spec) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[44]
+	mi := &file_berth_log_v1_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4018,7 +4202,7 @@ func (x *Spec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spec.ProtoReflect.Descriptor instead.
 func (*Spec) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{44}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Spec) GetName() string {
@@ -4377,7 +4561,7 @@ type Array struct {
 
 func (x *Array) Reset() {
 	*x = Array{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4389,7 +4573,7 @@ func (x *Array) String() string {
 func (*Array) ProtoMessage() {}
 
 func (x *Array) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[45]
+	mi := &file_berth_log_v1_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4402,7 +4586,7 @@ func (x *Array) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Array.ProtoReflect.Descriptor instead.
 func (*Array) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{45}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Array) GetRuns() []uint32 {
@@ -4434,7 +4618,7 @@ type Where struct {
 
 func (x *Where) Reset() {
 	*x = Where{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4446,7 +4630,7 @@ func (x *Where) String() string {
 func (*Where) ProtoMessage() {}
 
 func (x *Where) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[46]
+	mi := &file_berth_log_v1_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4459,7 +4643,7 @@ func (x *Where) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Where.ProtoReflect.Descriptor instead.
 func (*Where) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{46}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Where) GetNodes() string {
@@ -4513,7 +4697,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4525,7 +4709,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[47]
+	mi := &file_berth_log_v1_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4538,7 +4722,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{47}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Container) GetNetwork() string {
@@ -4587,7 +4771,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4599,7 +4783,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[48]
+	mi := &file_berth_log_v1_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4612,7 +4796,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{48}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -4650,7 +4834,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4662,7 +4846,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[49]
+	mi := &file_berth_log_v1_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4675,7 +4859,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{49}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Warning) GetSignal() string {
@@ -4713,7 +4897,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4725,7 +4909,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[50]
+	mi := &file_berth_log_v1_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4738,7 +4922,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{50}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Dependency) GetKind() string {
@@ -4794,7 +4978,7 @@ type Estimate struct {
 
 func (x *Estimate) Reset() {
 	*x = Estimate{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4806,7 +4990,7 @@ func (x *Estimate) String() string {
 func (*Estimate) ProtoMessage() {}
 
 func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[51]
+	mi := &file_berth_log_v1_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4819,7 +5003,7 @@ func (x *Estimate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
 func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{51}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Estimate) GetGpuType() string {
@@ -4902,7 +5086,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4914,7 +5098,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[52]
+	mi := &file_berth_log_v1_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4927,7 +5111,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{52}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Reason) GetCode() string {
@@ -4954,7 +5138,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4966,7 +5150,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[53]
+	mi := &file_berth_log_v1_log_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4979,7 +5163,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{53}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -5014,7 +5198,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5026,7 +5210,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[54]
+	mi := &file_berth_log_v1_log_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5039,7 +5223,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{54}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Usage) GetGpuMemPeakMib() int64 {
@@ -5128,7 +5312,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5140,7 +5324,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[55]
+	mi := &file_berth_log_v1_log_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5153,7 +5337,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{55}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Profile) GetGpuMemMeanMib() int64 {
@@ -5245,7 +5429,7 @@ type GPUShare struct {
 
 func (x *GPUShare) Reset() {
 	*x = GPUShare{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5257,7 +5441,7 @@ func (x *GPUShare) String() string {
 func (*GPUShare) ProtoMessage() {}
 
 func (x *GPUShare) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[56]
+	mi := &file_berth_log_v1_log_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5270,7 +5454,7 @@ func (x *GPUShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUShare.ProtoReflect.Descriptor instead.
 func (*GPUShare) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{56}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GPUShare) GetGpu() string {
@@ -5313,7 +5497,7 @@ type Berth struct {
 
 func (x *Berth) Reset() {
 	*x = Berth{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5325,7 +5509,7 @@ func (x *Berth) String() string {
 func (*Berth) ProtoMessage() {}
 
 func (x *Berth) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[57]
+	mi := &file_berth_log_v1_log_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5338,7 +5522,7 @@ func (x *Berth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Berth.ProtoReflect.Descriptor instead.
 func (*Berth) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{57}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Berth) GetNode() string {
@@ -5408,7 +5592,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5420,7 +5604,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[58]
+	mi := &file_berth_log_v1_log_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5433,7 +5617,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{58}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Job) GetId() uint64 {
@@ -5615,7 +5799,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5627,7 +5811,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[59]
+	mi := &file_berth_log_v1_log_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5640,7 +5824,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{59}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Hold) GetAtUs() int64 {
@@ -5675,7 +5859,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5687,7 +5871,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[60]
+	mi := &file_berth_log_v1_log_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5700,7 +5884,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{60}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CancelRequest) GetAtUs() int64 {
@@ -5758,7 +5942,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5770,7 +5954,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[61]
+	mi := &file_berth_log_v1_log_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5783,7 +5967,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{61}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Attempt) GetNo() uint32 {
@@ -5947,7 +6131,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5959,7 +6143,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[62]
+	mi := &file_berth_log_v1_log_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5972,7 +6156,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{62}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Gang) GetRest() []*Berth {
@@ -6026,7 +6210,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6038,7 +6222,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[63]
+	mi := &file_berth_log_v1_log_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6051,7 +6235,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{63}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Part) GetBootId() string {
@@ -6126,7 +6310,7 @@ type IdleMark struct {
 
 func (x *IdleMark) Reset() {
 	*x = IdleMark{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6138,7 +6322,7 @@ func (x *IdleMark) String() string {
 func (*IdleMark) ProtoMessage() {}
 
 func (x *IdleMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[64]
+	mi := &file_berth_log_v1_log_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6151,7 +6335,7 @@ func (x *IdleMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleMark.ProtoReflect.Descriptor instead.
 func (*IdleMark) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{64}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *IdleMark) GetStage() uint32 {
@@ -6216,7 +6400,7 @@ type IdleAttempt struct {
 
 func (x *IdleAttempt) Reset() {
 	*x = IdleAttempt{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6228,7 +6412,7 @@ func (x *IdleAttempt) String() string {
 func (*IdleAttempt) ProtoMessage() {}
 
 func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[65]
+	mi := &file_berth_log_v1_log_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6241,7 +6425,7 @@ func (x *IdleAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdleAttempt.ProtoReflect.Descriptor instead.
 func (*IdleAttempt) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{65}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *IdleAttempt) GetJob() uint64 {
@@ -6316,7 +6500,7 @@ type PreemptRequest struct {
 
 func (x *PreemptRequest) Reset() {
 	*x = PreemptRequest{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6328,7 +6512,7 @@ func (x *PreemptRequest) String() string {
 func (*PreemptRequest) ProtoMessage() {}
 
 func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[66]
+	mi := &file_berth_log_v1_log_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6341,7 +6525,7 @@ func (x *PreemptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreemptRequest.ProtoReflect.Descriptor instead.
 func (*PreemptRequest) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{66}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *PreemptRequest) GetAtUs() int64 {
@@ -6417,7 +6601,7 @@ type GPU struct {
 
 func (x *GPU) Reset() {
 	*x = GPU{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6429,7 +6613,7 @@ func (x *GPU) String() string {
 func (*GPU) ProtoMessage() {}
 
 func (x *GPU) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[67]
+	mi := &file_berth_log_v1_log_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6442,7 +6626,7 @@ func (x *GPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPU.ProtoReflect.Descriptor instead.
 func (*GPU) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{67}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *GPU) GetId() string {
@@ -6552,7 +6736,7 @@ type GPUOrder struct {
 
 func (x *GPUOrder) Reset() {
 	*x = GPUOrder{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6564,7 +6748,7 @@ func (x *GPUOrder) String() string {
 func (*GPUOrder) ProtoMessage() {}
 
 func (x *GPUOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[68]
+	mi := &file_berth_log_v1_log_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6577,7 +6761,7 @@ func (x *GPUOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GPUOrder.ProtoReflect.Descriptor instead.
 func (*GPUOrder) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{68}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GPUOrder) GetGpu() string {
@@ -6639,7 +6823,7 @@ type NodeEvent struct {
 
 func (x *NodeEvent) Reset() {
 	*x = NodeEvent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6651,7 +6835,7 @@ func (x *NodeEvent) String() string {
 func (*NodeEvent) ProtoMessage() {}
 
 func (x *NodeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[69]
+	mi := &file_berth_log_v1_log_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6664,7 +6848,7 @@ func (x *NodeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeEvent.ProtoReflect.Descriptor instead.
 func (*NodeEvent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{69}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *NodeEvent) GetAtUs() int64 {
@@ -6742,7 +6926,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6754,7 +6938,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[70]
+	mi := &file_berth_log_v1_log_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6767,7 +6951,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{70}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Node) GetId() string {
@@ -6933,7 +7117,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6945,7 +7129,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[71]
+	mi := &file_berth_log_v1_log_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6958,7 +7142,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{71}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Reservation) GetName() string {
@@ -7072,7 +7256,7 @@ type Partition struct {
 
 func (x *Partition) Reset() {
 	*x = Partition{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7084,7 +7268,7 @@ func (x *Partition) String() string {
 func (*Partition) ProtoMessage() {}
 
 func (x *Partition) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[72]
+	mi := &file_berth_log_v1_log_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7097,7 +7281,7 @@ func (x *Partition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Partition.ProtoReflect.Descriptor instead.
 func (*Partition) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{72}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Partition) GetName() string {
@@ -7197,7 +7381,7 @@ type AccessList struct {
 
 func (x *AccessList) Reset() {
 	*x = AccessList{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7209,7 +7393,7 @@ func (x *AccessList) String() string {
 func (*AccessList) ProtoMessage() {}
 
 func (x *AccessList) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[73]
+	mi := &file_berth_log_v1_log_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7222,7 +7406,7 @@ func (x *AccessList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessList.ProtoReflect.Descriptor instead.
 func (*AccessList) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{73}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *AccessList) GetList() string {
@@ -7249,7 +7433,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7261,7 +7445,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[74]
+	mi := &file_berth_log_v1_log_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7274,7 +7458,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{74}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Queue) GetGpu() string {
@@ -7301,7 +7485,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7313,7 +7497,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[75]
+	mi := &file_berth_log_v1_log_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7326,7 +7510,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{75}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Waiter) GetJob() uint64 {
@@ -7357,7 +7541,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7369,7 +7553,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[76]
+	mi := &file_berth_log_v1_log_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7382,7 +7566,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{76}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Request) GetKey() []byte {
@@ -7427,7 +7611,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7439,7 +7623,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[77]
+	mi := &file_berth_log_v1_log_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7452,7 +7636,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{77}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Token) GetHash() []byte {
@@ -7501,7 +7685,7 @@ type DeniedIdentity struct {
 
 func (x *DeniedIdentity) Reset() {
 	*x = DeniedIdentity{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7513,7 +7697,7 @@ func (x *DeniedIdentity) String() string {
 func (*DeniedIdentity) ProtoMessage() {}
 
 func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[78]
+	mi := &file_berth_log_v1_log_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7526,7 +7710,7 @@ func (x *DeniedIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeniedIdentity.ProtoReflect.Descriptor instead.
 func (*DeniedIdentity) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{78}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *DeniedIdentity) GetRole() string {
@@ -7563,7 +7747,7 @@ type Weights struct {
 
 func (x *Weights) Reset() {
 	*x = Weights{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7575,7 +7759,7 @@ func (x *Weights) String() string {
 func (*Weights) ProtoMessage() {}
 
 func (x *Weights) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[79]
+	mi := &file_berth_log_v1_log_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7588,7 +7772,7 @@ func (x *Weights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weights.ProtoReflect.Descriptor instead.
 func (*Weights) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{79}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Weights) GetVersion() uint64 {
@@ -7652,7 +7836,7 @@ type WeightsOrigin struct {
 
 func (x *WeightsOrigin) Reset() {
 	*x = WeightsOrigin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7664,7 +7848,7 @@ func (x *WeightsOrigin) String() string {
 func (*WeightsOrigin) ProtoMessage() {}
 
 func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[80]
+	mi := &file_berth_log_v1_log_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7677,7 +7861,7 @@ func (x *WeightsOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsOrigin.ProtoReflect.Descriptor instead.
 func (*WeightsOrigin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{80}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *WeightsOrigin) GetSource() string {
@@ -7754,7 +7938,7 @@ type WeightsPin struct {
 
 func (x *WeightsPin) Reset() {
 	*x = WeightsPin{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7766,7 +7950,7 @@ func (x *WeightsPin) String() string {
 func (*WeightsPin) ProtoMessage() {}
 
 func (x *WeightsPin) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[81]
+	mi := &file_berth_log_v1_log_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7779,7 +7963,7 @@ func (x *WeightsPin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WeightsPin.ProtoReflect.Descriptor instead.
 func (*WeightsPin) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{81}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *WeightsPin) GetAtUs() int64 {
@@ -7811,7 +7995,7 @@ type Interference struct {
 
 func (x *Interference) Reset() {
 	*x = Interference{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7823,7 +8007,7 @@ func (x *Interference) String() string {
 func (*Interference) ProtoMessage() {}
 
 func (x *Interference) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[82]
+	mi := &file_berth_log_v1_log_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7836,7 +8020,7 @@ func (x *Interference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Interference.ProtoReflect.Descriptor instead.
 func (*Interference) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{82}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Interference) GetVersion() uint64 {
@@ -7895,7 +8079,7 @@ type Company struct {
 
 func (x *Company) Reset() {
 	*x = Company{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7907,7 +8091,7 @@ func (x *Company) String() string {
 func (*Company) ProtoMessage() {}
 
 func (x *Company) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[83]
+	mi := &file_berth_log_v1_log_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7920,7 +8104,7 @@ func (x *Company) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Company.ProtoReflect.Descriptor instead.
 func (*Company) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{83}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Company) GetSignature() string {
@@ -7956,7 +8140,7 @@ type ImportRuns struct {
 
 func (x *ImportRuns) Reset() {
 	*x = ImportRuns{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7968,7 +8152,7 @@ func (x *ImportRuns) String() string {
 func (*ImportRuns) ProtoMessage() {}
 
 func (x *ImportRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[84]
+	mi := &file_berth_log_v1_log_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7981,7 +8165,7 @@ func (x *ImportRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportRuns.ProtoReflect.Descriptor instead.
 func (*ImportRuns) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{84}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ImportRuns) GetSamples() []*Sample {
@@ -8032,7 +8216,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8044,7 +8228,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[85]
+	mi := &file_berth_log_v1_log_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8057,7 +8241,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{85}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Sample) GetSeq() uint64 {
@@ -8205,7 +8389,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8217,7 +8401,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[86]
+	mi := &file_berth_log_v1_log_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8230,7 +8414,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{86}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Standing) GetKind() isStanding_Kind {
@@ -8339,7 +8523,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8351,7 +8535,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[87]
+	mi := &file_berth_log_v1_log_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8364,7 +8548,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{87}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Account) GetName() string {
@@ -8416,7 +8600,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8428,7 +8612,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[88]
+	mi := &file_berth_log_v1_log_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8441,7 +8625,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{88}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Member) GetAccount() string {
@@ -8500,7 +8684,7 @@ type QOS struct {
 
 func (x *QOS) Reset() {
 	*x = QOS{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8512,7 +8696,7 @@ func (x *QOS) String() string {
 func (*QOS) ProtoMessage() {}
 
 func (x *QOS) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[89]
+	mi := &file_berth_log_v1_log_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8525,7 +8709,7 @@ func (x *QOS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QOS.ProtoReflect.Descriptor instead.
 func (*QOS) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{89}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *QOS) GetName() string {
@@ -8591,7 +8775,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8603,7 +8787,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[90]
+	mi := &file_berth_log_v1_log_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8616,7 +8800,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{90}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Quota) GetAccount() string {
@@ -8721,7 +8905,7 @@ type AccountPolicy struct {
 
 func (x *AccountPolicy) Reset() {
 	*x = AccountPolicy{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8733,7 +8917,7 @@ func (x *AccountPolicy) String() string {
 func (*AccountPolicy) ProtoMessage() {}
 
 func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[91]
+	mi := &file_berth_log_v1_log_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8746,7 +8930,7 @@ func (x *AccountPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountPolicy.ProtoReflect.Descriptor instead.
 func (*AccountPolicy) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{91}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *AccountPolicy) GetHalfLifeUs() int64 {
@@ -8787,7 +8971,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8799,7 +8983,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_log_v1_log_proto_msgTypes[92]
+	mi := &file_berth_log_v1_log_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8812,7 +8996,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{92}
+	return file_berth_log_v1_log_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Spent) GetAccount() string {
@@ -8880,7 +9064,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x15\n" +
 	"\x06now_us\x18\x03 \x01(\x03R\x05nowUs\x121\n" +
-	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xb5\x13\n" +
+	"\bcommands\x18\x04 \x03(\v2\x15.berth.log.v1.CommandR\bcommands\"\xf2\x13\n" +
 	"\aCommand\x128\n" +
 	"\n" +
 	"submit_job\x18\x01 \x01(\v2\x17.berth.log.v1.SubmitJobH\x00R\tsubmitJob\x128\n" +
@@ -8934,7 +9118,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x12remove_reservation\x18= \x01(\v2\x1f.berth.log.v1.RemoveReservationH\x00R\x11removeReservation\x128\n" +
 	"\n" +
 	"update_job\x18> \x01(\v2\x17.berth.log.v1.UpdateJobH\x00R\tupdateJob\x12>\n" +
-	"\fchange_tasks\x18F \x01(\v2\x19.berth.log.v1.ChangeTasksH\x00R\vchangeTasksB\x06\n" +
+	"\fchange_tasks\x18F \x01(\v2\x19.berth.log.v1.ChangeTasksH\x00R\vchangeTasks\x12;\n" +
+	"\vset_sharing\x18Z \x01(\v2\x18.berth.log.v1.SetSharingH\x00R\n" +
+	"setSharingB\x06\n" +
 	"\x04kind\"\xb9\x01\n" +
 	"\tSubmitJob\x12\x1b\n" +
 	"\tfirst_job\x18\x01 \x01(\x04R\bfirstJob\x12\x1d\n" +
@@ -9002,7 +9188,19 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x03gpu\x18\x02 \x01(\tR\x03gpu\x12\x14\n" +
 	"\x05drain\x18\x03 \x01(\bR\x05drain\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02by\x18\x05 \x01(\rR\x02by\" \n" +
+	"\x02by\x18\x05 \x01(\rR\x02by\"N\n" +
+	"\n" +
+	"SetSharing\x12.\n" +
+	"\x05place\x18\x01 \x01(\v2\x18.berth.log.v1.SharingOffR\x05place\x12\x10\n" +
+	"\x03off\x18\x02 \x01(\bR\x03off\"\x8d\x01\n" +
+	"\n" +
+	"SharingOff\x12\x10\n" +
+	"\x03gpu\x18\x01 \x01(\tR\x03gpu\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1c\n" +
+	"\tpartition\x18\x03 \x01(\tR\tpartition\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\rR\x02by\x12\x13\n" +
+	"\x05at_us\x18\x06 \x01(\x03R\x04atUs\" \n" +
 	"\n" +
 	"RemoveNode\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\"8\n" +
@@ -9010,10 +9208,11 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05token\x18\x01 \x01(\v2\x13.berth.log.v1.TokenR\x05token\".\n" +
 	"\bUseToken\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"2\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"H\n" +
 	"\fDenyIdentity\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"/\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
+	"\x05allow\x18\x03 \x01(\bR\x05allow\"/\n" +
 	"\tFenceNode\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\rR\x02by\"V\n" +
@@ -9103,7 +9302,7 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1d\n" +
 	"\n" +
-	"written_by\x18\x04 \x01(\tR\twrittenBy\"\xae\t\n" +
+	"written_by\x18\x04 \x01(\tR\twrittenBy\"\xeb\t\n" +
 	"\x06Record\x12(\n" +
 	"\x04meta\x18\x01 \x01(\v2\x12.berth.log.v1.MetaH\x00R\x04meta\x12.\n" +
 	"\x06config\x18\x02 \x01(\v2\x14.berth.log.v1.ConfigH\x00R\x06config\x12(\n" +
@@ -9130,7 +9329,9 @@ const file_berth_log_v1_log_proto_rawDesc = "" +
 	"deadNotice\x121\n" +
 	"\atelling\x18! \x01(\v2\x15.berth.log.v1.TellingH\x00R\atelling\x12=\n" +
 	"\vreservation\x18< \x01(\v2\x19.berth.log.v1.ReservationH\x00R\vreservation\x121\n" +
-	"\x05array\x18F \x01(\v2\x19.berth.log.v1.ArrayRecordH\x00R\x05arrayB\x06\n" +
+	"\x05array\x18F \x01(\v2\x19.berth.log.v1.ArrayRecordH\x00R\x05array\x12;\n" +
+	"\vsharing_off\x18Z \x01(\v2\x18.berth.log.v1.SharingOffH\x00R\n" +
+	"sharingOffB\x06\n" +
 	"\x04kind\"\xbf\x01\n" +
 	"\vArrayRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12&\n" +
@@ -9667,7 +9868,7 @@ func file_berth_log_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_log_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
+var file_berth_log_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
 var file_berth_log_v1_log_proto_goTypes = []any{
 	(TaskChange)(0),             // 0: berth.log.v1.TaskChange
 	(*Entry)(nil),               // 1: berth.log.v1.Entry
@@ -9683,94 +9884,96 @@ var file_berth_log_v1_log_proto_goTypes = []any{
 	(*SetNodeState)(nil),        // 11: berth.log.v1.SetNodeState
 	(*DrainNode)(nil),           // 12: berth.log.v1.DrainNode
 	(*DrainGPU)(nil),            // 13: berth.log.v1.DrainGPU
-	(*RemoveNode)(nil),          // 14: berth.log.v1.RemoveNode
-	(*CreateToken)(nil),         // 15: berth.log.v1.CreateToken
-	(*UseToken)(nil),            // 16: berth.log.v1.UseToken
-	(*DenyIdentity)(nil),        // 17: berth.log.v1.DenyIdentity
-	(*FenceNode)(nil),           // 18: berth.log.v1.FenceNode
-	(*PublishWeights)(nil),      // 19: berth.log.v1.PublishWeights
-	(*InstallWeights)(nil),      // 20: berth.log.v1.InstallWeights
-	(*RollbackWeights)(nil),     // 21: berth.log.v1.RollbackWeights
-	(*PinWeights)(nil),          // 22: berth.log.v1.PinWeights
-	(*InstallInterference)(nil), // 23: berth.log.v1.InstallInterference
-	(*ExpireJobs)(nil),          // 24: berth.log.v1.ExpireJobs
-	(*SetPartition)(nil),        // 25: berth.log.v1.SetPartition
-	(*RemovePartition)(nil),     // 26: berth.log.v1.RemovePartition
-	(*SetReservation)(nil),      // 27: berth.log.v1.SetReservation
-	(*RemoveReservation)(nil),   // 28: berth.log.v1.RemoveReservation
-	(*UpdateJob)(nil),           // 29: berth.log.v1.UpdateJob
-	(*PreemptAttempt)(nil),      // 30: berth.log.v1.PreemptAttempt
-	(*HoldJob)(nil),             // 31: berth.log.v1.HoldJob
-	(*RequeueJob)(nil),          // 32: berth.log.v1.RequeueJob
-	(*ChangeTasks)(nil),         // 33: berth.log.v1.ChangeTasks
-	(*UndoGang)(nil),            // 34: berth.log.v1.UndoGang
-	(*SetStanding)(nil),         // 35: berth.log.v1.SetStanding
-	(*Checkpoint)(nil),          // 36: berth.log.v1.Checkpoint
-	(*InitCluster)(nil),         // 37: berth.log.v1.InitCluster
-	(*SnapshotHeader)(nil),      // 38: berth.log.v1.SnapshotHeader
-	(*Record)(nil),              // 39: berth.log.v1.Record
-	(*ArrayRecord)(nil),         // 40: berth.log.v1.ArrayRecord
-	(*SnapshotEnd)(nil),         // 41: berth.log.v1.SnapshotEnd
-	(*Meta)(nil),                // 42: berth.log.v1.Meta
-	(*Config)(nil),              // 43: berth.log.v1.Config
-	(*Owner)(nil),               // 44: berth.log.v1.Owner
-	(*Spec)(nil),                // 45: berth.log.v1.Spec
-	(*Array)(nil),               // 46: berth.log.v1.Array
-	(*Where)(nil),               // 47: berth.log.v1.Where
-	(*Container)(nil),           // 48: berth.log.v1.Container
-	(*Mount)(nil),               // 49: berth.log.v1.Mount
-	(*Warning)(nil),             // 50: berth.log.v1.Warning
-	(*Dependency)(nil),          // 51: berth.log.v1.Dependency
-	(*Estimate)(nil),            // 52: berth.log.v1.Estimate
-	(*Reason)(nil),              // 53: berth.log.v1.Reason
-	(*Exit)(nil),                // 54: berth.log.v1.Exit
-	(*Usage)(nil),               // 55: berth.log.v1.Usage
-	(*Profile)(nil),             // 56: berth.log.v1.Profile
-	(*GPUShare)(nil),            // 57: berth.log.v1.GPUShare
-	(*Berth)(nil),               // 58: berth.log.v1.Berth
-	(*Job)(nil),                 // 59: berth.log.v1.Job
-	(*Hold)(nil),                // 60: berth.log.v1.Hold
-	(*CancelRequest)(nil),       // 61: berth.log.v1.CancelRequest
-	(*Attempt)(nil),             // 62: berth.log.v1.Attempt
-	(*Gang)(nil),                // 63: berth.log.v1.Gang
-	(*Part)(nil),                // 64: berth.log.v1.Part
-	(*IdleMark)(nil),            // 65: berth.log.v1.IdleMark
-	(*IdleAttempt)(nil),         // 66: berth.log.v1.IdleAttempt
-	(*PreemptRequest)(nil),      // 67: berth.log.v1.PreemptRequest
-	(*GPU)(nil),                 // 68: berth.log.v1.GPU
-	(*GPUOrder)(nil),            // 69: berth.log.v1.GPUOrder
-	(*NodeEvent)(nil),           // 70: berth.log.v1.NodeEvent
-	(*Node)(nil),                // 71: berth.log.v1.Node
-	(*Reservation)(nil),         // 72: berth.log.v1.Reservation
-	(*Partition)(nil),           // 73: berth.log.v1.Partition
-	(*AccessList)(nil),          // 74: berth.log.v1.AccessList
-	(*Queue)(nil),               // 75: berth.log.v1.Queue
-	(*Waiter)(nil),              // 76: berth.log.v1.Waiter
-	(*Request)(nil),             // 77: berth.log.v1.Request
-	(*Token)(nil),               // 78: berth.log.v1.Token
-	(*DeniedIdentity)(nil),      // 79: berth.log.v1.DeniedIdentity
-	(*Weights)(nil),             // 80: berth.log.v1.Weights
-	(*WeightsOrigin)(nil),       // 81: berth.log.v1.WeightsOrigin
-	(*WeightsPin)(nil),          // 82: berth.log.v1.WeightsPin
-	(*Interference)(nil),        // 83: berth.log.v1.Interference
-	(*Company)(nil),             // 84: berth.log.v1.Company
-	(*ImportRuns)(nil),          // 85: berth.log.v1.ImportRuns
-	(*Sample)(nil),              // 86: berth.log.v1.Sample
-	(*Standing)(nil),            // 87: berth.log.v1.Standing
-	(*Account)(nil),             // 88: berth.log.v1.Account
-	(*Member)(nil),              // 89: berth.log.v1.Member
-	(*QOS)(nil),                 // 90: berth.log.v1.QOS
-	(*Quota)(nil),               // 91: berth.log.v1.Quota
-	(*AccountPolicy)(nil),       // 92: berth.log.v1.AccountPolicy
-	(*Spent)(nil),               // 93: berth.log.v1.Spent
-	(*AddWebhook)(nil),          // 94: berth.log.v1.AddWebhook
-	(*RemoveWebhook)(nil),       // 95: berth.log.v1.RemoveWebhook
-	(*SettleNotices)(nil),       // 96: berth.log.v1.SettleNotices
-	(*MarkAttempt)(nil),         // 97: berth.log.v1.MarkAttempt
-	(*Notice)(nil),              // 98: berth.log.v1.Notice
-	(*Webhook)(nil),             // 99: berth.log.v1.Webhook
-	(*DeadNotice)(nil),          // 100: berth.log.v1.DeadNotice
-	(*Telling)(nil),             // 101: berth.log.v1.Telling
+	(*SetSharing)(nil),          // 14: berth.log.v1.SetSharing
+	(*SharingOff)(nil),          // 15: berth.log.v1.SharingOff
+	(*RemoveNode)(nil),          // 16: berth.log.v1.RemoveNode
+	(*CreateToken)(nil),         // 17: berth.log.v1.CreateToken
+	(*UseToken)(nil),            // 18: berth.log.v1.UseToken
+	(*DenyIdentity)(nil),        // 19: berth.log.v1.DenyIdentity
+	(*FenceNode)(nil),           // 20: berth.log.v1.FenceNode
+	(*PublishWeights)(nil),      // 21: berth.log.v1.PublishWeights
+	(*InstallWeights)(nil),      // 22: berth.log.v1.InstallWeights
+	(*RollbackWeights)(nil),     // 23: berth.log.v1.RollbackWeights
+	(*PinWeights)(nil),          // 24: berth.log.v1.PinWeights
+	(*InstallInterference)(nil), // 25: berth.log.v1.InstallInterference
+	(*ExpireJobs)(nil),          // 26: berth.log.v1.ExpireJobs
+	(*SetPartition)(nil),        // 27: berth.log.v1.SetPartition
+	(*RemovePartition)(nil),     // 28: berth.log.v1.RemovePartition
+	(*SetReservation)(nil),      // 29: berth.log.v1.SetReservation
+	(*RemoveReservation)(nil),   // 30: berth.log.v1.RemoveReservation
+	(*UpdateJob)(nil),           // 31: berth.log.v1.UpdateJob
+	(*PreemptAttempt)(nil),      // 32: berth.log.v1.PreemptAttempt
+	(*HoldJob)(nil),             // 33: berth.log.v1.HoldJob
+	(*RequeueJob)(nil),          // 34: berth.log.v1.RequeueJob
+	(*ChangeTasks)(nil),         // 35: berth.log.v1.ChangeTasks
+	(*UndoGang)(nil),            // 36: berth.log.v1.UndoGang
+	(*SetStanding)(nil),         // 37: berth.log.v1.SetStanding
+	(*Checkpoint)(nil),          // 38: berth.log.v1.Checkpoint
+	(*InitCluster)(nil),         // 39: berth.log.v1.InitCluster
+	(*SnapshotHeader)(nil),      // 40: berth.log.v1.SnapshotHeader
+	(*Record)(nil),              // 41: berth.log.v1.Record
+	(*ArrayRecord)(nil),         // 42: berth.log.v1.ArrayRecord
+	(*SnapshotEnd)(nil),         // 43: berth.log.v1.SnapshotEnd
+	(*Meta)(nil),                // 44: berth.log.v1.Meta
+	(*Config)(nil),              // 45: berth.log.v1.Config
+	(*Owner)(nil),               // 46: berth.log.v1.Owner
+	(*Spec)(nil),                // 47: berth.log.v1.Spec
+	(*Array)(nil),               // 48: berth.log.v1.Array
+	(*Where)(nil),               // 49: berth.log.v1.Where
+	(*Container)(nil),           // 50: berth.log.v1.Container
+	(*Mount)(nil),               // 51: berth.log.v1.Mount
+	(*Warning)(nil),             // 52: berth.log.v1.Warning
+	(*Dependency)(nil),          // 53: berth.log.v1.Dependency
+	(*Estimate)(nil),            // 54: berth.log.v1.Estimate
+	(*Reason)(nil),              // 55: berth.log.v1.Reason
+	(*Exit)(nil),                // 56: berth.log.v1.Exit
+	(*Usage)(nil),               // 57: berth.log.v1.Usage
+	(*Profile)(nil),             // 58: berth.log.v1.Profile
+	(*GPUShare)(nil),            // 59: berth.log.v1.GPUShare
+	(*Berth)(nil),               // 60: berth.log.v1.Berth
+	(*Job)(nil),                 // 61: berth.log.v1.Job
+	(*Hold)(nil),                // 62: berth.log.v1.Hold
+	(*CancelRequest)(nil),       // 63: berth.log.v1.CancelRequest
+	(*Attempt)(nil),             // 64: berth.log.v1.Attempt
+	(*Gang)(nil),                // 65: berth.log.v1.Gang
+	(*Part)(nil),                // 66: berth.log.v1.Part
+	(*IdleMark)(nil),            // 67: berth.log.v1.IdleMark
+	(*IdleAttempt)(nil),         // 68: berth.log.v1.IdleAttempt
+	(*PreemptRequest)(nil),      // 69: berth.log.v1.PreemptRequest
+	(*GPU)(nil),                 // 70: berth.log.v1.GPU
+	(*GPUOrder)(nil),            // 71: berth.log.v1.GPUOrder
+	(*NodeEvent)(nil),           // 72: berth.log.v1.NodeEvent
+	(*Node)(nil),                // 73: berth.log.v1.Node
+	(*Reservation)(nil),         // 74: berth.log.v1.Reservation
+	(*Partition)(nil),           // 75: berth.log.v1.Partition
+	(*AccessList)(nil),          // 76: berth.log.v1.AccessList
+	(*Queue)(nil),               // 77: berth.log.v1.Queue
+	(*Waiter)(nil),              // 78: berth.log.v1.Waiter
+	(*Request)(nil),             // 79: berth.log.v1.Request
+	(*Token)(nil),               // 80: berth.log.v1.Token
+	(*DeniedIdentity)(nil),      // 81: berth.log.v1.DeniedIdentity
+	(*Weights)(nil),             // 82: berth.log.v1.Weights
+	(*WeightsOrigin)(nil),       // 83: berth.log.v1.WeightsOrigin
+	(*WeightsPin)(nil),          // 84: berth.log.v1.WeightsPin
+	(*Interference)(nil),        // 85: berth.log.v1.Interference
+	(*Company)(nil),             // 86: berth.log.v1.Company
+	(*ImportRuns)(nil),          // 87: berth.log.v1.ImportRuns
+	(*Sample)(nil),              // 88: berth.log.v1.Sample
+	(*Standing)(nil),            // 89: berth.log.v1.Standing
+	(*Account)(nil),             // 90: berth.log.v1.Account
+	(*Member)(nil),              // 91: berth.log.v1.Member
+	(*QOS)(nil),                 // 92: berth.log.v1.QOS
+	(*Quota)(nil),               // 93: berth.log.v1.Quota
+	(*AccountPolicy)(nil),       // 94: berth.log.v1.AccountPolicy
+	(*Spent)(nil),               // 95: berth.log.v1.Spent
+	(*AddWebhook)(nil),          // 96: berth.log.v1.AddWebhook
+	(*RemoveWebhook)(nil),       // 97: berth.log.v1.RemoveWebhook
+	(*SettleNotices)(nil),       // 98: berth.log.v1.SettleNotices
+	(*MarkAttempt)(nil),         // 99: berth.log.v1.MarkAttempt
+	(*Notice)(nil),              // 100: berth.log.v1.Notice
+	(*Webhook)(nil),             // 101: berth.log.v1.Webhook
+	(*DeadNotice)(nil),          // 102: berth.log.v1.DeadNotice
+	(*Telling)(nil),             // 103: berth.log.v1.Telling
 }
 var file_berth_log_v1_log_proto_depIdxs = []int32{
 	2,   // 0: berth.log.v1.Entry.commands:type_name -> berth.log.v1.Command
@@ -9781,133 +9984,136 @@ var file_berth_log_v1_log_proto_depIdxs = []int32{
 	10,  // 5: berth.log.v1.Command.register_node:type_name -> berth.log.v1.RegisterNode
 	11,  // 6: berth.log.v1.Command.set_node_state:type_name -> berth.log.v1.SetNodeState
 	12,  // 7: berth.log.v1.Command.drain_node:type_name -> berth.log.v1.DrainNode
-	15,  // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
-	16,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
-	17,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
-	19,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
-	36,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
-	37,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
-	14,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
-	20,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
-	21,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
-	22,  // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
-	18,  // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
-	23,  // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
-	24,  // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
-	30,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
-	25,  // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
-	26,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
-	31,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
-	32,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
-	34,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
+	17,  // 8: berth.log.v1.Command.create_token:type_name -> berth.log.v1.CreateToken
+	18,  // 9: berth.log.v1.Command.use_token:type_name -> berth.log.v1.UseToken
+	19,  // 10: berth.log.v1.Command.deny_identity:type_name -> berth.log.v1.DenyIdentity
+	21,  // 11: berth.log.v1.Command.publish_weights:type_name -> berth.log.v1.PublishWeights
+	38,  // 12: berth.log.v1.Command.checkpoint:type_name -> berth.log.v1.Checkpoint
+	39,  // 13: berth.log.v1.Command.init_cluster:type_name -> berth.log.v1.InitCluster
+	16,  // 14: berth.log.v1.Command.remove_node:type_name -> berth.log.v1.RemoveNode
+	22,  // 15: berth.log.v1.Command.install_weights:type_name -> berth.log.v1.InstallWeights
+	23,  // 16: berth.log.v1.Command.rollback_weights:type_name -> berth.log.v1.RollbackWeights
+	24,  // 17: berth.log.v1.Command.pin_weights:type_name -> berth.log.v1.PinWeights
+	20,  // 18: berth.log.v1.Command.fence_node:type_name -> berth.log.v1.FenceNode
+	25,  // 19: berth.log.v1.Command.install_interference:type_name -> berth.log.v1.InstallInterference
+	26,  // 20: berth.log.v1.Command.expire_jobs:type_name -> berth.log.v1.ExpireJobs
+	32,  // 21: berth.log.v1.Command.preempt_attempt:type_name -> berth.log.v1.PreemptAttempt
+	27,  // 22: berth.log.v1.Command.set_partition:type_name -> berth.log.v1.SetPartition
+	28,  // 23: berth.log.v1.Command.remove_partition:type_name -> berth.log.v1.RemovePartition
+	33,  // 24: berth.log.v1.Command.hold_job:type_name -> berth.log.v1.HoldJob
+	34,  // 25: berth.log.v1.Command.requeue_job:type_name -> berth.log.v1.RequeueJob
+	36,  // 26: berth.log.v1.Command.undo_gang:type_name -> berth.log.v1.UndoGang
 	13,  // 27: berth.log.v1.Command.drain_gpu:type_name -> berth.log.v1.DrainGPU
-	35,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
-	85,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
-	94,  // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
-	95,  // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
-	96,  // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
-	97,  // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
-	66,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
-	27,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
-	28,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
-	29,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
-	33,  // 38: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
-	44,  // 39: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
-	4,   // 40: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
-	45,  // 41: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
-	52,  // 42: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
-	7,   // 43: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
-	8,   // 44: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
-	58,  // 45: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
-	52,  // 46: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
-	58,  // 47: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
-	53,  // 48: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
-	54,  // 49: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
-	55,  // 50: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
-	71,  // 51: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
-	78,  // 52: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
-	81,  // 53: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
-	73,  // 54: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
-	72,  // 55: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
-	45,  // 56: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
-	0,   // 57: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
-	87,  // 58: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
-	43,  // 59: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
-	42,  // 60: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
-	43,  // 61: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
-	71,  // 62: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
-	59,  // 63: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
-	75,  // 64: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
-	77,  // 65: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
-	78,  // 66: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
-	79,  // 67: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
-	80,  // 68: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
-	86,  // 69: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
-	41,  // 70: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
-	80,  // 71: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
-	82,  // 72: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
-	83,  // 73: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
-	73,  // 74: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
-	87,  // 75: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
-	93,  // 76: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
-	98,  // 77: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
-	99,  // 78: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
-	100, // 79: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
-	101, // 80: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
-	72,  // 81: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
-	40,  // 82: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
-	45,  // 83: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
-	52,  // 84: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
-	51,  // 85: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
-	50,  // 86: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
-	48,  // 87: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
-	46,  // 88: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
-	47,  // 89: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
-	49,  // 90: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
-	56,  // 91: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
-	57,  // 92: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
-	44,  // 93: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
-	45,  // 94: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
-	53,  // 95: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
-	52,  // 96: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
-	61,  // 97: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
-	62,  // 98: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
-	60,  // 99: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
-	53,  // 100: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
-	58,  // 101: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
-	52,  // 102: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
-	54,  // 103: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
-	55,  // 104: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
-	67,  // 105: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
-	63,  // 106: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
-	65,  // 107: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
-	58,  // 108: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
-	64,  // 109: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
-	53,  // 110: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
-	54,  // 111: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
-	53,  // 112: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
-	55,  // 113: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
-	57,  // 114: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
-	58,  // 115: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
-	68,  // 116: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
-	69,  // 117: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
-	70,  // 118: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
-	74,  // 119: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
-	76,  // 120: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
-	81,  // 121: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
-	86,  // 122: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
-	52,  // 123: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
-	84,  // 124: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
-	88,  // 125: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
-	89,  // 126: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
-	90,  // 127: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
-	91,  // 128: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
-	92,  // 129: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
-	130, // [130:130] is the sub-list for method output_type
-	130, // [130:130] is the sub-list for method input_type
-	130, // [130:130] is the sub-list for extension type_name
-	130, // [130:130] is the sub-list for extension extendee
-	0,   // [0:130] is the sub-list for field type_name
+	37,  // 28: berth.log.v1.Command.set_standing:type_name -> berth.log.v1.SetStanding
+	87,  // 29: berth.log.v1.Command.import_runs:type_name -> berth.log.v1.ImportRuns
+	96,  // 30: berth.log.v1.Command.add_webhook:type_name -> berth.log.v1.AddWebhook
+	97,  // 31: berth.log.v1.Command.remove_webhook:type_name -> berth.log.v1.RemoveWebhook
+	98,  // 32: berth.log.v1.Command.settle_notices:type_name -> berth.log.v1.SettleNotices
+	99,  // 33: berth.log.v1.Command.mark_attempt:type_name -> berth.log.v1.MarkAttempt
+	68,  // 34: berth.log.v1.Command.idle_attempt:type_name -> berth.log.v1.IdleAttempt
+	29,  // 35: berth.log.v1.Command.set_reservation:type_name -> berth.log.v1.SetReservation
+	30,  // 36: berth.log.v1.Command.remove_reservation:type_name -> berth.log.v1.RemoveReservation
+	31,  // 37: berth.log.v1.Command.update_job:type_name -> berth.log.v1.UpdateJob
+	35,  // 38: berth.log.v1.Command.change_tasks:type_name -> berth.log.v1.ChangeTasks
+	14,  // 39: berth.log.v1.Command.set_sharing:type_name -> berth.log.v1.SetSharing
+	46,  // 40: berth.log.v1.SubmitJob.owner:type_name -> berth.log.v1.Owner
+	4,   // 41: berth.log.v1.SubmitJob.jobs:type_name -> berth.log.v1.NewJob
+	47,  // 42: berth.log.v1.NewJob.spec:type_name -> berth.log.v1.Spec
+	54,  // 43: berth.log.v1.NewJob.estimates:type_name -> berth.log.v1.Estimate
+	7,   // 44: berth.log.v1.ApplyPlan.starts:type_name -> berth.log.v1.Start
+	8,   // 45: berth.log.v1.ApplyPlan.moves:type_name -> berth.log.v1.QueueMove
+	60,  // 46: berth.log.v1.Start.berth:type_name -> berth.log.v1.Berth
+	54,  // 47: berth.log.v1.Start.estimate:type_name -> berth.log.v1.Estimate
+	60,  // 48: berth.log.v1.Start.rest:type_name -> berth.log.v1.Berth
+	55,  // 49: berth.log.v1.ReportAttempt.reason:type_name -> berth.log.v1.Reason
+	56,  // 50: berth.log.v1.ReportAttempt.exit:type_name -> berth.log.v1.Exit
+	57,  // 51: berth.log.v1.ReportAttempt.usage:type_name -> berth.log.v1.Usage
+	73,  // 52: berth.log.v1.RegisterNode.node:type_name -> berth.log.v1.Node
+	15,  // 53: berth.log.v1.SetSharing.place:type_name -> berth.log.v1.SharingOff
+	80,  // 54: berth.log.v1.CreateToken.token:type_name -> berth.log.v1.Token
+	83,  // 55: berth.log.v1.InstallWeights.origin:type_name -> berth.log.v1.WeightsOrigin
+	75,  // 56: berth.log.v1.SetPartition.partition:type_name -> berth.log.v1.Partition
+	74,  // 57: berth.log.v1.SetReservation.reservation:type_name -> berth.log.v1.Reservation
+	47,  // 58: berth.log.v1.UpdateJob.spec:type_name -> berth.log.v1.Spec
+	0,   // 59: berth.log.v1.ChangeTasks.change:type_name -> berth.log.v1.TaskChange
+	89,  // 60: berth.log.v1.SetStanding.standing:type_name -> berth.log.v1.Standing
+	45,  // 61: berth.log.v1.InitCluster.config:type_name -> berth.log.v1.Config
+	44,  // 62: berth.log.v1.Record.meta:type_name -> berth.log.v1.Meta
+	45,  // 63: berth.log.v1.Record.config:type_name -> berth.log.v1.Config
+	73,  // 64: berth.log.v1.Record.node:type_name -> berth.log.v1.Node
+	61,  // 65: berth.log.v1.Record.job:type_name -> berth.log.v1.Job
+	77,  // 66: berth.log.v1.Record.queue:type_name -> berth.log.v1.Queue
+	79,  // 67: berth.log.v1.Record.request:type_name -> berth.log.v1.Request
+	80,  // 68: berth.log.v1.Record.token:type_name -> berth.log.v1.Token
+	81,  // 69: berth.log.v1.Record.denied:type_name -> berth.log.v1.DeniedIdentity
+	82,  // 70: berth.log.v1.Record.weights:type_name -> berth.log.v1.Weights
+	88,  // 71: berth.log.v1.Record.sample:type_name -> berth.log.v1.Sample
+	43,  // 72: berth.log.v1.Record.end:type_name -> berth.log.v1.SnapshotEnd
+	82,  // 73: berth.log.v1.Record.kept_weights:type_name -> berth.log.v1.Weights
+	84,  // 74: berth.log.v1.Record.weights_pin:type_name -> berth.log.v1.WeightsPin
+	85,  // 75: berth.log.v1.Record.interference:type_name -> berth.log.v1.Interference
+	75,  // 76: berth.log.v1.Record.partition:type_name -> berth.log.v1.Partition
+	89,  // 77: berth.log.v1.Record.standing:type_name -> berth.log.v1.Standing
+	95,  // 78: berth.log.v1.Record.spent:type_name -> berth.log.v1.Spent
+	100, // 79: berth.log.v1.Record.notice:type_name -> berth.log.v1.Notice
+	101, // 80: berth.log.v1.Record.webhook:type_name -> berth.log.v1.Webhook
+	102, // 81: berth.log.v1.Record.dead_notice:type_name -> berth.log.v1.DeadNotice
+	103, // 82: berth.log.v1.Record.telling:type_name -> berth.log.v1.Telling
+	74,  // 83: berth.log.v1.Record.reservation:type_name -> berth.log.v1.Reservation
+	42,  // 84: berth.log.v1.Record.array:type_name -> berth.log.v1.ArrayRecord
+	15,  // 85: berth.log.v1.Record.sharing_off:type_name -> berth.log.v1.SharingOff
+	47,  // 86: berth.log.v1.ArrayRecord.spec:type_name -> berth.log.v1.Spec
+	54,  // 87: berth.log.v1.ArrayRecord.estimates:type_name -> berth.log.v1.Estimate
+	53,  // 88: berth.log.v1.Spec.depends:type_name -> berth.log.v1.Dependency
+	52,  // 89: berth.log.v1.Spec.warning:type_name -> berth.log.v1.Warning
+	50,  // 90: berth.log.v1.Spec.container:type_name -> berth.log.v1.Container
+	48,  // 91: berth.log.v1.Spec.array:type_name -> berth.log.v1.Array
+	49,  // 92: berth.log.v1.Spec.where:type_name -> berth.log.v1.Where
+	51,  // 93: berth.log.v1.Container.mounts:type_name -> berth.log.v1.Mount
+	58,  // 94: berth.log.v1.Usage.profile:type_name -> berth.log.v1.Profile
+	59,  // 95: berth.log.v1.Berth.gpus:type_name -> berth.log.v1.GPUShare
+	46,  // 96: berth.log.v1.Job.owner:type_name -> berth.log.v1.Owner
+	47,  // 97: berth.log.v1.Job.spec:type_name -> berth.log.v1.Spec
+	55,  // 98: berth.log.v1.Job.reason:type_name -> berth.log.v1.Reason
+	54,  // 99: berth.log.v1.Job.estimates:type_name -> berth.log.v1.Estimate
+	63,  // 100: berth.log.v1.Job.cancel:type_name -> berth.log.v1.CancelRequest
+	64,  // 101: berth.log.v1.Job.attempts:type_name -> berth.log.v1.Attempt
+	62,  // 102: berth.log.v1.Job.hold:type_name -> berth.log.v1.Hold
+	55,  // 103: berth.log.v1.Attempt.reason:type_name -> berth.log.v1.Reason
+	60,  // 104: berth.log.v1.Attempt.berth:type_name -> berth.log.v1.Berth
+	54,  // 105: berth.log.v1.Attempt.estimate:type_name -> berth.log.v1.Estimate
+	56,  // 106: berth.log.v1.Attempt.exit:type_name -> berth.log.v1.Exit
+	57,  // 107: berth.log.v1.Attempt.usage:type_name -> berth.log.v1.Usage
+	69,  // 108: berth.log.v1.Attempt.preempt:type_name -> berth.log.v1.PreemptRequest
+	65,  // 109: berth.log.v1.Attempt.gang:type_name -> berth.log.v1.Gang
+	67,  // 110: berth.log.v1.Attempt.idle:type_name -> berth.log.v1.IdleMark
+	60,  // 111: berth.log.v1.Gang.rest:type_name -> berth.log.v1.Berth
+	66,  // 112: berth.log.v1.Gang.parts:type_name -> berth.log.v1.Part
+	55,  // 113: berth.log.v1.Gang.undo:type_name -> berth.log.v1.Reason
+	56,  // 114: berth.log.v1.Part.exit:type_name -> berth.log.v1.Exit
+	55,  // 115: berth.log.v1.Part.reason:type_name -> berth.log.v1.Reason
+	57,  // 116: berth.log.v1.Part.usage:type_name -> berth.log.v1.Usage
+	59,  // 117: berth.log.v1.IdleMark.was:type_name -> berth.log.v1.GPUShare
+	60,  // 118: berth.log.v1.IdleAttempt.berth:type_name -> berth.log.v1.Berth
+	70,  // 119: berth.log.v1.Node.gpus:type_name -> berth.log.v1.GPU
+	71,  // 120: berth.log.v1.Node.orders:type_name -> berth.log.v1.GPUOrder
+	72,  // 121: berth.log.v1.Node.history:type_name -> berth.log.v1.NodeEvent
+	76,  // 122: berth.log.v1.Partition.access:type_name -> berth.log.v1.AccessList
+	78,  // 123: berth.log.v1.Queue.waiters:type_name -> berth.log.v1.Waiter
+	83,  // 124: berth.log.v1.Weights.origin:type_name -> berth.log.v1.WeightsOrigin
+	88,  // 125: berth.log.v1.ImportRuns.samples:type_name -> berth.log.v1.Sample
+	54,  // 126: berth.log.v1.Sample.predicted:type_name -> berth.log.v1.Estimate
+	86,  // 127: berth.log.v1.Sample.company:type_name -> berth.log.v1.Company
+	90,  // 128: berth.log.v1.Standing.account:type_name -> berth.log.v1.Account
+	91,  // 129: berth.log.v1.Standing.member:type_name -> berth.log.v1.Member
+	92,  // 130: berth.log.v1.Standing.qos:type_name -> berth.log.v1.QOS
+	93,  // 131: berth.log.v1.Standing.quota:type_name -> berth.log.v1.Quota
+	94,  // 132: berth.log.v1.Standing.policy:type_name -> berth.log.v1.AccountPolicy
+	133, // [133:133] is the sub-list for method output_type
+	133, // [133:133] is the sub-list for method input_type
+	133, // [133:133] is the sub-list for extension type_name
+	133, // [133:133] is the sub-list for extension extendee
+	0,   // [0:133] is the sub-list for field type_name
 }
 
 func init() { file_berth_log_v1_log_proto_init() }
@@ -9955,8 +10161,9 @@ func file_berth_log_v1_log_proto_init() {
 		(*Command_RemoveReservation)(nil),
 		(*Command_UpdateJob)(nil),
 		(*Command_ChangeTasks)(nil),
+		(*Command_SetSharing)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[38].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[40].OneofWrappers = []any{
 		(*Record_Meta)(nil),
 		(*Record_Config)(nil),
 		(*Record_Node)(nil),
@@ -9980,9 +10187,10 @@ func file_berth_log_v1_log_proto_init() {
 		(*Record_Telling)(nil),
 		(*Record_Reservation)(nil),
 		(*Record_Array)(nil),
+		(*Record_SharingOff)(nil),
 	}
-	file_berth_log_v1_log_proto_msgTypes[58].OneofWrappers = []any{}
-	file_berth_log_v1_log_proto_msgTypes[86].OneofWrappers = []any{
+	file_berth_log_v1_log_proto_msgTypes[60].OneofWrappers = []any{}
+	file_berth_log_v1_log_proto_msgTypes[88].OneofWrappers = []any{
 		(*Standing_Account)(nil),
 		(*Standing_Member)(nil),
 		(*Standing_Qos)(nil),
@@ -9995,7 +10203,7 @@ func file_berth_log_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_log_v1_log_proto_rawDesc), len(file_berth_log_v1_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   93,
+			NumMessages:   95,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

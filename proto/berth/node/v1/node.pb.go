@@ -166,6 +166,65 @@ func (AttemptState) EnumDescriptor() ([]byte, []int) {
 	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{1}
 }
 
+type RequestState int32
+
+const (
+	RequestState_REQUEST_STATE_UNSPECIFIED RequestState = 0
+	// It is about to be done, or was when the agent ended.
+	RequestState_REQUEST_STATE_INTENDED RequestState = 1
+	// The signal was sent, the command was started.
+	RequestState_REQUEST_STATE_DONE RequestState = 2
+	// The command has ended.
+	RequestState_REQUEST_STATE_ENDED RequestState = 3
+	// It could not be done and may be asked for again.
+	RequestState_REQUEST_STATE_VOID RequestState = 4
+)
+
+// Enum value maps for RequestState.
+var (
+	RequestState_name = map[int32]string{
+		0: "REQUEST_STATE_UNSPECIFIED",
+		1: "REQUEST_STATE_INTENDED",
+		2: "REQUEST_STATE_DONE",
+		3: "REQUEST_STATE_ENDED",
+		4: "REQUEST_STATE_VOID",
+	}
+	RequestState_value = map[string]int32{
+		"REQUEST_STATE_UNSPECIFIED": 0,
+		"REQUEST_STATE_INTENDED":    1,
+		"REQUEST_STATE_DONE":        2,
+		"REQUEST_STATE_ENDED":       3,
+		"REQUEST_STATE_VOID":        4,
+	}
+)
+
+func (x RequestState) Enum() *RequestState {
+	p := new(RequestState)
+	*p = x
+	return p
+}
+
+func (x RequestState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RequestState) Descriptor() protoreflect.EnumDescriptor {
+	return file_berth_node_v1_node_proto_enumTypes[2].Descriptor()
+}
+
+func (RequestState) Type() protoreflect.EnumType {
+	return &file_berth_node_v1_node_proto_enumTypes[2]
+}
+
+func (x RequestState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RequestState.Descriptor instead.
+func (RequestState) EnumDescriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{2}
+}
+
 type HookState int32
 
 const (
@@ -199,11 +258,11 @@ func (x HookState) String() string {
 }
 
 func (HookState) Descriptor() protoreflect.EnumDescriptor {
-	return file_berth_node_v1_node_proto_enumTypes[2].Descriptor()
+	return file_berth_node_v1_node_proto_enumTypes[3].Descriptor()
 }
 
 func (HookState) Type() protoreflect.EnumType {
-	return &file_berth_node_v1_node_proto_enumTypes[2]
+	return &file_berth_node_v1_node_proto_enumTypes[3]
 }
 
 func (x HookState) Number() protoreflect.EnumNumber {
@@ -212,7 +271,7 @@ func (x HookState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HookState.Descriptor instead.
 func (HookState) EnumDescriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{2}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{3}
 }
 
 type SessionRequest struct {
@@ -1949,7 +2008,10 @@ type Assignment struct {
 	// There when the job is a task of an array.
 	Array *ArrayTask `protobuf:"bytes,40,opt,name=array,proto3" json:"array,omitempty"`
 	// How long its partition lets a session stand idle; absent is no limit.
-	SessionIdle   *durationpb.Duration `protobuf:"bytes,42,opt,name=session_idle,json=sessionIdle,proto3" json:"session_idle,omitempty"`
+	SessionIdle *durationpb.Duration `protobuf:"bytes,42,opt,name=session_idle,json=sessionIdle,proto3" json:"session_idle,omitempty"`
+	// A request that the agent is to do once; in its journal only, where a record
+	// with one says nothing else of the attempt.
+	Request       *KeptRequest `protobuf:"bytes,43,opt,name=request,proto3" json:"request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2201,6 +2263,108 @@ func (x *Assignment) GetSessionIdle() *durationpb.Duration {
 	return nil
 }
 
+func (x *Assignment) GetRequest() *KeptRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+// KeptRequest is what an agent remembers of a request that it must not do twice.
+type KeptRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Uid   uint32                 `protobuf:"varint,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Of what was asked: an id is good for one request.
+	Hash  []byte                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
+	At    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	State RequestState           `protobuf:"varint,5,opt,name=state,proto3,enum=berth.node.v1.RequestState" json:"state,omitempty"`
+	// How its command ended.
+	Code          int32 `protobuf:"varint,6,opt,name=code,proto3" json:"code,omitempty"`
+	Signal        int32 `protobuf:"varint,7,opt,name=signal,proto3" json:"signal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptRequest) Reset() {
+	*x = KeptRequest{}
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptRequest) ProtoMessage() {}
+
+func (x *KeptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptRequest.ProtoReflect.Descriptor instead.
+func (*KeptRequest) Descriptor() ([]byte, []int) {
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *KeptRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *KeptRequest) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *KeptRequest) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *KeptRequest) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *KeptRequest) GetState() RequestState {
+	if x != nil {
+		return x.State
+	}
+	return RequestState_REQUEST_STATE_UNSPECIFIED
+}
+
+func (x *KeptRequest) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *KeptRequest) GetSignal() int32 {
+	if x != nil {
+		return x.Signal
+	}
+	return 0
+}
+
 // ArrayTask is which task of which array a job is, and what tasks there are.
 type ArrayTask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2217,7 +2381,7 @@ type ArrayTask struct {
 
 func (x *ArrayTask) Reset() {
 	*x = ArrayTask{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2393,7 @@ func (x *ArrayTask) String() string {
 func (*ArrayTask) ProtoMessage() {}
 
 func (x *ArrayTask) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[20]
+	mi := &file_berth_node_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2406,7 @@ func (x *ArrayTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArrayTask.ProtoReflect.Descriptor instead.
 func (*ArrayTask) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ArrayTask) GetJob() uint64 {
@@ -2307,7 +2471,7 @@ type MemBreach struct {
 
 func (x *MemBreach) Reset() {
 	*x = MemBreach{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2319,7 +2483,7 @@ func (x *MemBreach) String() string {
 func (*MemBreach) ProtoMessage() {}
 
 func (x *MemBreach) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[21]
+	mi := &file_berth_node_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2332,7 +2496,7 @@ func (x *MemBreach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemBreach.ProtoReflect.Descriptor instead.
 func (*MemBreach) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *MemBreach) GetUuid() string {
@@ -2401,7 +2565,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2413,7 +2577,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[22]
+	mi := &file_berth_node_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2426,7 +2590,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Progress) GetWarned() bool {
@@ -2473,7 +2637,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +2649,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[23]
+	mi := &file_berth_node_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +2662,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Container) GetNetwork() string {
@@ -2547,7 +2711,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2559,7 +2723,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[24]
+	mi := &file_berth_node_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2572,7 +2736,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Mount) GetSource() []byte {
@@ -2610,7 +2774,7 @@ type Warning struct {
 
 func (x *Warning) Reset() {
 	*x = Warning{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2786,7 @@ func (x *Warning) String() string {
 func (*Warning) ProtoMessage() {}
 
 func (x *Warning) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[25]
+	mi := &file_berth_node_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2799,7 @@ func (x *Warning) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Warning.ProtoReflect.Descriptor instead.
 func (*Warning) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Warning) GetSignal() string {
@@ -2679,7 +2843,7 @@ type Ranks struct {
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2691,7 +2855,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[26]
+	mi := &file_berth_node_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2704,7 +2868,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Ranks) GetNodes() []string {
@@ -2766,7 +2930,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2778,7 +2942,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[27]
+	mi := &file_berth_node_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2791,7 +2955,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Preempt) GetSignal() string {
@@ -2834,7 +2998,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2846,7 +3010,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[28]
+	mi := &file_berth_node_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2859,7 +3023,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Share) GetUuid() string {
@@ -2899,7 +3063,7 @@ type Acks struct {
 
 func (x *Acks) Reset() {
 	*x = Acks{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +3075,7 @@ func (x *Acks) String() string {
 func (*Acks) ProtoMessage() {}
 
 func (x *Acks) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[29]
+	mi := &file_berth_node_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +3088,7 @@ func (x *Acks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acks.ProtoReflect.Descriptor instead.
 func (*Acks) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Acks) GetAcks() []*Ack {
@@ -2947,7 +3111,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2959,7 +3123,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[30]
+	mi := &file_berth_node_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2972,7 +3136,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Ack) GetJob() uint64 {
@@ -3014,7 +3178,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +3190,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[31]
+	mi := &file_berth_node_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +3203,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *JoinRequest) GetTokenSecret() string {
@@ -3078,7 +3242,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3090,7 +3254,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[32]
+	mi := &file_berth_node_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3103,7 +3267,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{32}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *JoinResponse) GetCertificate() []byte {
@@ -3156,7 +3320,7 @@ type GetClockRequest struct {
 
 func (x *GetClockRequest) Reset() {
 	*x = GetClockRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3168,7 +3332,7 @@ func (x *GetClockRequest) String() string {
 func (*GetClockRequest) ProtoMessage() {}
 
 func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[33]
+	mi := &file_berth_node_v1_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3181,7 +3345,7 @@ func (x *GetClockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockRequest.ProtoReflect.Descriptor instead.
 func (*GetClockRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{33}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
 }
 
 type GetClockResponse struct {
@@ -3193,7 +3357,7 @@ type GetClockResponse struct {
 
 func (x *GetClockResponse) Reset() {
 	*x = GetClockResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3205,7 +3369,7 @@ func (x *GetClockResponse) String() string {
 func (*GetClockResponse) ProtoMessage() {}
 
 func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[34]
+	mi := &file_berth_node_v1_node_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3218,7 +3382,7 @@ func (x *GetClockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClockResponse.ProtoReflect.Descriptor instead.
 func (*GetClockResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{34}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetClockResponse) GetNow() *timestamppb.Timestamp {
@@ -3237,7 +3401,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[35]
+	mi := &file_berth_node_v1_node_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3249,7 +3413,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[35]
+	mi := &file_berth_node_v1_node_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3262,7 +3426,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{35}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RenewRequest) GetCsr() []byte {
@@ -3282,7 +3446,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_berth_node_v1_node_proto_msgTypes[36]
+	mi := &file_berth_node_v1_node_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3294,7 +3458,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_node_v1_node_proto_msgTypes[36]
+	mi := &file_berth_node_v1_node_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3307,7 +3471,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{36}
+	return file_berth_node_v1_node_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RenewResponse) GetCertificate() []byte {
@@ -3469,7 +3633,7 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"AttemptRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\x82\b\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xb8\b\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x18\n" +
@@ -3504,7 +3668,16 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\tpartition\x18\x1c \x01(\tR\tpartition\x12*\n" +
 	"\x05ranks\x18\x1d \x01(\v2\x14.berth.node.v1.RanksR\x05ranks\x12.\n" +
 	"\x05array\x18( \x01(\v2\x18.berth.node.v1.ArrayTaskR\x05array\x12<\n" +
-	"\fsession_idle\x18* \x01(\v2\x19.google.protobuf.DurationR\vsessionIdle\"\x7f\n" +
+	"\fsession_idle\x18* \x01(\v2\x19.google.protobuf.DurationR\vsessionIdle\x124\n" +
+	"\arequest\x18+ \x01(\v2\x1a.berth.node.v1.KeptRequestR\arequest\"\xce\x01\n" +
+	"\vKeptRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
+	"\x04hash\x18\x03 \x01(\fR\x04hash\x12*\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x121\n" +
+	"\x05state\x18\x05 \x01(\x0e2\x1b.berth.node.v1.RequestStateR\x05state\x12\x12\n" +
+	"\x04code\x18\x06 \x01(\x05R\x04code\x12\x16\n" +
+	"\x06signal\x18\a \x01(\x05R\x06signal\"\x7f\n" +
 	"\tArrayTask\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\rR\x04task\x12\x14\n" +
@@ -3605,7 +3778,13 @@ const file_berth_node_v1_node_proto_rawDesc = "" +
 	"\x1bATTEMPT_STATE_OUT_OF_MEMORY\x10\b\x12\x16\n" +
 	"\x12ATTEMPT_STATE_LOST\x10\t\x12\x1b\n" +
 	"\x17ATTEMPT_STATE_PREEMPTED\x10\n" +
-	"*S\n" +
+	"*\x92\x01\n" +
+	"\fRequestState\x12\x1d\n" +
+	"\x19REQUEST_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16REQUEST_STATE_INTENDED\x10\x01\x12\x16\n" +
+	"\x12REQUEST_STATE_DONE\x10\x02\x12\x17\n" +
+	"\x13REQUEST_STATE_ENDED\x10\x03\x12\x16\n" +
+	"\x12REQUEST_STATE_VOID\x10\x04*S\n" +
 	"\tHookState\x12\x1a\n" +
 	"\x16HOOK_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10HOOK_STATE_BEGUN\x10\x01\x12\x14\n" +
@@ -3628,119 +3807,124 @@ func file_berth_node_v1_node_proto_rawDescGZIP() []byte {
 	return file_berth_node_v1_node_proto_rawDescData
 }
 
-var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_berth_node_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_berth_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_berth_node_v1_node_proto_goTypes = []any{
 	(GPUState)(0),                 // 0: berth.node.v1.GPUState
 	(AttemptState)(0),             // 1: berth.node.v1.AttemptState
-	(HookState)(0),                // 2: berth.node.v1.HookState
-	(*SessionRequest)(nil),        // 3: berth.node.v1.SessionRequest
-	(*SessionResponse)(nil),       // 4: berth.node.v1.SessionResponse
-	(*Visit)(nil),                 // 5: berth.node.v1.Visit
-	(*Hello)(nil),                 // 6: berth.node.v1.Hello
-	(*GPU)(nil),                   // 7: berth.node.v1.GPU
-	(*Reports)(nil),               // 8: berth.node.v1.Reports
-	(*Report)(nil),                // 9: berth.node.v1.Report
-	(*Exit)(nil),                  // 10: berth.node.v1.Exit
-	(*Usage)(nil),                 // 11: berth.node.v1.Usage
-	(*Profile)(nil),               // 12: berth.node.v1.Profile
-	(*NeighbourSpan)(nil),         // 13: berth.node.v1.NeighbourSpan
-	(*Heartbeat)(nil),             // 14: berth.node.v1.Heartbeat
-	(*AttemptUse)(nil),            // 15: berth.node.v1.AttemptUse
-	(*GPUUsage)(nil),              // 16: berth.node.v1.GPUUsage
-	(*LeaseGranted)(nil),          // 17: berth.node.v1.LeaseGranted
-	(*Redirect)(nil),              // 18: berth.node.v1.Redirect
-	(*Desired)(nil),               // 19: berth.node.v1.Desired
-	(*GPUResume)(nil),             // 20: berth.node.v1.GPUResume
-	(*AttemptRef)(nil),            // 21: berth.node.v1.AttemptRef
-	(*Assignment)(nil),            // 22: berth.node.v1.Assignment
-	(*ArrayTask)(nil),             // 23: berth.node.v1.ArrayTask
-	(*MemBreach)(nil),             // 24: berth.node.v1.MemBreach
-	(*Progress)(nil),              // 25: berth.node.v1.Progress
-	(*Container)(nil),             // 26: berth.node.v1.Container
-	(*Mount)(nil),                 // 27: berth.node.v1.Mount
-	(*Warning)(nil),               // 28: berth.node.v1.Warning
-	(*Ranks)(nil),                 // 29: berth.node.v1.Ranks
-	(*Preempt)(nil),               // 30: berth.node.v1.Preempt
-	(*Share)(nil),                 // 31: berth.node.v1.Share
-	(*Acks)(nil),                  // 32: berth.node.v1.Acks
-	(*Ack)(nil),                   // 33: berth.node.v1.Ack
-	(*JoinRequest)(nil),           // 34: berth.node.v1.JoinRequest
-	(*JoinResponse)(nil),          // 35: berth.node.v1.JoinResponse
-	(*GetClockRequest)(nil),       // 36: berth.node.v1.GetClockRequest
-	(*GetClockResponse)(nil),      // 37: berth.node.v1.GetClockResponse
-	(*RenewRequest)(nil),          // 38: berth.node.v1.RenewRequest
-	(*RenewResponse)(nil),         // 39: berth.node.v1.RenewResponse
-	(*v1.AttachOpen)(nil),         // 40: berth.api.v1.AttachOpen
-	(*v1.GPUDetail)(nil),          // 41: berth.api.v1.GPUDetail
-	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 43: google.protobuf.Duration
+	(RequestState)(0),             // 2: berth.node.v1.RequestState
+	(HookState)(0),                // 3: berth.node.v1.HookState
+	(*SessionRequest)(nil),        // 4: berth.node.v1.SessionRequest
+	(*SessionResponse)(nil),       // 5: berth.node.v1.SessionResponse
+	(*Visit)(nil),                 // 6: berth.node.v1.Visit
+	(*Hello)(nil),                 // 7: berth.node.v1.Hello
+	(*GPU)(nil),                   // 8: berth.node.v1.GPU
+	(*Reports)(nil),               // 9: berth.node.v1.Reports
+	(*Report)(nil),                // 10: berth.node.v1.Report
+	(*Exit)(nil),                  // 11: berth.node.v1.Exit
+	(*Usage)(nil),                 // 12: berth.node.v1.Usage
+	(*Profile)(nil),               // 13: berth.node.v1.Profile
+	(*NeighbourSpan)(nil),         // 14: berth.node.v1.NeighbourSpan
+	(*Heartbeat)(nil),             // 15: berth.node.v1.Heartbeat
+	(*AttemptUse)(nil),            // 16: berth.node.v1.AttemptUse
+	(*GPUUsage)(nil),              // 17: berth.node.v1.GPUUsage
+	(*LeaseGranted)(nil),          // 18: berth.node.v1.LeaseGranted
+	(*Redirect)(nil),              // 19: berth.node.v1.Redirect
+	(*Desired)(nil),               // 20: berth.node.v1.Desired
+	(*GPUResume)(nil),             // 21: berth.node.v1.GPUResume
+	(*AttemptRef)(nil),            // 22: berth.node.v1.AttemptRef
+	(*Assignment)(nil),            // 23: berth.node.v1.Assignment
+	(*KeptRequest)(nil),           // 24: berth.node.v1.KeptRequest
+	(*ArrayTask)(nil),             // 25: berth.node.v1.ArrayTask
+	(*MemBreach)(nil),             // 26: berth.node.v1.MemBreach
+	(*Progress)(nil),              // 27: berth.node.v1.Progress
+	(*Container)(nil),             // 28: berth.node.v1.Container
+	(*Mount)(nil),                 // 29: berth.node.v1.Mount
+	(*Warning)(nil),               // 30: berth.node.v1.Warning
+	(*Ranks)(nil),                 // 31: berth.node.v1.Ranks
+	(*Preempt)(nil),               // 32: berth.node.v1.Preempt
+	(*Share)(nil),                 // 33: berth.node.v1.Share
+	(*Acks)(nil),                  // 34: berth.node.v1.Acks
+	(*Ack)(nil),                   // 35: berth.node.v1.Ack
+	(*JoinRequest)(nil),           // 36: berth.node.v1.JoinRequest
+	(*JoinResponse)(nil),          // 37: berth.node.v1.JoinResponse
+	(*GetClockRequest)(nil),       // 38: berth.node.v1.GetClockRequest
+	(*GetClockResponse)(nil),      // 39: berth.node.v1.GetClockResponse
+	(*RenewRequest)(nil),          // 40: berth.node.v1.RenewRequest
+	(*RenewResponse)(nil),         // 41: berth.node.v1.RenewResponse
+	(*v1.AttachOpen)(nil),         // 42: berth.api.v1.AttachOpen
+	(*v1.GPUDetail)(nil),          // 43: berth.api.v1.GPUDetail
+	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 45: google.protobuf.Duration
 }
 var file_berth_node_v1_node_proto_depIdxs = []int32{
-	6,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
-	8,  // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
-	14, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
-	18, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
-	19, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
-	32, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
-	17, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
-	5,  // 7: berth.node.v1.SessionResponse.visit:type_name -> berth.node.v1.Visit
-	40, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
-	22, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
-	7,  // 10: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
+	7,  // 0: berth.node.v1.SessionRequest.hello:type_name -> berth.node.v1.Hello
+	9,  // 1: berth.node.v1.SessionRequest.reports:type_name -> berth.node.v1.Reports
+	15, // 2: berth.node.v1.SessionRequest.heartbeat:type_name -> berth.node.v1.Heartbeat
+	19, // 3: berth.node.v1.SessionResponse.redirect:type_name -> berth.node.v1.Redirect
+	20, // 4: berth.node.v1.SessionResponse.desired:type_name -> berth.node.v1.Desired
+	34, // 5: berth.node.v1.SessionResponse.acks:type_name -> berth.node.v1.Acks
+	18, // 6: berth.node.v1.SessionResponse.lease_granted:type_name -> berth.node.v1.LeaseGranted
+	6,  // 7: berth.node.v1.SessionResponse.visit:type_name -> berth.node.v1.Visit
+	42, // 8: berth.node.v1.Visit.open:type_name -> berth.api.v1.AttachOpen
+	23, // 9: berth.node.v1.Visit.of:type_name -> berth.node.v1.Assignment
+	8,  // 10: berth.node.v1.Hello.gpus:type_name -> berth.node.v1.GPU
 	0,  // 11: berth.node.v1.GPU.state:type_name -> berth.node.v1.GPUState
-	41, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
-	9,  // 13: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
+	43, // 12: berth.node.v1.GPU.detail:type_name -> berth.api.v1.GPUDetail
+	10, // 13: berth.node.v1.Reports.reports:type_name -> berth.node.v1.Report
 	1,  // 14: berth.node.v1.Report.state:type_name -> berth.node.v1.AttemptState
-	10, // 15: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
-	42, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
-	42, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
-	11, // 18: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
-	12, // 19: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
-	13, // 20: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
-	16, // 21: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
-	15, // 22: berth.node.v1.Heartbeat.attempts:type_name -> berth.node.v1.AttemptUse
-	42, // 23: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
-	43, // 24: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
-	22, // 25: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
-	21, // 26: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
-	20, // 27: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
-	42, // 28: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
-	43, // 29: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
-	43, // 30: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
-	31, // 31: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
-	30, // 32: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
-	24, // 33: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
-	28, // 34: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
-	26, // 35: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
-	25, // 36: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
-	29, // 37: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
-	23, // 38: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
-	43, // 39: berth.node.v1.Assignment.session_idle:type_name -> google.protobuf.Duration
-	42, // 40: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
-	42, // 41: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
-	2,  // 42: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
-	2,  // 43: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
-	27, // 44: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
-	43, // 45: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
-	43, // 46: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
-	42, // 47: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
-	33, // 48: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
-	1,  // 49: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
-	42, // 50: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
-	3,  // 51: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
-	34, // 52: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
-	38, // 53: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
-	36, // 54: berth.node.v1.NodeService.GetClock:input_type -> berth.node.v1.GetClockRequest
-	4,  // 55: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
-	35, // 56: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
-	39, // 57: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
-	37, // 58: berth.node.v1.NodeService.GetClock:output_type -> berth.node.v1.GetClockResponse
-	55, // [55:59] is the sub-list for method output_type
-	51, // [51:55] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	11, // 15: berth.node.v1.Report.exit:type_name -> berth.node.v1.Exit
+	44, // 16: berth.node.v1.Report.started:type_name -> google.protobuf.Timestamp
+	44, // 17: berth.node.v1.Report.ended:type_name -> google.protobuf.Timestamp
+	12, // 18: berth.node.v1.Report.usage:type_name -> berth.node.v1.Usage
+	13, // 19: berth.node.v1.Usage.profile:type_name -> berth.node.v1.Profile
+	14, // 20: berth.node.v1.Profile.neighbours:type_name -> berth.node.v1.NeighbourSpan
+	17, // 21: berth.node.v1.Heartbeat.gpus:type_name -> berth.node.v1.GPUUsage
+	16, // 22: berth.node.v1.Heartbeat.attempts:type_name -> berth.node.v1.AttemptUse
+	44, // 23: berth.node.v1.GPUUsage.since:type_name -> google.protobuf.Timestamp
+	45, // 24: berth.node.v1.LeaseGranted.lease:type_name -> google.protobuf.Duration
+	23, // 25: berth.node.v1.Desired.assignments:type_name -> berth.node.v1.Assignment
+	22, // 26: berth.node.v1.Desired.released:type_name -> berth.node.v1.AttemptRef
+	21, // 27: berth.node.v1.Desired.resumes:type_name -> berth.node.v1.GPUResume
+	44, // 28: berth.node.v1.GPUResume.at:type_name -> google.protobuf.Timestamp
+	45, // 29: berth.node.v1.Assignment.grace:type_name -> google.protobuf.Duration
+	45, // 30: berth.node.v1.Assignment.time_limit:type_name -> google.protobuf.Duration
+	33, // 31: berth.node.v1.Assignment.gpus:type_name -> berth.node.v1.Share
+	32, // 32: berth.node.v1.Assignment.preempt:type_name -> berth.node.v1.Preempt
+	26, // 33: berth.node.v1.Assignment.breach:type_name -> berth.node.v1.MemBreach
+	30, // 34: berth.node.v1.Assignment.warning:type_name -> berth.node.v1.Warning
+	28, // 35: berth.node.v1.Assignment.container:type_name -> berth.node.v1.Container
+	27, // 36: berth.node.v1.Assignment.progress:type_name -> berth.node.v1.Progress
+	31, // 37: berth.node.v1.Assignment.ranks:type_name -> berth.node.v1.Ranks
+	25, // 38: berth.node.v1.Assignment.array:type_name -> berth.node.v1.ArrayTask
+	45, // 39: berth.node.v1.Assignment.session_idle:type_name -> google.protobuf.Duration
+	24, // 40: berth.node.v1.Assignment.request:type_name -> berth.node.v1.KeptRequest
+	44, // 41: berth.node.v1.KeptRequest.at:type_name -> google.protobuf.Timestamp
+	2,  // 42: berth.node.v1.KeptRequest.state:type_name -> berth.node.v1.RequestState
+	44, // 43: berth.node.v1.MemBreach.since:type_name -> google.protobuf.Timestamp
+	44, // 44: berth.node.v1.MemBreach.at:type_name -> google.protobuf.Timestamp
+	3,  // 45: berth.node.v1.Progress.prolog:type_name -> berth.node.v1.HookState
+	3,  // 46: berth.node.v1.Progress.epilog:type_name -> berth.node.v1.HookState
+	29, // 47: berth.node.v1.Container.mounts:type_name -> berth.node.v1.Mount
+	45, // 48: berth.node.v1.Warning.before:type_name -> google.protobuf.Duration
+	45, // 49: berth.node.v1.Preempt.grace:type_name -> google.protobuf.Duration
+	44, // 50: berth.node.v1.Preempt.at:type_name -> google.protobuf.Timestamp
+	35, // 51: berth.node.v1.Acks.acks:type_name -> berth.node.v1.Ack
+	1,  // 52: berth.node.v1.Ack.state:type_name -> berth.node.v1.AttemptState
+	44, // 53: berth.node.v1.GetClockResponse.now:type_name -> google.protobuf.Timestamp
+	4,  // 54: berth.node.v1.NodeService.Session:input_type -> berth.node.v1.SessionRequest
+	36, // 55: berth.node.v1.NodeService.Join:input_type -> berth.node.v1.JoinRequest
+	40, // 56: berth.node.v1.NodeService.Renew:input_type -> berth.node.v1.RenewRequest
+	38, // 57: berth.node.v1.NodeService.GetClock:input_type -> berth.node.v1.GetClockRequest
+	5,  // 58: berth.node.v1.NodeService.Session:output_type -> berth.node.v1.SessionResponse
+	37, // 59: berth.node.v1.NodeService.Join:output_type -> berth.node.v1.JoinResponse
+	41, // 60: berth.node.v1.NodeService.Renew:output_type -> berth.node.v1.RenewResponse
+	39, // 61: berth.node.v1.NodeService.GetClock:output_type -> berth.node.v1.GetClockResponse
+	58, // [58:62] is the sub-list for method output_type
+	54, // [54:58] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_berth_node_v1_node_proto_init() }
@@ -3765,8 +3949,8 @@ func file_berth_node_v1_node_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_node_v1_node_proto_rawDesc), len(file_berth_node_v1_node_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   37,
+			NumEnums:      4,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -296,8 +296,15 @@ type GetMemberResponse struct {
 	HistoryBytes   uint64 `protobuf:"varint,13,opt,name=history_bytes,json=historyBytes,proto3" json:"history_bytes,omitempty"`
 	HistoryHoles   uint32 `protobuf:"varint,14,opt,name=history_holes,json=historyHoles,proto3" json:"history_holes,omitempty"`
 	HistoryProblem string `protobuf:"bytes,15,opt,name=history_problem,json=historyProblem,proto3" json:"history_problem,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The file system of its directory in bytes, both 0 when that is not known;
+	// whether nothing is written to the log there any more, and what is wrong, "" when
+	// there is room.
+	DiskFree      uint64 `protobuf:"varint,16,opt,name=disk_free,json=diskFree,proto3" json:"disk_free,omitempty"`
+	DiskSize      uint64 `protobuf:"varint,17,opt,name=disk_size,json=diskSize,proto3" json:"disk_size,omitempty"`
+	DiskFull      bool   `protobuf:"varint,18,opt,name=disk_full,json=diskFull,proto3" json:"disk_full,omitempty"`
+	DiskProblem   string `protobuf:"bytes,19,opt,name=disk_problem,json=diskProblem,proto3" json:"disk_problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetMemberResponse) Reset() {
@@ -435,6 +442,34 @@ func (x *GetMemberResponse) GetHistoryProblem() string {
 	return ""
 }
 
+func (x *GetMemberResponse) GetDiskFree() uint64 {
+	if x != nil {
+		return x.DiskFree
+	}
+	return 0
+}
+
+func (x *GetMemberResponse) GetDiskSize() uint64 {
+	if x != nil {
+		return x.DiskSize
+	}
+	return 0
+}
+
+func (x *GetMemberResponse) GetDiskFull() bool {
+	if x != nil {
+		return x.DiskFull
+	}
+	return false
+}
+
+func (x *GetMemberResponse) GetDiskProblem() string {
+	if x != nil {
+		return x.DiskProblem
+	}
+	return ""
+}
+
 var File_berth_peer_v1_peer_proto protoreflect.FileDescriptor
 
 const file_berth_peer_v1_peer_proto_rawDesc = "" +
@@ -452,7 +487,7 @@ const file_berth_peer_v1_peer_proto_rawDesc = "" +
 	"\arecords\x18\x03 \x03(\fR\arecords\x12\x12\n" +
 	"\x04last\x18\x04 \x01(\bR\x04last\x12\x13\n" +
 	"\x05up_to\x18\x05 \x01(\x04R\x04upTo\"\x12\n" +
-	"\x10GetMemberRequest\"\xfb\x03\n" +
+	"\x10GetMemberRequest\"\xf5\x04\n" +
 	"\x11GetMemberResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1d\n" +
@@ -471,7 +506,11 @@ const file_berth_peer_v1_peer_proto_rawDesc = "" +
 	"\fhistory_jobs\x18\f \x01(\x04R\vhistoryJobs\x12#\n" +
 	"\rhistory_bytes\x18\r \x01(\x04R\fhistoryBytes\x12#\n" +
 	"\rhistory_holes\x18\x0e \x01(\rR\fhistoryHoles\x12'\n" +
-	"\x0fhistory_problem\x18\x0f \x01(\tR\x0ehistoryProblem2\x91\x02\n" +
+	"\x0fhistory_problem\x18\x0f \x01(\tR\x0ehistoryProblem\x12\x1b\n" +
+	"\tdisk_free\x18\x10 \x01(\x04R\bdiskFree\x12\x1b\n" +
+	"\tdisk_size\x18\x11 \x01(\x04R\bdiskSize\x12\x1b\n" +
+	"\tdisk_full\x18\x12 \x01(\bR\bdiskFull\x12!\n" +
+	"\fdisk_problem\x18\x13 \x01(\tR\vdiskProblem2\x91\x02\n" +
 	"\vPeerService\x12N\n" +
 	"\tGetMember\x12\x1f.berth.peer.v1.GetMemberRequest\x1a .berth.peer.v1.GetMemberResponse\x12W\n" +
 	"\fConfirmIndex\x12\".berth.peer.v1.ConfirmIndexRequest\x1a#.berth.peer.v1.ConfirmIndexResponse\x12Y\n" +

@@ -23,7 +23,8 @@
  *   event UUID TYPE DATA            given once, in the order of the script
  *   bare                            every call that may be missing is not supported
  *   fail INDEX CALL CODE            CALL on that card returns CODE; -1: any card
- *   hang CALL                       CALL never returns, for any card
+ *   hang CALL                       CALL never returns, for any card; a file
+ *                                   SCRIPT.hung.PID says that it was called
  *   slow CALL MILLISECONDS
  *   crash CALL                      CALL ends the process
  *
@@ -81,6 +82,23 @@ static FILE *script_file(void) {
 		path = beside;
 	}
 	return path ? fopen(path, "r") : NULL;
+}
+
+/* hang says that the driver hangs, and does. */
+static void hang(void) {
+	const char *path = getenv("FAKE_NVML_SCRIPT");
+	char said[4096];
+	FILE *f = NULL;
+	if (path) {
+		snprintf(said, sizeof said, "%s.hung.%d", path, (int)getpid());
+		f = fopen(said, "w");
+	}
+	if (f) {
+		fclose(f);
+	}
+	for (;;) {
+		pause();
+	}
 }
 
 static int read_proc(const char *line, const char *word, struct proc *to, int *n) {
@@ -199,8 +217,8 @@ static int script(int card, const char *call) {
 	if (find(s.crash, s.ncrash, call) >= 0) {
 		abort();
 	}
-	while (find(s.hang, s.nhang, call) >= 0) {
-		pause();
+	if (find(s.hang, s.nhang, call) >= 0) {
+		hang();
 	}
 	if ((k = find(s.slow, s.nslow, call)) >= 0) {
 		usleep((useconds_t)s.slow[k].code * 1000);

@@ -1,0 +1,73 @@
+package agent_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/berth-scheduler/berth/agent"
+	"github.com/berth-scheduler/berth/agent/agenttest"
+	"github.com/berth-scheduler/berth/agent/journal"
+	"github.com/berth-scheduler/berth/cluster"
+	nodev1 "github.com/berth-scheduler/berth/proto/berth/node/v1"
+)
+
+// ledgered is a runtime that looks into the agent's journal, as a crash would leave
+// it, before anything is done.
+type ledgered struct {
+	*agenttest.Runtime
+	t   *testing.T
+	dir func() string
+}
+
+func (r ledgered) record(id cluster.AttemptID) (journal.Record, bool) {
+	return recorded(r.t, r.dir(), id)
+}
+
+// recorded is what the journal of an agent that runs has of an attempt.
+func recorded(t *testing.T, of string, id cluster.AttemptID) (journal.Record, bool) {
+	data, err := os.ReadFile(journal.Path(of))
+	dir := t.TempDir()
+	if err == nil {
+		err = os.WriteFile(journal.Path(dir), data, 0o600)
+	}
+	j, jerr := journal.Open(dir)
+	if err != nil || jerr != nil {
+		t.Errorf("the journal: %v, %v", err, jerr)
+		return journal.Record{}, false
+	}
+	defer j.Close()
+	rec, ok := j.Records()[id]
+	return rec, ok
+}
+
+// Create implements agent.Runtime.
+func (r ledgered) Create(ctx context.Context, l *agent.Launch) error {
+	if rec, ok := r.record(l.ID); !ok || rec.End != nil {
+		r.t.Errorf("%s is prepared, and the journal has %+v", l.ID, rec)
+	}
+	return r.Runtime.Create(ctx, l)
+}
+
+// Delete implements agent.Runtime.
+func (r ledgered) Delete(ctx context.Context, id cluster.AttemptID) error {
+	if rec, ok := r.record(id); !ok || rec.End == nil {
+		r.t.Errorf("%s is deleted, and the journal has %+v", id, rec)
+	}
+	return r.Runtime.Delete(ctx, id)
+}
+
+// TestTheJournalComesFirst: what was not written down is not prepared, and what has
+// no end there is not deleted, or a crash between the two would leave a process
+// that nobody knows, or lose how it ended.
+func TestTheJournalComesFirst(t *testing.T) {
+	r := newRigWith(t, func(cfg *agent.Config) {
+		at := cfg.Dir
+		cfg.Host = ledgered{Runtime: cfg.Host.(*agenttest.Runtime), t: t, dir: func() string { return at }}
+	})
+	r.leader.Assign(assignment(1))
+	r.reported(1, nodev1.AttemptState_ATTEMPT_STATE_RUNNING)
+	r.rt.Exit(id(1), 3, true)
+	r.reported(1, nodev1.AttemptState_ATTEMPT_STATE_FAILED)
+	r.eventually("its deletion", func() bool { return r.rt.Phase(id(1)) == agent.TaskAbsent })
+}

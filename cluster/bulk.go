@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+)
+
+// BulkFrom is from how many bytes on a job's environment and script are kept
+// apart from its spec, see Bulk.
+const BulkFrom = 16 << 10
+
+// Bulk is what of a spec is large and seldom needed, its environment and its batch
+// script, where it lies outside of memory. It never changes, and equal ones may be
+// one. It is safe for concurrent use.
+type Bulk interface {
+	// Sum is that of BulkSum.
+	Sum() [sha256.Size]byte
+	// Bytes is how long environment and script are together.
+	Bytes() int64
+	// Scripted reports whether there is a script.
+	Scripted() bool
+	// Load reads both. A process that cannot read them does not know its state, and
+	// ends.
+	Load() (env []string, script []byte)
+}
+
+// Large returns the environment and the packed script, wherever they lie.
+func (s *Spec) Large() (env []string, script []byte) {
+	if s.Bulk != nil {
+		return s.Bulk.Load()
+	}
+	return s.Env, s.Script
+}
+
+// Scripted reports whether the job is a batch script.
+func (s *Spec) Scripted() bool {
+	if s.Bulk != nil {
+		return s.Bulk.Scripted()
+	}
+	return len(s.Script) > 0
+}
+
+// Lean returns the spec without environment and script, which is s itself where it
+// has none.
+func (s *Spec) Lean() *Spec {
+	if s.Env == nil && s.Script == nil && s.Bulk == nil {
+		return s
+	}
+	lean := *s
+	lean.Env, lean.Script, lean.Bulk = nil, nil, nil
+	return &lean
+}
+
+// Weight is how many bytes a spec takes by itself, and how many its environment and
+// script do where they are large enough to be kept apart.
+func (s *Spec) Weight() (own, bulk int64) {
+	n := len(s.Name) + len(s.Dir) + len(s.Image) + len(s.Stdin) + len(s.Stdout) + len(s.Stderr) + len(s.Comment) + len(s.Features)
+	for _, a := range s.Command {
+		n += len(a)
+	}
+	own = int64(n)
+	if s.Bulk != nil {
+		return own, s.Bulk.Bytes()
+	}
+	if bulk = bulkBytes(s.Env, s.Script); bulk < BulkFrom {
+		return own + bulk, 0
+	}
+	return own, bulk
+}
+
+func bulkBytes(env []string, script []byte) int64 {
+	n := len(script)
+	for _, e := range env {
+		n += len(e)
+	}
+	return int64(n)
+}
+
+// EncodeBulk makes an environment and a script one: the number of lines, each with
+// its length before it, and the script.
+func EncodeBulk(env []string, script []byte) []byte {
+	b := make([]byte, 0, bulkBytes(env, script)+int64(3*len(env)+10)) // a length below 2 MiB has three bytes
+	b = binary.AppendUvarint(b, uint64(len(env)))
+	for _, e := range env {
+		b = binary.AppendUvarint(b, uint64(len(e)))
+		b = append(b, e...)
+	}
+	return append(b, script...)
+}
+
+// BulkSum is the SHA-256 of what EncodeBulk makes.
+func BulkSum(env []string, script []byte) [sha256.Size]byte {
+	return sha256.Sum256(EncodeBulk(env, script))
+}
+
+// ParseBulk reads what EncodeBulk made; ok is false for anything else. The
+// script is part of b.
+func ParseBulk(b []byte) (env []string, script []byte, ok bool) {
+	n, k := binary.Uvarint(b)
+	if k <= 0 || n > uint64(len(b)) {
+		return nil, nil, false
+	}
+	b = b[k:]
+	if n > 0 {
+		env = make([]string, n)
+	}
+	for i := range env {
+		n, k := binary.Uvarint(b)
+		if k <= 0 || n > uint64(len(b)-k) {
+			return nil, nil, false
+		}
+		env[i] = string(b[k : k+int(n)])
+		b = b[k+int(n):]
+	}
+	if len(b) == 0 {
+		return env, nil, true
+	}
+	return env, b, true
+}

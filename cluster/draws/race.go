@@ -1,0 +1,5 @@
+//go:build race
+
+package draws
+
+const raceDetector = true

@@ -1,0 +1,141 @@
+package cluster
+
+import "slices"
+
+// SharingOff is a switch that an administrator put off: on the cards that it
+// covers nobody new lies beside somebody else. It names one of GPU, Node and
+// Partition, or none for all cards. Values are immutable.
+type SharingOff struct {
+	GPU       GPUID
+	Node      NodeID
+	Partition string
+	Reason    string
+	By        UID
+	At        Time
+}
+
+// MaxSharingOff is how many switches there may be.
+const MaxSharingOff = 1024
+
+// Check returns an error unless o names one place or none.
+func (o *SharingOff) Check() error {
+	n := 0
+	for _, s := range []string{string(o.GPU), string(o.Node), o.Partition} {
+		if s != "" {
+			n++
+		}
+		if len(s) > MaxNameLen*4 {
+			return Errorf(CodeInvalid, "a name of %d bytes", len(s))
+		}
+	}
+	if n > 1 {
+		return Errorf(CodeInvalid, "sharing: name a GPU, a node, a partition or the cluster, and only one of them")
+	}
+	return nil
+}
+
+// Key tells places apart.
+func (o *SharingOff) Key() string {
+	switch {
+	case o.GPU != "":
+		return "gpu/" + string(o.GPU)
+	case o.Node != "":
+		return "node/" + string(o.Node)
+	case o.Partition != "":
+		return "partition/" + o.Partition
+	}
+	return "cluster"
+}
+
+// Words say where it is off, and why.
+func (o *SharingOff) Words() string {
+	where := "in the whole cluster"
+	switch {
+	case o.GPU != "":
+		where = "on this GPU"
+	case o.Node != "":
+		where = "on node " + string(o.Node)
+	case o.Partition != "":
+		where = "in partition " + o.Partition
+	}
+	if o.Reason != "" {
+		where += ": " + o.Reason
+	}
+	return "sharing is off " + where
+}
+
+// SharingSwitches are the places where sharing is off, by Key.
+type SharingSwitches []*SharingOff
+
+// With returns the switches with o in place of the one of its key. The receiver
+// is not changed.
+func (w SharingSwitches) With(o *SharingOff) SharingSwitches {
+	at, found := w.at(o.Key())
+	out := slices.Clone(w)
+	if found {
+		out[at] = o
+		return out
+	}
+	return slices.Insert(out, at, o)
+}
+
+// Without returns the switches but the one of a key. The receiver is not changed.
+func (w SharingSwitches) Without(key string) SharingSwitches {
+	at, found := w.at(key)
+	if !found {
+		return w
+	}
+	return slices.Delete(slices.Clone(w), at, at+1)
+}
+
+// Get returns the switch of a key, or nil.
+func (w SharingSwitches) Get(key string) *SharingOff {
+	if at, found := w.at(key); found {
+		return w[at]
+	}
+	return nil
+}
+
+func (w SharingSwitches) at(key string) (int, bool) {
+	return slices.BinarySearchFunc(w, key, func(o *SharingOff, key string) int {
+		switch k := o.Key(); {
+		case k < key:
+			return -1
+		case k > key:
+			return 1
+		}
+		return 0
+	})
+}
+
+// Mark returns n with each card's Unshared as the switches have it; n itself when
+// that changes nothing. Parts are the partitions there are.
+func (w SharingSwitches) Mark(n *Node, parts map[string]*Partition) *Node {
+	out := n
+	for i := range n.GPUs {
+		why := w.on(n, &n.GPUs[i], parts)
+		if n.GPUs[i].Unshared == why {
+			continue
+		}
+		if out == n {
+			c := *n
+			c.GPUs = slices.Clone(n.GPUs)
+			out = &c
+		}
+		out.GPUs[i].Unshared = why
+	}
+	return out
+}
+
+func (w SharingSwitches) on(n *Node, g *GPU, parts map[string]*Partition) string {
+	for _, o := range w {
+		p := parts[o.Partition]
+		switch {
+		case o.GPU != "" && o.GPU != g.ID, o.Node != "" && o.Node != n.ID:
+		case o.Partition != "" && (p == nil || !p.Nodes.Holds(n.ID) || !p.HasType(g.Type)):
+		default:
+			return o.Words()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,101 @@
+package admin
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// NewDenyCmd returns the command deny.
+func NewDenyCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return &cobra.Command{
+		Use: "deny [node|gate|coordinator NAME | serial NUMBER]", Short: "Revoke the certificates of a daemon, or list what is revoked",
+		Long: "Revoke the certificates of a daemon: at once its connections are closed, it cannot connect again, and what it\n" +
+			"has is not renewed. What runs on a node whose certificate is revoked is lost with it after its lease; drain it\n" +
+			"first where that may wait. One certificate, of which there is a copy in other hands, is revoked by its serial\n" +
+			"number (openssl x509 -noout -serial -in FILE), and its daemon joins again with a new token. Without arguments:\n" +
+			"list what is revoked.",
+		Example: "  berth deny node n7\n  berth deny serial 5f3a09c41b\n  berth deny",
+		Args:    cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return runDenied(cmd.Context(), e, c, &apiv1.SetDeniedRequest{Look: true})
+			}
+			req, err := deniedOf(args)
+			if err != nil {
+				return err
+			}
+			return runDenied(cmd.Context(), e, c, req)
+		},
+	}
+}
+
+// NewAllowCmd returns the command allow.
+func NewAllowCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return &cobra.Command{
+		Use: "allow node|gate|coordinator NAME | serial NUMBER", Short: "Let a daemon whose certificates were revoked in again",
+		Long: "Let a daemon whose certificates were revoked in again, also a node that was removed: with the certificate that\n" +
+			"it has, while that is valid, or with a new join token.",
+		Example: "  berth allow node n7\n  berth allow serial 5f3a09c41b",
+		Args:    cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req, err := deniedOf(args)
+			if err != nil {
+				return err
+			}
+			req.Allow = true
+			return runDenied(cmd.Context(), e, c, req)
+		},
+	}
+}
+
+func deniedOf(args []string) (*apiv1.SetDeniedRequest, error) {
+	if len(args) != 2 {
+		return nil, console.Usagef("want what it is and its name, for example: node n7")
+	}
+	role, id := args[0], args[1]
+	switch role {
+	case "node":
+		role = "agent" // as its certificate says
+	case "gate", "coordinator":
+	case "serial":
+		id = strings.TrimLeft(strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(id, "serial="), ":", "")), "0")
+	default:
+		return nil, console.Usagef("%q: want node, gate, coordinator or serial", role)
+	}
+	return &apiv1.SetDeniedRequest{Role: role, Id: id}, nil
+}
+
+func runDenied(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.SetDeniedRequest) error {
+	kind := client.Changes
+	if req.Look {
+		kind = client.Reads
+	}
+	var resp *apiv1.SetDeniedResponse
+	err := c.Cluster(ctx, kind, func(ctx context.Context, s apiv1.ClusterServiceClient) (err error) {
+		resp, err = s.SetDenied(ctx, req)
+		return err
+	})
+	switch {
+	case err != nil && req.Look:
+		return err
+	case err != nil:
+		return console.UnknownChange(err, "Look with: berth deny")
+	}
+	for _, d := range resp.GetDenied() {
+		role := d.GetRole()
+		if role == "agent" {
+			role = "node"
+		}
+		e.Printf("denied: %s %s, %s\n", console.Escape(role), console.Escape(d.GetId()), console.When(e, d.GetAt()))
+	}
+	if len(resp.GetDenied()) == 0 {
+		e.Printf("Nobody is denied.\n")
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package admin
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cluster"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/client"
+	"github.com/berth-scheduler/berth/cmd/internal/cli/console"
+
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+)
+
+// place is where sharing is to be switched, as the user named it.
+type place struct {
+	node, partition string
+	cluster         bool
+}
+
+func (p *place) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&p.node, "node", "", "on all GPUs of this `NODE`")
+	cmd.Flags().StringVar(&p.partition, "partition", "", "on all GPUs of this `PARTITION`, those that it gets later, too")
+	cmd.Flags().BoolVar(&p.cluster, "cluster", false, "on all GPUs of the cluster")
+}
+
+func (p *place) request(args []string) (*apiv1.SetSharingRequest, error) {
+	req := &apiv1.SetSharingRequest{Node: p.node, Partition: p.partition, Cluster: p.cluster}
+	named := len(args)
+	for _, yes := range []bool{p.node != "", p.partition != "", p.cluster} {
+		if yes {
+			named++
+		}
+	}
+	if named != 1 {
+		return nil, console.Usagef("name one of NODE/INDEX, UUID, --node, --partition and --cluster")
+	}
+	if p.node != "" {
+		if err := cluster.CheckName("node", p.node); err != nil {
+			return nil, console.Usagef("%w", err)
+		}
+	}
+	if p.partition != "" {
+		if err := cluster.CheckPartitionName(p.partition); err != nil {
+			return nil, console.Usagef("%w", err)
+		}
+	}
+	if len(args) == 1 {
+		var err error
+		req.Node, req.Index, req.Gpu, err = ParseGPU(args[0])
+		return req, err
+	}
+	return req, nil
+}
+
+func newGPUSharingCmd(e *console.Env, c *client.Client) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "sharing", Short: "Switch sharing of GPUs off at once, or on again",
+		Example: "  berth gpu sharing off n7/2 --reason 'caps do not hold'\n  berth gpu sharing off --partition train --reason 'benchmarks until Friday'\n" +
+			"  berth gpu sharing list\n  berth gpu sharing on n7/2",
+	}
+	cmd.AddCommand(newSharingOffCmd(e, c), newSharingOnCmd(e, c), newSharingListCmd(e, c))
+	return cmd
+}
+
+func newSharingOffCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var p place
+	var reason string
+	cmd := &cobra.Command{
+		Use: "off [NODE/INDEX|UUID] --reason TEXT", Short: "Start no more jobs beside others on a GPU, a node, a partition or the cluster",
+		Long: "Start no more jobs beside others, from the very next decision on. What lies beside each other goes on to its\n" +
+			"end, and nobody joins it; GPUs on which nothing runs take one job each. It stays so, also when a node boots\n" +
+			"again, until berth gpu sharing on for the same place.",
+		Example: "  berth gpu sharing off n7/2 --reason 'caps do not hold'\n  berth gpu sharing off --cluster --reason 'driver 570 miscounts memory'",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req, err := p.request(args)
+			if err != nil {
+				return err
+			}
+			if strings.TrimSpace(reason) == "" || len(reason) > 256 || console.Escape(reason) != reason {
+				return console.Usagef("--reason: want 1 to 256 bytes of printable text that says why, for whoever waits for it")
+			}
+			req.Off, req.Reason = true, reason
+			return runSharing(cmd.Context(), e, c, req)
+		},
+	}
+	p.flags(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that others will see; required")
+	return cmd
+}
+
+func newSharingOnCmd(e *console.Env, c *client.Client) *cobra.Command {
+	var p place
+	cmd := &cobra.Command{
+		Use: "on [NODE/INDEX|UUID]", Short: "Let jobs share GPUs again where it was switched off",
+		Long: "Let jobs share GPUs again where it was switched off. What is off for another place, such as the partition of\n" +
+			"a GPU, stays off; berth gpu sharing list shows the places.",
+		Example: "  berth gpu sharing on n7/2\n  berth gpu sharing on --partition train",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req, err := p.request(args)
+			if err != nil {
+				return err
+			}
+			return runSharing(cmd.Context(), e, c, req)
+		},
+	}
+	p.flags(cmd)
+	return cmd
+}
+
+func newSharingListCmd(e *console.Env, c *client.Client) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List the places where sharing is off",
+		Example: "  berth gpu sharing list", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runSharing(cmd.Context(), e, c, &apiv1.SetSharingRequest{Look: true})
+		},
+	}
+}
+
+func runSharing(ctx context.Context, e *console.Env, c *client.Client, req *apiv1.SetSharingRequest) error {
+	kind := client.Changes
+	if req.Look {
+		kind = client.Reads
+	}
+	var resp *apiv1.SetSharingResponse
+	err := c.Cluster(ctx, kind, func(ctx context.Context, s apiv1.ClusterServiceClient) error {
+		var err error
+		resp, err = s.SetSharing(ctx, req)
+		return err
+	})
+	if err != nil {
+		if req.Look {
+			return err
+		}
+		return console.UnknownChange(err, "Switching again is safe.")
+	}
+	for _, o := range resp.GetOff() {
+		what := "cluster"
+		switch {
+		case o.GetGpu() != "":
+			what = "GPU " + o.GetGpu()
+		case o.GetNode() != "":
+			what = "node " + o.GetNode()
+		case o.GetPartition() != "":
+			what = "partition " + o.GetPartition()
+		}
+		e.Printf("off: %s, by uid %d %s: %s\n", console.Escape(what), o.GetByUid(), console.When(e, o.GetAt()), console.Escape(o.GetReason()))
+	}
+	if len(resp.GetOff()) == 0 {
+		e.Printf("Sharing is off nowhere.\n")
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package telemetry
+
+import (
+	"runtime"
+	"runtime/debug"
+)
+
+// Version is the release that this tree is, or that is made of it next.
+const Version = "v0.1.0"
+
+// Build says what program this is.
+type Build struct {
+	Version  string // the release
+	Revision string // commit; "" where the Go tool recorded none
+	Modified bool   // since that commit
+	Go       string
+}
+
+// BuildInfo returns the release, and what the Go tool recorded.
+func BuildInfo() Build {
+	b := Build{Version: Version, Go: runtime.Version()}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Revision = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
+}
+
+// String is by what members of a cluster know this program: the release and, where
+// it is recorded, the commit, as v0.1.0+0123456789ab.
+func (b Build) String() string {
+	if b.Revision == "" {
+		return b.Version
+	}
+	return b.Version + "+" + b.Revision[:min(12, len(b.Revision))]
+}

@@ -1,0 +1,97 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/berth-scheduler/berth/cluster"
+)
+
+// Conns counts open connections by user. It is safe for concurrent use.
+type Conns struct {
+	perUser func(cluster.UID) int
+	total   int
+
+	mu   sync.Mutex
+	open map[cluster.UID]int
+	sum  int
+}
+
+// NewConns counts for one server. perUser says how many connections a user may
+// have open, total how many there may be of all users together; root has none of
+// these bounds.
+func NewConns(perUser func(cluster.UID) int, total int) *Conns {
+	return &Conns{perUser: perUser, total: total, open: map[cluster.UID]int{}}
+}
+
+// Enter counts a connection until leave is called; false when it is one too many.
+func (c *Conns) Enter(uid cluster.UID) (leave func(), ok bool) {
+	most := c.perUser(uid)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if uid != 0 && (c.open[uid] >= most || c.sum >= c.total) {
+		return nil, false
+	}
+	c.open[uid]++
+	c.sum++
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.sum--
+		if c.open[uid]--; c.open[uid] == 0 {
+			delete(c.open, uid)
+		}
+	}), true
+}
+
+// Credentials are those of inner, for a server, that end a connection at once
+// which is one too many of its user. uidOf reads who that is.
+func (c *Conns) Credentials(inner credentials.TransportCredentials, uidOf func(credentials.AuthInfo) (cluster.UID, bool)) credentials.TransportCredentials {
+	return counted{TransportCredentials: inner, conns: c, uidOf: uidOf}
+}
+
+type counted struct {
+	credentials.TransportCredentials
+	conns *Conns
+	uidOf func(credentials.AuthInfo) (cluster.UID, bool)
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (c counted) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	uid, ok := c.uidOf(info)
+	if !ok {
+		return nil, nil, fmt.Errorf("connection of nobody: %T", info)
+	}
+	leave, ok := c.conns.Enter(uid)
+	if !ok {
+		return nil, nil, fmt.Errorf("too many connections of uid %d", uid)
+	}
+	return &countedConn{Conn: conn, leave: leave}, info, nil
+}
+
+// Clone implements credentials.TransportCredentials.
+func (c counted) Clone() credentials.TransportCredentials { return c }
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (c counted) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, fmt.Errorf("these credentials are for servers")
+}
+
+type countedConn struct {
+	net.Conn
+	leave func()
+}
+
+// Close implements net.Conn.
+func (c *countedConn) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}

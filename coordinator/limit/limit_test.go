@@ -1,0 +1,233 @@
+package limit_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-scheduler/berth/coordinator/limit"
+)
+
+var alice, bob = limit.Who{UID: 1001}, limit.Who{UID: 1002}
+
+func newTable(cfg limit.Config) *limit.Table {
+	return limit.New(cfg, time.Now, prometheus.NewRegistry())
+}
+
+// flood begins calls of a class until one is refused, and returns those that
+// were let in.
+func flood(t *testing.T, tab *limit.Table, who limit.Who, class limit.Class) []*limit.Call {
+	t.Helper()
+	var in []*limit.Call
+	for range 100_000 {
+		c, err := tab.Begin(who, class)
+		if err != nil {
+			if r, ok := errors.AsType[*limit.Refusal](err); !ok || r.After <= 0 {
+				t.Fatalf("refused without a time to ask again: %v", err)
+			}
+			return in
+		}
+		if err := c.Arrived(100); err != nil {
+			t.Fatal(err)
+		}
+		in = append(in, c)
+	}
+	t.Fatal("a flood was never refused")
+	return nil
+}
+
+// TestFloodLeavesTheOthersRoom: whatever one user does, another's call is let in.
+func TestFloodLeavesTheOthersRoom(t *testing.T) {
+	for name, x := range map[string]struct {
+		class limit.Class
+		want  int
+	}{"plain": {limit.Plain, 128}, "expensive": {limit.Expensive, 4}, "lasting": {limit.Lasting, 256}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tab := newTable(limit.Config{})
+				in := flood(t, tab, alice, x.class)
+				if len(in) != x.want {
+					t.Errorf("%d calls under way at once, want %d", len(in), x.want)
+				}
+				for _, c := range flood(t, tab, bob, x.class)[1:] {
+					c.End()
+				}
+				for _, c := range in {
+					c.End()
+					c.End() // counted once
+				}
+				if again := flood(t, tab, alice, x.class); len(again) != x.want {
+					t.Errorf("%d after all ended, want %d", len(again), x.want)
+				}
+			})
+		})
+	}
+}
+
+// TestRate: a loop of several hundred a second goes on for ever, a faster one
+// is slowed down to the rate, and who waits as told is let in.
+func TestRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := newTable(limit.Config{})
+		call := func(who limit.Who) error {
+			c, err := tab.Begin(who, limit.Plain)
+			if err == nil {
+				c.End()
+			}
+			return err
+		}
+		for range 10_000 { // 400 a second
+			time.Sleep(2500 * time.Microsecond)
+			if err := call(alice); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n := 0
+		for range 100_000 { // 10,000 a second for ten seconds
+			time.Sleep(100 * time.Microsecond)
+			if call(alice) == nil {
+				n++
+			}
+		}
+		if n < 6900 || n > 7100 { // 2,000 at once and 500 a second
+			t.Errorf("%d calls in ten seconds, want some 7000", n)
+		}
+		err := call(alice)
+		r, ok := errors.AsType[*limit.Refusal](err)
+		if !ok {
+			t.Fatalf("got %v, want a refusal", err)
+		}
+		time.Sleep(r.After)
+		if err := call(alice); err != nil {
+			t.Errorf("after the time that was named: %v", err)
+		}
+		for range 20_000 {
+			if err := call(limit.Who{UID: 1001, Node: "n1", Admin: true}); err != nil {
+				t.Fatalf("an administrator: %v", err)
+			}
+		}
+	})
+}
+
+// TestBytes: requests that arrive, and those that are here, are bounded by user
+// and in all.
+func TestBytes(t *testing.T) {
+	tab := newTable(limit.Config{Arriving: 3, ArrivingTotal: 5, Bytes: 100, BytesTotal: 150})
+	begin := func(who limit.Who) *limit.Call {
+		t.Helper()
+		c, err := tab.Begin(who, limit.Plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	refused := func(who limit.Who) {
+		t.Helper()
+		if _, err := tab.Begin(who, limit.Plain); err == nil {
+			t.Error("one more may arrive")
+		}
+	}
+	a, b, c := begin(alice), begin(alice), begin(alice)
+	refused(alice)
+	begin(bob).End()
+	d, e := begin(bob), begin(bob)
+	refused(bob)
+	if err := a.Arrived(1000); err != nil {
+		t.Errorf("one large request alone: %v", err)
+	}
+	if b.Arrived(1) == nil || d.Arrived(1) == nil || e.Arrived(1) == nil {
+		t.Error("more came beside a request larger than all that is allowed")
+	}
+	a.End()
+	if err := errors.Join(c.Arrived(100), begin(bob).Arrived(50)); err != nil {
+		t.Errorf("after it ended: %v", err)
+	}
+	if begin(bob).Arrived(1) == nil {
+		t.Error("more than all users may have")
+	}
+}
+
+// TestTableIsBounded: users who ask for nothing any more are forgotten, and the
+// table takes no more than it may of those who do.
+func TestTableIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := newTable(limit.Config{Users: 10})
+		var open []*limit.Call
+		for uid := range 10 {
+			c, err := tab.Begin(limit.Who{UID: 1000, Node: string(rune('a' + uid))}, limit.Plain)
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, c)
+		}
+		if _, err := tab.Begin(bob, limit.Plain); err == nil {
+			t.Error("an eleventh user is counted")
+		}
+		for _, c := range open[:9] {
+			c.End()
+		}
+		time.Sleep(time.Minute)
+		if _, err := tab.Begin(bob, limit.Plain); err != nil {
+			t.Errorf("with nine idle: %v", err)
+		}
+		if tab.Len() != 2 {
+			t.Errorf("%d users are counted, want 2", tab.Len())
+		}
+	})
+}
+
+// TestUnlimitedIsSo: also for administrators, who may do several times as much.
+func TestUnlimitedIsSo(t *testing.T) {
+	t.Parallel()
+	table := limit.New(limit.Unlimited(), time.Now, prometheus.NewRegistry())
+	for _, who := range []limit.Who{{UID: 1000}, {UID: 0, Admin: true}} {
+		for range 300 {
+			c, err := table.Begin(who, limit.Lasting)
+			if err == nil {
+				err = c.Arrived(4 << 20)
+			}
+			if err != nil {
+				t.Fatalf("%+v: %v", who, err)
+			}
+		}
+	}
+}
+
+// TestLargeRequestsCountAsMany: for how many bytes a user sends there is a rate
+// too, whatever the size of one request, and a large one may always come first.
+func TestLargeRequestsCountAsMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab, sent := newTable(limit.Config{}), 0
+		send := func(who limit.Who, n int) bool {
+			c, err := tab.Begin(who, limit.Plain)
+			if err == nil {
+				err = c.Arrived(n)
+				c.End()
+			}
+			return err == nil
+		}
+		began := time.Now()
+		for time.Since(began) < 100*time.Second {
+			if send(alice, 1<<20) {
+				sent++
+			} else {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		if sent < 380 || sent > 430 { // 500 calls a second, 8 KiB each, and a burst of 16 MiB
+			t.Errorf("%d MiB in 100 s, want about 4 a second and 16 more", sent)
+		}
+		if !send(bob, 40<<20) || send(bob, 1) {
+			t.Error("a request larger than any burst is refused, or is not paid for")
+		}
+		root := limit.Who{UID: 0, Admin: true}
+		for range 100 {
+			if !send(root, 1<<20) {
+				t.Fatal("an administrator is bounded")
+			}
+		}
+	})
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestTheyApply: a planted bug outlives changes around it, or is mended with
+// them.
+func TestTheyApply(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("needs git, to see whether patches apply")
+	}
+	ms, err := read(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ms) < 80 {
+		t.Errorf("%d planted bugs, want at least 80", len(ms))
+	}
+	for _, m := range ms {
+		if err := apply(t.Context(), "../..", m, "--check"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	const diff = "--- a/x.go\n+++ b/x.go\n@@ -1 +1 @@\n-a\n+b\n"
+	ms, err := split("# a comment\n\n== A1 ./x ./y\nwrong\n" + diff + "\n== B2 ./z\nworse\n" + diff)
+	if err != nil || len(ms) != 2 {
+		t.Fatalf("%v, %v", ms, err)
+	}
+	if m := ms[0]; m.id != "A1" || !slices.Equal(m.tests, []string{"./x", "./y"}) || m.what != "wrong" || m.patch != diff {
+		t.Errorf("got %+v", m)
+	}
+	for _, bad := range []string{"== A1\nwrong\n" + diff, "== A1 ./x\n" + diff, "== A1 ./x\nwrong\n"} {
+		if _, err := split(bad); err == nil || !strings.Contains(err.Error(), "want a line with its id") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestFailures(t *testing.T) {
+	for out, want := range map[string][]string{
+		"--- FAIL: TestA (0.1s)\n    --- FAIL: TestA/sub (0s)\n--- FAIL: TestB (0s)\nFAIL\n": {"TestA", "TestB"},
+		"panic: test timed out after 5m0s\nFAIL\tx\t300s\n":                                  {"test timed out after 5m0s"},
+		"signal: killed\nFAIL\tx\t3s\n":                                                      {"go test failed"},
+	} {
+		if got := failures(out); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, want %q", out, got, want)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package command
+
+// row says of fields of a message from which version of log entries on commands
+// may hold them. A name that ends in ? may be held by entries of any version:
+// every replica passes over it in those before, whether it knows it or not. Names
+// in capitals are the values of an enumeration.
+type row struct {
+	message string
+	version uint32
+	fields  string
+}
+
+// table has every field that a command of the log can hold. Whoever adds one adds
+// it here, with the version that the change makes.
+var table = []row{
+	{"Command", 1, "submit_job cancel_job apply_plan report_attempt register_node set_node_state drain_node create_token use_token deny_identity publish_weights checkpoint init_cluster remove_node"},
+	{"Command", 2, "install_weights rollback_weights pin_weights fence_node"},
+	{"Command", 3, "install_interference"},
+	{"Command", 4, "expire_jobs"},
+	{"Command", 5, "preempt_attempt set_partition remove_partition"},
+	{"Command", 7, "hold_job requeue_job"},
+	{"Command", 8, "undo_gang drain_gpu"},
+	{"Command", 9, "set_standing import_runs add_webhook remove_webhook settle_notices mark_attempt idle_attempt set_reservation remove_reservation update_job change_tasks"},
+
+	{"SubmitJob", 1, "first_job request_id body_hash owner jobs"},
+	{"NewJob", 1, "spec estimates"},
+	{"Owner", 1, "uid gid name"},
+	{"Spec", 1, "name command env dir image gpus exclusive gpu_type node gpu_mem_mib gpu_milli duration_us mem_mib cpu_milli time_limit_us stdin stdout stderr requeue_on_loss signature features comment"},
+	{"Spec", 4, "script deadline_us objective max_power_w max_cost_milli"},
+	{"Spec", 5, "checkpoint_signal checkpoint_grace_us partition"},
+	{"Spec", 6, "or_cpu"},
+	{"Spec", 7, "hold begin_us depends depend_any kill_invalid_depend"},
+	{"Spec", 8, "warning truncate container nodes tasks"},
+	{"Spec", 9, "mail_events mail_user idle_ok_us account qos nice array where"},
+	{"Dependency", 7, "kind job"},
+	{"Dependency", 9, "one_task task delay_us"},
+	{"Warning", 8, "signal before_us first"},
+	{"Container", 8, "network mounts read_only tmp_mib shm_mib"},
+	{"Mount", 8, "source target read_only"},
+	{"Array", 9, "runs throttle"},
+	{"Where", 9, "nodes exclude features whole reservation"},
+	{"Estimate", 1, "gpu_type gpu_mem_mib gpu_mem_p95_mib milli duration_us host_mem_mib cpu_milli power_w confidence_milli source"},
+
+	{"CancelJob", 1, "job by admin"},
+	{"HoldJob", 7, "job by admin release"},
+	{"RequeueJob", 7, "job by admin hold"},
+	{"UpdateJob", 9, "job spec base"},
+	{"ChangeTasks", 9, "array runs change by admin throttle"},
+	{"ChangeTasks", 10, "time_limit_us"},
+	{"TaskChange", 9, "TASK_CHANGE_UNSPECIFIED TASK_CHANGE_CANCEL TASK_CHANGE_HOLD TASK_CHANGE_RELEASE TASK_CHANGE_REQUEUE TASK_CHANGE_REQUEUE_HOLD TASK_CHANGE_THROTTLE"},
+	{"TaskChange", 10, "TASK_CHANGE_TIME_LIMIT"},
+	{"ExpireJobs", 4, "jobs"},
+	{"PreemptAttempt", 5, "job attempt for why"},
+	{"UndoGang", 8, "job attempt why"},
+	{"MarkAttempt", 9, "job attempt marks"},
+	{"IdleAttempt", 9, "job attempt stage since_us busy_ms known_ms berth why"},
+
+	{"ApplyPlan", 1, "base_index starts moves"},
+	{"Start", 1, "job attempt berth estimate why overtook"},
+	{"Start", 8, "rest port"},
+	{"QueueMove", 1, "job gpu rank est_start_us reason"},
+	{"Berth", 1, "node gpus cpu_milli mem_mib"},
+	{"GPUShare", 1, "gpu mem_mib milli exclusive"},
+
+	{"ReportAttempt", 1, "node job attempt token state reason exit usage started_us ended_us"},
+	{"ReportAttempt", 8, "ready"},
+	{"Reason", 1, "code detail"},
+	{"Exit", 1, "code signal"},
+	{"Usage", 1, "gpu_mem_peak_mib milli host_mem_peak_mib cpu_milli duration_us gpu_oom"},
+	{"Usage", 2, "power_w? steps?"},
+	{"Usage", 8, "profile?"},
+	{"Profile", 8, "gpu_mem_mean_mib? gpu_p95_milli? gpu_mem_activity_milli? energy_j? host_high_water_mib? read_bytes? written_bytes? sampled_ms? gap_ms? neighbours? more_neighbours?"},
+
+	{"RegisterNode", 1, "node"},
+	{"Node", 1, "id revision address boot_id state drain drain_reason cpu_milli mem_mib gpus runtimes version registered_us changed_us fence"},
+	{"Node", 8, "problem orders history"},
+	{"Node", 9, "features"},
+	{"Node", 10, "drain_until_us"},
+	{"GPU", 1, "id index type mem_mib sellable_mib max_shares numa pci cap_mode"},
+	{"GPU", 8, "scope state state_reason cap_reason"},
+	{"GPUOrder", 8, "gpu drain reason by at_us resumed"},
+	{"NodeEvent", 8, "at_us gpu kind detail asked by"},
+	{"SetNodeState", 1, "node state boot_id"},
+	{"DrainNode", 1, "node drain reason"},
+	{"DrainNode", 8, "by?"},
+	{"DrainNode", 10, "until_us"},
+	{"DrainGPU", 8, "node gpu drain reason by"},
+	{"Command", 11, "set_sharing"},
+	{"SetSharing", 11, "place off"},
+	{"SharingOff", 11, "gpu node partition reason by at_us"},
+	{"RemoveNode", 1, "node"},
+	{"FenceNode", 2, "node by"},
+
+	{"InitCluster", 1, "config"},
+	{"Config", 1, "cluster_id name keep_finished"},
+	{"Checkpoint", 1, "index hash"},
+	{"CreateToken", 1, "token"},
+	{"Token", 1, "hash role id expires_us created_by"},
+	{"UseToken", 1, "hash id"},
+	{"DenyIdentity", 1, "role id"},
+	{"DenyIdentity", 11, "allow"},
+
+	{"PublishWeights", 1, "version blob sha256"},
+	{"InstallWeights", 2, "version blob sha256 origin"},
+	{"WeightsOrigin", 2, "source by rolled_back_to trained tested champion_err_ppm challenger_err_ppm reason sample_seq"},
+	{"RollbackWeights", 2, "version to by"},
+	{"PinWeights", 2, "version pinned by"},
+	{"InstallInterference", 3, "version blob sha256 observations sample_seq"},
+	{"ImportRuns", 9, "samples by"},
+	{"Sample", 9, "seq signature gpu_type gpu_mem_peak_mib milli duration_us host_mem_mib cpu_milli censored features uid power_w steps neighbours predicted at_us company cap_mode"},
+	{"Company", 9, "signature overlap_us milli"},
+
+	{"SetPartition", 5, "partition base"},
+	{"Partition", 5, "name revision nodes gpu_types default max_time_us default_time_us down"},
+	{"Partition", 8, "networks"},
+	{"Partition", 9, "idle"},
+	{"Partition", 10, "access session_idle_us"},
+	{"AccessList", 10, "list names"},
+	{"RemovePartition", 5, "name"},
+	{"SetReservation", 9, "reservation base"},
+	{"Reservation", 9, "name revision start_us duration_us repeat nodes gpus users accounts maint features comment"},
+	{"RemoveReservation", 9, "name"},
+
+	{"SetStanding", 9, "standing remove base by"},
+	{"Standing", 9, "account member qos quota policy revision"},
+	{"Account", 9, "name parent shares qos default_qos"},
+	{"Member", 9, "account uid name shares default coordinator"},
+	{"QOS", 9, "name priority preempts grace_us cancel default"},
+	{"Quota", 9, "account qos user each uid name gpu_milli running jobs gpu_time_us period max_time_us max_gpus"},
+	{"AccountPolicy", 9, "half_life_us core_micro require"},
+
+	{"AddWebhook", 9, "webhook"},
+	{"Webhook", 9, "id url secret events user uid all created_us sent dead last_sent_us"},
+	{"RemoveWebhook", 9, "id"},
+	{"SettleNotices", 9, "sent dead"},
+	{"GivenUp", 9, "seq error"},
+}

@@ -1,0 +1,29 @@
+package conv
+
+import (
+	"github.com/berth-scheduler/berth/cluster"
+	apiv1 "github.com/berth-scheduler/berth/proto/berth/api/v1"
+	logv1 "github.com/berth-scheduler/berth/proto/berth/log/v1"
+)
+
+// SharingOffToLog converts a switch to its stored form.
+func SharingOffToLog(o *cluster.SharingOff) *logv1.SharingOff {
+	return &logv1.SharingOff{
+		Gpu: string(o.GPU), Node: string(o.Node), Partition: o.Partition, Reason: o.Reason, By: uint32(o.By), AtUs: int64(o.At),
+	}
+}
+
+// SharingOffFromLog converts a stored switch; its Check is the caller's to ask.
+func SharingOffFromLog(m *logv1.SharingOff) *cluster.SharingOff {
+	return &cluster.SharingOff{
+		GPU: cluster.GPUID(m.GetGpu()), Node: cluster.NodeID(m.GetNode()), Partition: m.GetPartition(),
+		Reason: m.GetReason(), By: cluster.UID(m.GetBy()), At: cluster.Time(m.GetAtUs()),
+	}
+}
+
+// SharingOffToAPI converts a switch for users.
+func SharingOffToAPI(o *cluster.SharingOff) *apiv1.SharingOff {
+	return &apiv1.SharingOff{
+		Gpu: string(o.GPU), Node: string(o.Node), Partition: o.Partition, Reason: o.Reason, ByUid: uint32(o.By), At: toTime(o.At),
+	}
+}
