@@ -168,9 +168,9 @@ func (s *slurm) run(name string, args ...string) string {
 
 func (s *slurm) eventually(what string, ok func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); !ok(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			s.t.Fatalf("Slurm: not within two minutes: %s", what)
+			s.t.Fatalf("Slurm: not within ten minutes: %s", what)
 		}
 	}
 }

@@ -135,7 +135,7 @@ func startClusterOf(t *testing.T, exe string, env []string, args ...string) *clu
 	case c.socket = <-up:
 	case err := <-c.exited:
 		t.Fatalf("berth dev ended: %v\n%s", err, c.stderr)
-	case <-time.After(2 * time.Minute):
+	case <-time.After(10 * time.Minute):
 		t.Fatalf("berth dev did not come up\n%s", c.stderr)
 	}
 	return c
@@ -167,9 +167,9 @@ func (c *cluster) stop() {
 	_ = c.cmd.Process.Signal(os.Interrupt)
 	select {
 	case <-c.exited:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(10 * time.Minute):
 		_ = c.cmd.Process.Kill()
-		c.t.Errorf("berth dev did not stop within two minutes")
+		c.t.Errorf("berth dev did not stop within ten minutes")
 	}
 }
 
@@ -200,7 +200,7 @@ func (c *cluster) runAs(uid uint32, args ...string) result {
 // runOf is runAs of another program, or of one of the coordinators' sockets.
 func (c *cluster) runOf(exe, socket string, uid uint32, args ...string) result {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, exe, args...)
 	cmd.Env = append(os.Environ(), "BERTH_SOCKET="+socket)
@@ -322,9 +322,9 @@ func (c *cluster) await(id uint64, states ...string) job {
 // eventually polls until ok holds, for two minutes at most.
 func (c *cluster) eventually(what string, ok func() bool) {
 	c.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !ok(); {
+	for deadline := time.Now().Add(10 * time.Minute); !ok(); {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("not within two minutes: %s", what)
+			c.t.Fatalf("not within ten minutes: %s", what)
 		}
 		time.Sleep(30 * time.Millisecond)
 	}

@@ -153,7 +153,7 @@ func (c *cluster) teach(dir string) weights {
 			jobs = append(jobs, c.modelJob(model, batch))
 		}
 	}
-	for _, patience := range []time.Duration{5 * time.Second, 5 * time.Second, time.Minute} {
+	for _, patience := range []time.Duration{5 * time.Second, 5 * time.Second, 10 * time.Minute} {
 		var ids []uint64
 		for _, j := range jobs {
 			ids = append(ids, c.submitModel(dir, j))

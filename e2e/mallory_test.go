@@ -206,7 +206,7 @@ func submitHonest(jobs apiv1.JobServiceClient) (uint64, error) {
 	req := &apiv1.SubmitJobsRequest{RequestId: rand.Text(), Jobs: []*apiv1.JobSpec{{
 		Name: "honest", Command: [][]byte{[]byte("true")}, Dir: []byte("/"), Hold: true,
 	}}}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	for {
 		resp, err := jobs.SubmitJobs(ctx, req)

@@ -88,7 +88,7 @@ func (term *terminal) shown() string {
 
 func (term *terminal) expect(text string) {
 	term.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(term.shown(), text); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); !strings.Contains(term.shown(), text); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			term.t.Fatalf("no %q on the terminal: %q", text, term.shown())
 		}

@@ -138,7 +138,7 @@ func TestDevRunsACommandAndLeavesNothing(t *testing.T) {
 	}
 	// The last of them may be ending still.
 	var ps []byte
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		ps, _ = exec.Command("pgrep", "-f", "-a", tmp+"|sleep "+marker+"$").Output()
 		if len(bytes.TrimSpace(ps)) == 0 {
 			return

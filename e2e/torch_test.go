@@ -67,7 +67,7 @@ func TestARealProgramTrains(t *testing.T) {
 	}
 	c := startClusterWith(t, []string{"BERTH_CONTAINERS_MOUNTS=/usr," + work, "BERTH_CONTAINERS_HARD_CPU=true"}, "--runtime", "containerd", "--nodes", "cpu", "--busybox")
 	train := []string{"--", "/usr/bin/python3", filepath.Join(work, "train.py"), "500", "40"}
-	caps := []string{"submit", "--parsable", "-D", work, "--mem", "700M", "--cpus", "1", "--time", "5m"}
+	caps := []string{"submit", "--parsable", "-D", work, "--mem", "700M", "--cpus", "1", "--time", "30m"}
 	image := []string{"--image", busyboxImage, "--mount", "/usr:/usr:ro", "--mount", work + ":" + work, "--net", "none", "--read-only"}
 	// What lies in /usr is found through links of / and of /etc.
 	for _, dir := range []string{"/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu"} {

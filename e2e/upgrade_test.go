@@ -317,7 +317,7 @@ func (u *mixed) back(but string) {
 	go func() { over <- cmd.Wait() }()
 	select {
 	case err = <-over:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(10 * time.Minute):
 		u.t.Fatal("the old program serves, with a log that it cannot read")
 	}
 	after, readErr := os.ReadFile(log)

@@ -74,7 +74,7 @@ func TestKillOnOOM(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "killed") {
 				t.Errorf("%s ended with %v, want killed", name, err)
 			}
-		case <-time.After(2 * time.Minute):
+		case <-time.After(10 * time.Minute):
 			t.Fatalf("%s lives after the group ran out of memory", name)
 		}
 	}
@@ -103,7 +103,7 @@ func TestKillOnOOMLate(t *testing.T) {
 	}
 	select {
 	case <-bystander:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(10 * time.Minute):
 		t.Fatal("the other process lives")
 	}
 	if err := stop(); err != nil {
@@ -141,7 +141,7 @@ func TestPids(t *testing.T) {
 		if err == nil {
 			t.Error("a shell with three children in a group of three processes ended well")
 		}
-	case <-time.After(2 * time.Minute):
+	case <-time.After(10 * time.Minute):
 		t.Fatal("the shell does not end")
 	}
 }

@@ -73,7 +73,7 @@ func benchTask(b *testing.B, rt *Runtime, l *agent.Launch, ended *sync.Map) erro
 	}
 	select {
 	case <-done.(chan struct{}):
-	case <-time.After(2 * time.Minute):
+	case <-time.After(10 * time.Minute):
 		return fmt.Errorf("the exit of %s is not announced", l.ID)
 	}
 	task, err := rt.Inspect(b.Context(), l.ID)

@@ -55,7 +55,7 @@ func TestContainerdRestarts(t *testing.T) {
 		}
 	}
 	told := map[string]bool{}
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(10 * time.Minute)
 	for len(told) < jobs {
 		select {
 		case id := <-b.rt.Exits():

@@ -63,7 +63,7 @@ func newBenchOn(t testing.TB, d *daemon.Daemon) *bench {
 }
 
 func (b *bench) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	tasks, err := b.rt.List(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (b *bench) wait(id cluster.AttemptID) agent.Task {
 
 func (b *bench) until(what string, cond func() bool) {
 	b.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !cond(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); !cond(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.Fatalf("waited too long for %s", what)
 		}

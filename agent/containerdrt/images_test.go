@@ -424,7 +424,7 @@ func TestDiskFull(t *testing.T) {
 	if _, final := errors.AsType[*agent.LaunchError](err); final || err == nil || !strings.Contains(err.Error(), "has no room") {
 		t.Errorf("pull: got %v, want an error that may pass and word of the disk", err)
 	}
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(10 * time.Minute)
 	for err = io.EOF; err != nil && time.Now().Before(deadline); { // what was fetched in vain is collected soon
 		_, err = s.Import(t.Context(), bytes.NewReader(small.oci(t, "site.test/small:v1")), "")
 	}

@@ -91,7 +91,7 @@ func playAgent(form string) error {
 	}
 	ctx, log := context.Background(), slog.New(slog.NewTextHandler(os.Stderr, nil))
 	var rt agent.Runtime
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		var err error
 		if rt, _, err = p.open(ctx, log); err == nil {
 			break

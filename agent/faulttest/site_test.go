@@ -26,7 +26,7 @@ import (
 
 const (
 	user     = 65534
-	patience = 2 * time.Minute // for what loaded machines do
+	patience = 10 * time.Minute // for what loaded machines do
 )
 
 // mark is in the environment of every job of a site, so that orphans are
@@ -207,7 +207,7 @@ func (s *site) until(what string, ok func() bool) {
 // leftovers names everything that the jobs left behind, once the agent has
 // had time to clear up: processes, control groups, tasks, files of attempts.
 func (s *site) leftovers() (left []string) {
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(10 * time.Minute)
 	for {
 		left = slicesConcat(s.processes(), s.groups(), s.tasks(), s.files())
 		if len(left) == 0 || time.Now().After(deadline) {

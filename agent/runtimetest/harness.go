@@ -34,7 +34,7 @@ const (
 	testUID   = 65534
 	testGID   = 65534
 	testGroup = 4711
-	patience  = 2 * time.Minute
+	patience  = 10 * time.Minute // containers get small shares of a busy machine
 	pollEvery = 5 * time.Millisecond
 )
 
