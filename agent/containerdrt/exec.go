@@ -53,14 +53,14 @@ func (r *Runtime) Exec(ctx context.Context, id cluster.AttemptID, x *agent.Exec)
 	if err != nil {
 		return nil, fmt.Errorf("exec: %w", err)
 	}
-	task, err := c.Task(ctx, nil)
+	task, err := taskOf(ctx, c)
 	if errdefs.IsNotFound(err) {
 		return nil, agent.ErrNotRunning
 	}
 	if err != nil {
 		return nil, fmt.Errorf("exec: %w", err)
 	}
-	if st, err := task.Status(ctx); err != nil || st.Status != containerd.Running && (st.Status != containerd.Created || r.gate(id) != gateOpen) {
+	if st, err := statusOf(ctx, task); err != nil || st.Status != containerd.Running && (st.Status != containerd.Created || r.gate(id) != gateOpen) {
 		return nil, errors.Join(agent.ErrNotRunning, err)
 	}
 	spec, err := c.Spec(ctx)

@@ -1,6 +1,7 @@
 package containerdrt
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -132,6 +133,45 @@ func TestShimKilled(t *testing.T) {
 		if err := b.rt.Delete(t.Context(), l.ID); err != nil {
 			t.Errorf("delete of a lost task: %v", err)
 		}
+	}
+}
+
+// TestShimSilent has a shim that does not answer, as on a very busy machine:
+// nothing is concluded from that, a task that has not started least of all that
+// it runs.
+func TestShimSilent(t *testing.T) {
+	t.Parallel()
+	require(t)
+	b := newBench(t)
+	l := b.job(1, "", "sh", "-c", "exit 3")
+	l.Env = []string{"PATH=/usr/bin:/bin"}
+	if err := b.rt.Create(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	task, err := b.rt.Inspect(t.Context(), l.ID)
+	if err != nil || task.Phase != agent.TaskCreated {
+		t.Fatalf("created: got %+v, %v", task, err)
+	}
+	shim := parentOf(t, task.PID)
+	if err := syscall.Kill(shim, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(shim, syscall.SIGCONT) })
+	if task, err := b.rt.Inspect(t.Context(), l.ID); !errors.Is(err, errSilent) {
+		t.Fatalf("inspect: got %+v, %v", task, err)
+	}
+	if err := b.rt.Start(t.Context(), l.ID); !errors.Is(err, errSilent) {
+		t.Errorf("start: got %v", err)
+	}
+	if err := b.rt.Delete(t.Context(), l.ID); !errors.Is(err, errSilent) {
+		t.Errorf("delete: got %v", err)
+	}
+	if err := syscall.Kill(shim, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	b.until("a start", func() bool { return b.rt.Start(t.Context(), l.ID) == nil })
+	if task := b.wait(l.ID); task.Phase != agent.TaskStopped || task.ExitCode != 3 {
+		t.Errorf("got %+v, want code 3", task)
 	}
 }
 

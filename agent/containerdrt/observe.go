@@ -67,9 +67,13 @@ func (r *Runtime) inspect(ctx context.Context, id cluster.AttemptID) (agent.Task
 	if ok, err := r.readExit(id, &t); ok || err != nil {
 		return t, nil, err
 	}
-	task, err := c.Task(ctx, nil)
+	task, err := taskOf(ctx, c)
 	if err == nil || errdefs.IsNotFound(err) {
 		err = r.observe(ctx, &t, task)
+	}
+	if started := r.startedAt(id); errors.Is(err, errSilent) && !started.IsZero() && r.gate(id) == gateOpen {
+		t.Phase, t.Started, err = agent.TaskRunning, started, nil // or it ran, as will be told
+		r.await(id)
 	}
 	return t, task, err
 }
@@ -85,7 +89,7 @@ func (r *Runtime) observe(ctx context.Context, t *agent.Task, task containerd.Ta
 		}
 		return nil
 	}
-	st, err := task.Status(ctx)
+	st, err := statusOf(ctx, task)
 	if err != nil {
 		return err
 	}

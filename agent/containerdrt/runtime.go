@@ -199,7 +199,7 @@ func (r *Runtime) task(ctx context.Context, id cluster.AttemptID) (containerd.Ta
 	if err != nil {
 		return nil, err
 	}
-	return c.Task(ctx, nil)
+	return taskOf(ctx, c)
 }
 
 // await announces when a task stops. When the connection breaks it waits
@@ -323,9 +323,9 @@ func (r *Runtime) clear(ctx context.Context, id cluster.AttemptID) error {
 }
 
 func (r *Runtime) deleteContainer(ctx context.Context, c containerd.Container) error {
-	task, err := c.Task(ctx, nil)
+	task, err := taskOf(ctx, c)
 	if err == nil {
-		st, err := task.Status(ctx)
+		st, err := statusOf(ctx, task)
 		if err != nil && !errdefs.IsNotFound(err) {
 			return err
 		}

@@ -29,6 +29,9 @@ func (r *Runtime) Signal(ctx context.Context, id cluster.AttemptID, sig syscall.
 		}
 		return nil
 	}
+	if errors.Is(err, errSilent) && sig == syscall.SIGKILL {
+		return r.group(id).Kill() // the end of a job does not wait for its shim
+	}
 	if err != nil {
 		return fmt.Errorf("signal: %w", err)
 	}
