@@ -22,7 +22,7 @@ func signalTo(job uint64, s *apiv1.AttachSignal) *apiv1.AttachOpen {
 // client's id, by whichever coordinator, and only what is bounded and allowed does.
 func TestAttachKeepsRequestIDs(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	lead := c.Leader()
 	cc := c.Dial(lead, "gate", "g")
 	a := c.Agent(lead, "n1", "b1", coordtest.T4("GPU-1"))

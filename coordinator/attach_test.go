@@ -76,7 +76,7 @@ func runningJob(t *testing.T, cc *grpc.ClientConn, a *coordtest.Agent, no int) (
 // the leader itself and over each of the others.
 func TestAttachCarriesFrames(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	lead := c.Leader()
 	a := c.Agent(lead, "n1", "b1", coordtest.T4("GPU-1"))
 	id, asg := runningJob(t, c.Dial(lead, "gate", "g"), a, 1)

@@ -259,7 +259,7 @@ func TestASilentNodeComesBack(t *testing.T) {
 
 func TestWatchGoesOnAtAnotherCoordinator(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	l := c.Leader()
 	first, err := submit(t, c.Dial(l, "gate", "g"), alice, reqID(1), spec(0))
 	if err != nil {

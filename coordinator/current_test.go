@@ -65,7 +65,7 @@ func TestHistoryIsCurrentEverywhere(t *testing.T) {
 // them it does not.
 func TestHistorySaysThatItIsBehind(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3, CatchUp: 500 * time.Millisecond})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true, CatchUp: 500 * time.Millisecond})
 	lead := c.Leader()
 	follower := (lead + 1) % 3
 	ids := cancelled(t, c, lead, 2)

@@ -187,7 +187,7 @@ func TestEverythingAcknowledgedIsKnownAfterAllDied(t *testing.T) {
 
 func TestFollowersPassCallsOn(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true})
 	l := c.Leader()
 	for k := 1; k < 3; k++ {
 		cc := c.Dial((l+k)%3, "gate", "g")

@@ -59,7 +59,7 @@ var places = []func(int) int{block, middle, behind, footer}
 // fetched from another coordinator meanwhile.
 func TestHistoryDamageIsMendedAtOnce(t *testing.T) {
 	t.Parallel()
-	c := coordtest.Start(t, coordtest.Options{N: 3, KeepFinished: 5, HistoryFileJobs: 40})
+	c := coordtest.Start(t, coordtest.Options{N: 3, Steady: true, KeepFinished: 5, HistoryFileJobs: 40})
 	lead := c.Leader()
 	ids := cancelled(t, c, lead, 200)
 	newest := slices.Clone(ids)

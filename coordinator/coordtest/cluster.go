@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -82,6 +83,9 @@ type Options struct {
 	Limits *limit.Config
 	// Timing is Raft's; the zero value means raftnode.FastTiming.
 	Timing raftnode.Timing
+	// Steady keeps the first leader however busy the machine is. It is for tests
+	// that end no coordinator.
+	Steady bool
 	// Statfs, if it is not nil, says how much room coordinator i has; it is asked
 	// each few milliseconds.
 	Statfs func(i int) (space.Free, error)
@@ -133,8 +137,24 @@ func Start(t testing.TB, o Options) *Cluster {
 			c.Stop(i)
 		}
 	})
+	if o.Steady {
+		c.elect(0)
+	}
 	c.Leader()
 	return c
+}
+
+// elect has coordinator i stand for election now, as a leader does that hands
+// over to it: a steady cluster would wait for seconds.
+func (c *Cluster) elect(i int) {
+	c.t.Helper()
+	layer := newLink(c.listen("127.0.0.1:0"))
+	trans := raft.NewNetworkTransport(layer, 1, time.Minute, io.Discard)
+	defer trans.Close()
+	p := c.peers[i]
+	if err := trans.TimeoutNow(raft.ServerID(p.ID), raft.ServerAddress(p.Addr), &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}, &raft.TimeoutNowResponse{}); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // hold keeps an address until Restart wants it, so that no other test gets it.
@@ -295,6 +315,10 @@ func (c *Cluster) HoldApply(i int) (release func()) {
 }
 
 func (c *Cluster) timing() raftnode.Timing {
+	if c.opts.Steady {
+		const long = 4 * time.Second // the most that raftnode takes
+		return raftnode.Timing{HeartbeatTimeout: long, ElectionTimeout: long, LeaderLeaseTimeout: long, CommitTimeout: 20 * time.Millisecond}
+	}
 	if c.opts.Timing == (raftnode.Timing{}) {
 		return raftnode.FastTiming()
 	}
